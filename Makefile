@@ -1,0 +1,55 @@
+# make up    set up and show this machine     make test   set up and run every test
+# make quick the fast suite, under a minute   make lint   ruff, mypy, import contracts
+# make bench every benchmark, us and the peers in one run
+SHELL   := /bin/bash
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+# uv does not read pip's find-links; hand it on, so that a local wheel directory works for both.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup servers up test quick lint format bench clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed ($(PYTHON) not found)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --compile-bytecode -e '.[all,sdv,dev]'
+	@touch $@
+
+servers: ## the real servers of the tests; where they cannot be installed the tests say what they skip
+	@deploy/install-test-servers
+
+up: setup
+	@$(BIN)/twin doctor || true
+	@$(BIN)/twin top
+
+test: setup servers lint
+	$(BIN)/pytest -n 2 --dist worksteal
+
+quick: setup
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not real"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup servers
+	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m clustertwin` is `twin`."""
+
+from clustertwin.cli import main
+
+main()

@@ -1,0 +1,24 @@
+"""The `twin` command: a visible table of command groups, each imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+#: name -> (import string of a typer app or command, its line in `twin --help`)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "doctor": ("clustertwin.cli.doctor:app", "What is installed, reachable and missing on this machine."),
+    "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),
+    "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
+}
+
+
+def main() -> None:
+    """Run `twin`; errors of our own tree become one line and their exit code."""
+    if sys.argv[1:2] == ["exporter"]:
+        # The node's agent pays for no command line it does not use (25 MB on every node of a cluster).
+        from clustertwin.telemetry.exporter.__main__ import main as exporter
+
+        sys.exit(exporter(sys.argv[2:]))
+    from clustertwin.cli.app import run
+
+    sys.exit(run(COMMANDS))

@@ -1,0 +1,57 @@
+"""Typer over the table of commands: groups load when named, errors of our tree become one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from clustertwin import __version__
+from clustertwin.core.errors import TwinError
+from clustertwin.core.extras import load
+
+
+def run(commands: dict[str, tuple[str, str]]) -> int:
+    """The exit code of `twin` with these commands."""
+
+    class Lazy(TyperGroup):
+        """`--help` reads the table; only a command that is called is imported."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(commands)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in commands:
+                return None
+            command = typer.main.get_command(load(commands[cmd_name][0]))
+            command.name = cmd_name
+            return command
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+
+    app = typer.Typer(
+        cls=Lazy, no_args_is_help=True, help="A digital twin of a compute cluster.", rich_markup_mode=None
+    )
+
+    @app.callback(invoke_without_command=True)
+    def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+        if version:
+            typer.echo(f"clustertwin {__version__}")
+            raise typer.Exit
+
+    try:
+        typer.main.get_command(app)(prog_name="twin")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    except TwinError as error:
+        typer.echo(f"twin: {error}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        # `twin … | head` is not an error; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,5 @@
+"""twin doctor"""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,34 @@
+"""What commands print: one JSON document on standard output, or a table for a person; progress on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+Json = typer.Option(False, "--json", help="One JSON document on standard output.")
+
+#: Progress and notes go here, so that standard output stays a document.
+err = Console(stderr=True)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document; numpy scalars and arrays are welcome."""
+    option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    typer.echo(orjson.dumps(document, option=option).decode())
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; cells that are numbers are set right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    rows = [list(row) for row in rows]
+    for i, column in enumerate(columns):
+        numeric = all(isinstance(row[i], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""Shared nouns, ports and the error tree: numpy only, no I/O."""

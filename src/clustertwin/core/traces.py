@@ -1,0 +1,81 @@
+"""The nouns of telemetry: a node's `Trace`, the `JobSpan`s that ran on it, and `Windows` cut from traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.channels import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpan:
+    """One job on one node: which threads, from when to when, and what a person or a campaign says it was."""
+
+    job: str
+    node: str
+    cpus: tuple[int, ...]
+    start_s: float
+    end_s: float
+    job_type: str = ""
+    owner: str = ""
+    anomaly: str = ""  # empty: normal
+    onset_s: float | None = None  # when the anomaly began; None: with the job
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One node's hardware threads at a fixed cadence; where `valid` is False a value means nothing."""
+
+    node: str
+    cpus: tuple[int, ...]
+    start_s: int  # epoch second of values[:, 0]
+    schema: Schema
+    values: NDArray[np.float32]  # (cpu, time, channel), each in [0, 1]
+    valid: NDArray[np.bool_]  # (cpu, time)
+    spans: tuple[JobSpan, ...] = ()
+    interval_s: int = 1
+
+    @property
+    def end_s(self) -> int:
+        return self.start_s + self.values.shape[1] * self.interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """n windows as columns. Order is node, cpu, start; `campaign` and `split` are empty outside campaigns."""
+
+    schema: Schema
+    values: NDArray[np.float32]  # (n, length, channel)
+    valid: NDArray[np.bool_]  # (n, length)
+    start_s: NDArray[np.int64]  # (n,)
+    node: NDArray[np.str_]  # (n,)
+    cpu: NDArray[np.int32]  # (n,)
+    job: NDArray[np.str_]  # (n,) empty: no job
+    job_type: NDArray[np.str_]  # (n,) "idle" where no job ran, "mixed" where the window straddles jobs
+    anomaly: NDArray[np.str_]  # (n,) empty: normal
+    campaign: NDArray[np.str_]  # (n,)
+    split: NDArray[np.str_]  # (n,) train, validation or test
+    interval_s: int = field(default=1)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> Windows:
+        """The windows chosen by a mask or by indices."""
+        return replace(self, **{name: getattr(self, name)[which] for name in _COLUMNS})
+
+    @staticmethod
+    def concat(parts: list[Windows]) -> Windows:
+        """All windows of several, which share a schema and a length."""
+        first = parts[0]
+        if any(part.schema != first.schema or part.interval_s != first.interval_s for part in parts):
+            raise ValueError("windows of different schemas or cadences do not mix")
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        return replace(first, **joined)
+
+
+_COLUMNS = tuple(f.name for f in fields(Windows) if f.name not in ("schema", "interval_s"))

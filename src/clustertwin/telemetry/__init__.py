@@ -1,0 +1,1 @@
+"""What the cluster is doing: kernel counters -> traces -> windows."""

@@ -1,0 +1,1 @@
+"""What the cluster is asked to do: job logs, generators, fidelity, scheduling."""
