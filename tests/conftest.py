@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,3 +19,14 @@ def data() -> Path:
     if not root.is_dir():
         pytest.skip("real data not here: set CLUSTERTWIN_DATA to its directory")
     return root
+
+
+@pytest.fixture(scope="session")
+def twin() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command as a person does, in a process of its own."""
+
+    def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "clustertwin", *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, **options)
+
+    return run

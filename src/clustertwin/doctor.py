@@ -1,0 +1,111 @@
+"""Look at this machine: what is installed, readable and reachable -> a list of findings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from clustertwin import __version__
+
+#: extra -> (the distribution that stands for it, what it gives)
+EXTRAS: dict[str, tuple[str, str]] = {
+    "models": ("torch", "autoencoders and other networks"),
+    "plots": ("matplotlib", "figures and reports"),
+    "campaign": ("mpi4py", "labelled MPI jobs"),
+    "generate": ("scikit-learn", "generators and fidelity scores"),
+    "sb3": ("sb3-contrib", "MaskablePPO beside our own"),
+    "ray": ("ray", "work on many machines"),
+    "sdv": ("sdv", "CTGAN, TVAE, CopulaGAN (licence BUSL-1.1)"),
+    "realtabformer": ("realtabformer", "the transformer generator"),
+}
+
+#: program -> what it is for
+PROGRAMS: dict[str, str] = {
+    "prometheus": "stores metrics",
+    "promtool": "checks metrics and rules",
+    "prometheus-alertmanager": "delivers alarms",
+    "prometheus-node-exporter": "a source a site may have already",
+    "victoria-metrics": "stores metrics too",
+    "mpiexec": "MPI jobs of campaigns",
+    "sbatch": "campaigns through Slurm",
+    "sacct": "job logs and labels from Slurm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `needed` ones decide whether the machine is fit at all."""
+
+    subject: str
+    name: str
+    ok: bool
+    detail: str
+    needed: bool = False
+
+
+def examine(root: Path = Path("/"), urls: tuple[str, ...] = (), timeout_s: float = 2.0) -> list[Finding]:
+    """Everything worth knowing before a first run; `urls` are servers that should answer."""
+    return [*_python(), *_kernel(root), *_extras(), *_programs(), *(_reach(url, timeout_s) for url in urls)]
+
+
+def _python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", "python", sys.version_info >= (3, 11), version, needed=True)
+    yield Finding("python", "clustertwin", True, __version__, needed=True)
+
+
+def _kernel(root: Path) -> Iterator[Finding]:
+    stat = root / "proc/stat"
+    threads = sum(line.startswith("cpu") for line in _text(stat).splitlines()) - 1
+    yield Finding("kernel", "/proc/stat", threads > 0, f"{max(threads, 0)} hardware threads", needed=True)
+    pressure = bool(_text(root / "proc/pressure/cpu"))
+    yield Finding("kernel", "/proc/pressure", pressure, "pressure stalls" if pressure else "no PSI: CONFIG_PSI, psi=1")
+    cgroup = root / "sys/fs/cgroup"
+    if (cgroup / "cgroup.controllers").exists():
+        yield Finding("kernel", "cgroup", True, "v2: jobs join to threads through their cpuset")
+    elif (cgroup / "unified/cgroup.controllers").exists():
+        yield Finding("kernel", "cgroup", True, "hybrid: v1 controllers beside a v2 tree")
+    else:
+        yield Finding("kernel", "cgroup", (cgroup / "cpuset").exists(), "v1" if cgroup.exists() else "none found")
+    free = shutil.disk_usage(os.getcwd()).free / 1e9
+    yield Finding("kernel", "disk", free > 1, f"{free:.0f} GB free here")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, (distribution, gives) in EXTRAS.items():
+        try:
+            yield Finding("extra", extra, True, f"{distribution} {metadata.version(distribution)}: {gives}")
+        except metadata.PackageNotFoundError:
+            yield Finding("extra", extra, False, f"{gives}: pip install 'clustertwin[{extra}]'")
+
+
+def _programs() -> Iterator[Finding]:
+    beside_python = str(Path(sys.executable).parent)
+    search = os.pathsep.join([beside_python, os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    for program, purpose in PROGRAMS.items():
+        found = shutil.which(program, path=search)
+        yield Finding("program", program, found is not None, f"{purpose}{'' if found else ': not found'}")
+
+
+def _reach(url: str, timeout_s: float) -> Finding:
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+            return Finding("server", url, True, f"answers {answer.status}", needed=True)
+    except urllib.error.HTTPError as refusal:
+        return Finding("server", url, False, f"answers {refusal.code} {refusal.reason}", needed=True)
+    except (OSError, ValueError) as failure:
+        return Finding("server", url, False, str(failure), needed=True)

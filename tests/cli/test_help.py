@@ -1,0 +1,52 @@
+"""The command line as a whole: light to start, documented, and honest in its exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clustertwin.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_help_lists_every_command_of_the_table(twin):
+    shown = twin("--help").stdout
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['twin', '--help']\n"
+        "from clustertwin.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = {'numpy', 'torch', 'pandas', 'numba', 'scipy', 'pyarrow', 'rich', 'httpx'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(twin, name):
+    result = twin(name, "--help")
+    assert result.returncode == 0, result.stderr
+    assert "--help" in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented(name):
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert any(f"twin {name}" in page.read_text() for page in pages)
+
+
+def test_an_unknown_command_is_a_usage_error(twin):
+    assert twin("nonsense").returncode == 2
+
+
+def test_our_errors_are_one_line_and_an_exit_code(twin):
+    result = twin("trace", "describe", "no-such-file.swf")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "no-such-file.swf" in result.stderr
