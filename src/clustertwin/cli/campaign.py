@@ -1,0 +1,12 @@
+"""`twin campaign`: labelled jobs, run for real on this host or through Slurm, or simulated for whole clusters."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Labelled jobs: run them for real, or simulate a cluster of them.")
+
+
+@app.callback()
+def _campaign() -> None:
+    """A group even while it holds one command."""
