@@ -1,0 +1,156 @@
+"""Real servers for tests marked `real`: a name and a directory -> a running process on a free loopback port.
+
+Each is a context manager that waits until the server answers, and stops it however the test ends:
+
+    with exporter(tmp_path / "exporter") as node, prometheus(tmp_path / "prom", {"twin": [node.address]}) as server:
+        httpx.get(server.url + "/api/v1/query", params={"query": "up"})
+
+A server that is not installed skips the test with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+READY_S = 20.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: where it listens, its process and the file that holds what it said."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+
+def free_address() -> str:
+    """A loopback address nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def binary(name: str) -> str:
+    """The path of an installed program, or a skip that says which one is missing."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@contextmanager
+def running(directory: Path, address: str, command: Sequence[str], ready: str) -> Iterator[Server]:
+    """Run `command` until the block ends; it is ready when `GET ready` answers below 500."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=directory)
+    try:
+        _wait(process, f"http://{address}{ready}", log)
+        yield Server(address, process, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except urllib.error.HTTPError as answer:
+            if answer.code < 500:  # it asks for a password, but it is there
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    pytest.fail(f"{url} not ready; its log ends:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+@contextmanager
+def exporter(directory: Path, *options: str) -> Iterator[Server]:
+    """Our exporter; options as on the command line, e.g. `--path.rootfs=…`."""
+    address = free_address()
+    command = [sys.executable, "-m", "clustertwin.telemetry.exporter", f"--web.listen-address={address}", *options]
+    with running(directory, address, command, "/") as server:
+        yield server
+
+
+@contextmanager
+def node_exporter(directory: Path, *options: str) -> Iterator[Server]:
+    """Prometheus's own exporter of a node; options as on its command line."""
+    address = free_address()
+    command = [binary("prometheus-node-exporter"), f"--web.listen-address={address}", *options]
+    with running(directory, address, command, "/") as server:
+        yield server
+
+
+def scrape_config(targets: Mapping[str, Sequence[str]], interval_s: float = 1.0) -> str:
+    """A configuration that scrapes each named job's addresses; YAML reads JSON."""
+    every = f"{round(interval_s * 1000)}ms"
+    jobs = [{"job_name": name, "static_configs": [{"targets": list(hosts)}]} for name, hosts in targets.items()]
+    return json.dumps({"global": {"scrape_interval": every, "scrape_timeout": every}, "scrape_configs": jobs})
+
+
+@contextmanager
+def prometheus(
+    directory: Path, targets: Mapping[str, Sequence[str]], *options: str, interval_s: float = 1.0, config: str = ""
+) -> Iterator[Server]:
+    """Prometheus, scraping `targets` (job name -> addresses) every `interval_s`, or as a whole `config` says."""
+    address = free_address()
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "prometheus.yml").write_text(config or scrape_config(targets, interval_s))
+    command = [
+        binary("prometheus"),
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'data'}",
+        f"--web.listen-address={address}",
+        "--web.enable-lifecycle",
+        "--web.enable-remote-write-receiver",
+        *options,
+    ]
+    with running(directory, address, command, "/-/ready") as server:
+        yield server
+
+
+@contextmanager
+def victoria_metrics(
+    directory: Path, targets: Mapping[str, Sequence[str]], *options: str, interval_s: float = 1.0
+) -> Iterator[Server]:
+    """VictoriaMetrics as a single node that scrapes for itself."""
+    address = free_address()
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "scrape.yml").write_text(scrape_config(targets, interval_s))
+    command = [
+        binary("victoria-metrics"),
+        f"-promscrape.config={directory / 'scrape.yml'}",
+        f"-storageDataPath={directory / 'data'}",
+        f"-httpListenAddr={address}",
+        "-search.latencyOffset=0s",
+        *options,
+    ]
+    with running(directory, address, command, "/health") as server:
+        yield server
