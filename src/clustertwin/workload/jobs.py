@@ -57,6 +57,7 @@ class Jobs:
     machine: Machine = field(default_factory=Machine)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> word of code i
     header: tuple[str, ...] = ()  # comment lines of the log it was read from
+    timezone: str = "UTC"  # where the log's hours of the day are counted, an IANA name
 
     @classmethod
     def build(cls, submit_s: Any, run_s: Any, **columns: Any) -> Jobs:

@@ -1,0 +1,125 @@
+"""The CSV in which Argonne publishes the logs of Theta and ThetaGPU <-> a job table.
+
+Columns are found by name. `interval` (seconds since the previous job) may stand for `submit_time`: no date, then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats.codes import Codes
+from clustertwin.workload.formats.delimited import header_of, read_batches
+from clustertwin.workload.formats.reading import Findings
+from clustertwin.workload.formats.rules import Raw
+from clustertwin.workload.formats.source import Progress
+from clustertwin.workload.jobs import Jobs, Machine, Status
+
+#: our column -> theirs
+LABELS = {"id": "job", "submit_s": "submit_time", "wait_s": "wait_time", "run_s": "run_time", "request_s": "wall_time",
+          "nodes": "node_num", "cpus": "cpu_num", "gpus": "gpu_num"}  # fmt: skip
+STATUS = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
+#: Numbers up to here are codes already; larger ones are hashes of people and get small codes.
+LARGEST_CODE = 1_000_000
+#: Smaller submit times (before 1973) count from the log's own zero.
+EARLIEST_DATE_S = 1e8
+
+
+def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
+    """A file, plain or gzip, before the rules all logs share."""
+    names = header_of(path, ",")
+    labels = dict(LABELS)
+    if "submit_time" not in names:
+        labels["submit_s"] = "interval"
+    if "job" not in names:
+        labels["id"] = "u_id"
+    for needed in (labels["submit_s"], "run_time"):
+        if needed not in names:
+            raise TraceError(path, f"no column {needed!r}; the first line has {', '.join(names)}", 1)
+    numeric = {ours: theirs for ours, theirs in labels.items() if theirs in names}
+    words = {ours: theirs for ours, theirs in {"user": "user", "group": "project"}.items() if theirs in names}
+    status = ["new_status"] if "new_status" in names else []
+    codes = {name: Codes(frozenset({"", "0", "0.0"})) for name in words}
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numeric, *words, *(["status"] if status else []))}
+    lines = []
+    wanted = [*numeric.values(), *words.values(), *status]
+    for batch in read_batches(path, ",", wanted, findings, progress):
+        lines.append(batch.lines)
+        for ours, theirs in numeric.items():
+            found[ours].append(batch.numbers(theirs, findings))
+        for ours, theirs in words.items():
+            found[ours].append(codes[ours].encode(batch.words[theirs]))
+        if status:
+            found["status"].append(batch.parsed("new_status", _status, findings))
+    columns = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in found.items()}
+    named = {name: _as_codes(columns, name, codes[name].words) for name in words}
+    if "cpus" in columns:
+        columns["cpus"][columns["cpus"] == 0] = -1  # ThetaGPU counts none
+    if labels["submit_s"] == "interval":
+        columns["submit_s"] = np.cumsum(np.nan_to_num(columns["submit_s"]))
+    dated = np.nanmin(columns["submit_s"], initial=np.inf) >= EARLIEST_DATE_S
+    return Raw(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), labels,
+               names={name: seen for name, seen in named.items() if seen}, machine=_machine(columns),
+               epoch_s=None if dated else 0.0, timezone=timezone or "UTC")  # fmt: skip
+
+
+def _status(word: str) -> float:
+    if word not in STATUS:
+        raise ValueError(f"expected one of {', '.join(STATUS)}")
+    return STATUS[word]
+
+
+def _as_codes(columns: dict[str, NDArray[Any]], name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Small numbers stay the codes they are; names only for words and for hashes, which lose a float's `.0`."""
+    plain = tuple(word.removesuffix(".0") for word in words)
+    if all(word.isdigit() and int(word) <= LARGEST_CODE for word in plain):
+        known = columns[name] >= 0
+        columns[name][known] = np.array([int(word) for word in plain])[columns[name][known].astype(int)] if words else 0
+        return ()
+    return plain
+
+
+def _machine(columns: dict[str, NDArray[Any]]) -> Machine:
+    """The file says nothing of the machine; the ratio of cpus to nodes is one number on a homogeneous one."""
+    if "cpus" not in columns or "nodes" not in columns:
+        return Machine()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = columns["cpus"] / columns["nodes"]
+    same = len(ratio) > 0 and np.all(ratio == ratio[0]) and ratio[0] >= 1
+    return Machine(cpus_per_node=int(ratio[0]) if same else 0)
+
+
+def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
+    """Parts of one log, in order -> CSV with submit_time (seconds since 1970, or since the log's start)."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    jobs = 0
+    words = {int(status): word for word, status in STATUS.items()}
+    for part in parts:
+        table: dict[str, Any] = {"job": part.id, "user": _words(part, "user"), "project": _words(part, "group"),
+                                 "gpu_num": part.gpus, "cpu_num": np.maximum(part.cpus, 0), "node_num": part.nodes,
+                                 "submit_time": part.submit_s + part.epoch_s, "wait_time": part.wait_s,
+                                 "run_time": part.run_s, "wall_time": part.request_s,
+                                 "new_status": [words.get(int(code), "") for code in part.status]}  # fmt: skip
+        options = csv.WriteOptions(include_header=jobs == 0, quoting_style="needed")
+        csv.write_csv(pa.table({name: _column(values) for name, values in table.items()}), out, options)
+        jobs += len(part)
+    return jobs
+
+
+def _words(jobs: Jobs, column: str) -> list[str]:
+    """Nobody is 0 in this format."""
+    names = jobs.names.get(column)
+    return [(names[code] if names else str(code)) if code >= 0 else "0" for code in getattr(jobs, column).tolist()]
+
+
+def _column(values: Any) -> Any:
+    """Whole numbers without a decimal point."""
+    whole = isinstance(values, np.ndarray) and np.all(values % 1 == 0)
+    return values.astype(np.int64) if whole else values

@@ -1,0 +1,265 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line under a header <-> a job table.
+
+A job's processors are those it asked for (field 8), as schedulers see it; those it got (field 5) stand in where the log
+has no request. Fields the job table has no column for (CPU time, executable, partition, dependencies) are not kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.formats.reading import Findings
+from clustertwin.workload.formats.rules import Raw
+from clustertwin.workload.formats.source import Progress, blocks
+from clustertwin.workload.jobs import Jobs, Machine
+
+FIELDS = 18
+ID, SUBMIT, WAIT, RUN, ALLOCATED, CPU_TIME, USED_KB, PROCS, REQUEST, MEMORY_KB, STATUS, USER, GROUP, _, QUEUE = range(
+    15
+)
+PARTIAL = (2, 3, 4)  # status of the parts of a job that a line of its own sums up
+LABELS = {"submit_s": "submit time", "wait_s": "wait time", "run_s": "run time", "request_s": "requested time",
+          "cpus": "number of processors", "id": "job number"}  # fmt: skip
+#: No log starts more than 15 years after its own time zero: such numbers are dates.
+LATEST_SUBMIT_S = 5e8
+
+COUNTED = ("; MaxJobs:", "; MaxRecords:")
+
+Table = NDArray[np.float64]  # (jobs, 18)
+
+
+def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
+    """A file, plain or gzip, before the rules all logs share."""
+    return parse(blocks(path, progress=progress), findings, timezone)
+
+
+def parse(texts: Iterable[bytes], findings: Findings, timezone: str | None = None) -> Raw:
+    """Blocks of whole lines -> raw columns; the header may stand in any of them."""
+    tables: list[Table] = []
+    lines: list[NDArray[np.int64]] = []
+    header: list[str] = []
+    first_line = 1
+    for text in texts:
+        if not text.endswith(b"\n"):
+            text += b"\n"
+        table, numbers = _parse_block(text, first_line, header, findings)
+        tables.append(table)
+        lines.append(numbers)
+        first_line += text.count(b"\n")
+    table = np.concatenate(tables) if tables else np.empty((0, FIELDS))
+    return _to_raw(table, np.concatenate(lines) if lines else np.empty(0, np.int64), tuple(header), findings, timezone)
+
+
+def _parse_block(
+    text: bytes, first_line: int, header: list[str], findings: Findings
+) -> tuple[Table, NDArray[np.int64]]:
+    """One block: all of it at once where it is clean, line by line where it is not."""
+    while text[:1] == b";":
+        comment, _, text = text.partition(b"\n")
+        header.append(comment.decode(errors="replace").rstrip())
+        first_line += 1
+    if b";" not in text and (table := _bulk(text)) is not None:
+        return table, np.arange(first_line, first_line + len(table))
+    return _by_line(text, first_line, header, findings)
+
+
+def _bulk(text: bytes) -> Table | None:
+    """Clean lines in one step; None if any line has not exactly 18 finite numbers."""
+    codes = np.frombuffer(text, np.uint8)
+    blank = codes <= 32  # space, tab, carriage return, newline
+    starts = np.empty(len(codes), dtype=bool)
+    starts[:1] = ~blank[:1]
+    np.logical_and(blank[:-1], ~blank[1:], out=starts[1:])
+    ends = np.flatnonzero(codes == 10)
+    fields = np.diff(np.cumsum(starts, dtype=np.int32)[ends], prepend=0)
+    if np.any(fields != FIELDS):
+        return None
+    try:
+        table = np.fromstring(text.decode("ascii"), sep=" ").reshape(-1, FIELDS)
+    except ValueError:  # a word that is no number, or not ASCII at all
+        return None
+    return table if np.isfinite(table).all() else None
+
+
+def _by_line(text: bytes, first_line: int, header: list[str], findings: Findings) -> tuple[Table, NDArray[np.int64]]:
+    rows, numbers = [], []
+    for line, row in enumerate(text.splitlines(), first_line):
+        if row.lstrip()[:1] == b";":
+            header.append(row.decode(errors="replace").strip())
+            continue
+        words = row.split()
+        if not words:
+            continue
+        if len(words) != FIELDS:
+            findings.drop(line, f"{len(words)} fields, SWF has {FIELDS}")
+            continue
+        try:
+            values = [float(word) for word in words]
+        except ValueError:
+            bad = next(i for i, word in enumerate(words) if not _is_number(word))
+            findings.drop(line, f"field {bad + 1} is {words[bad].decode(errors='replace')!r}, not a number")
+            continue
+        if not np.isfinite(values).all():
+            bad = int(np.flatnonzero(~np.isfinite(values))[0])
+            findings.drop(line, f"field {bad + 1} is {words[bad].decode()!r}, not a finite number")
+            continue
+        rows.append(values)
+        numbers.append(line)
+    return np.array(rows, dtype=np.float64).reshape(-1, FIELDS), np.array(numbers, dtype=np.int64)
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _to_raw(
+    table: Table, lines: NDArray[np.int64], header: tuple[str, ...], findings: Findings, timezone: str | None
+) -> Raw:
+    parts = np.isin(table[:, STATUS], PARTIAL)
+    for line in lines[parts]:
+        findings.note(int(line), "part of a checkpointed job (status 2 to 4), set aside: its summary line counts")
+    table, lines = table[~parts], lines[~parts]
+    said = parse_header(header)
+    request_s, epoch_s = _request(table, lines, findings), _epoch(said, table, lines, findings)
+    cpus = np.where(table[:, PROCS] > 0, table[:, PROCS], table[:, ALLOCATED])
+    cpus[cpus == 0] = -1  # a job that never got a processor and did not say how many it wanted
+    kb = np.where(table[:, MEMORY_KB] > 0, table[:, MEMORY_KB], table[:, USED_KB])
+    memory = np.where((kb > 0) & (cpus > 0), kb * 1024 * cpus, -1.0)
+    columns = {"id": table[:, ID], "submit_s": table[:, SUBMIT], "wait_s": table[:, WAIT], "run_s": table[:, RUN],
+               "request_s": request_s, "cpus": cpus, "memory_bytes": memory, "user": table[:, USER],
+               "group": table[:, GROUP], "queue": table[:, QUEUE], "status": table[:, STATUS]}  # fmt: skip
+    machine = _machine(said, cpus, lines, findings)
+    _check_count(said, len(table), findings)
+    return Raw(columns, lines, LABELS, machine=machine, header=header, epoch_s=epoch_s,
+               timezone=timezone or said.get("TimeZoneString", "UTC"), sorted_by_contract=True)  # fmt: skip
+
+
+def parse_header(header: Iterable[str]) -> dict[str, str]:
+    """`; MaxProcs: 100` -> {"MaxProcs": "100"}; the first line of a name counts."""
+    said: dict[str, str] = {}
+    for line in header:
+        if match := re.match(r";\s*(\w+):\s*(.*?)\s*$", line):
+            said.setdefault(match[1], match[2])
+    return said
+
+
+def _number(said: dict[str, str], name: str) -> int:
+    """A header's number; 0 where it is absent, unknown (-1) or followed by words that make it unclear."""
+    match = re.match(r"\d+", said.get(name, ""))
+    return int(match[0]) if match else 0
+
+
+def _epoch(said: dict[str, str], table: Table, lines: NDArray[np.int64], findings: Findings) -> float | None:
+    if len(table) and table[:, SUBMIT].min() > LATEST_SUBMIT_S:
+        reason = f"submit time {table[0, SUBMIT]:.0f} is a date; SWF counts seconds from the header's UnixStartTime"
+        findings.repair(int(lines[0]), reason, "counted from the first job's date")
+        return None
+    return float(_number(said, "UnixStartTime"))
+
+
+def _request(table: Table, lines: NDArray[np.int64], findings: Findings) -> Table:
+    """Field 9; some converters put the limit in field 6, where whole minutes give it away."""
+    request, cpu_time = table[:, REQUEST], table[:, CPU_TIME]
+    if len(table) >= 10 and np.all(request == -1) and np.all((cpu_time > 0) & (cpu_time % 60 == 0)):
+        reason = "misplaced columns: no line has a requested time (field 9), every field 6 is whole minutes"
+        findings.repair(int(lines[0]), reason, "field 6 taken as the requested time")
+        return cpu_time
+    return request
+
+
+def _machine(said: dict[str, str], cpus: Table, lines: NDArray[np.int64], findings: Findings) -> Machine:
+    nodes, procs = _number(said, "MaxNodes"), _number(said, "MaxProcs")
+    procs = procs or nodes
+    nodes = nodes or procs
+    if procs:
+        for i in np.flatnonzero(cpus > procs):
+            reason = f"{cpus[i]:.0f} processors, the header says MaxProcs: {procs}"
+            findings.repair(int(lines[i]), reason, "the header was overruled")
+        if len(cpus) and cpus.max() > procs:
+            nodes = procs = int(cpus.max())
+    return Machine(nodes, procs // nodes if nodes else 0, name=said.get("Computer", ""))
+
+
+def _check_count(said: dict[str, str], jobs: int, findings: Findings) -> None:
+    """More jobs than the header admits is a contradiction; fewer is what cleaning a log leaves behind."""
+    promised = _number(said, "MaxJobs")
+    if promised and jobs > promised:
+        findings.repair(None, f"{jobs} jobs, the header says MaxJobs: {promised}", "the header was overruled")
+    elif promised and jobs < promised:
+        findings.note(None, f"{jobs} jobs, the header says MaxJobs: {promised}; cleaned, or cut short")
+
+
+def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
+    """Parts of one log, in order -> SWF; the number of jobs is filled into the header at the end."""
+    jobs = 0
+    places: list[int] = []
+    for part in parts:
+        if jobs == 0:
+            for line in _header_of(part):
+                if line in COUNTED:
+                    if isinstance(out, gzip.GzipFile):  # cannot go back to fill it in
+                        continue
+                    places.append(out.tell() + len(line))
+                    line += " " * 12
+                out.write(line.encode() + b"\n")
+        _write_rows(part, out)
+        jobs += len(part)
+    for place in places:
+        out.seek(place)
+        out.write(f" {jobs}".encode())
+    return jobs
+
+
+def _header_of(jobs: Jobs) -> Iterator[str]:
+    """The log's own header with the lines that depend on the jobs made true."""
+    machine, written = jobs.machine, set()
+    true = {"Version": "2.2", "Computer": machine.name, "MaxJobs": None, "MaxRecords": None,
+            "UnixStartTime": f"{jobs.epoch_s:.0f}" if jobs.epoch_s else "",
+            "TimeZoneString": jobs.timezone if jobs.epoch_s else "",
+            "MaxNodes": str(machine.nodes or ""), "MaxProcs": str(machine.cpus or machine.nodes or "")}  # fmt: skip
+    kept = [line for line in jobs.header if line.startswith(";")]
+    for line in kept:
+        name = re.match(r";\s*(\w+):", line)
+        if name and name[1] in true and name[1] not in ("Version", "Computer"):
+            if name[1] not in written and true[name[1]] != "":
+                yield f"; {name[1]}:" + (f" {true[name[1]]}" if true[name[1]] is not None else "")
+        else:
+            yield line
+        if name:
+            written.add(name[1])
+    for label, value in true.items():
+        if label not in written and value != "":
+            yield f"; {label}:" + (f" {value}" if value is not None else "")
+    if not kept and _processors(jobs)[1] != "cpus":
+        yield f"; Note: processors are {_processors(jobs)[1]}"
+
+
+def _processors(jobs: Jobs) -> tuple[NDArray[np.int64], str]:
+    """SWF has one resource: cpus where the log counts them, else nodes."""
+    return (jobs.cpus, "cpus") if np.any(jobs.cpus > 0) or not np.any(jobs.nodes > 0) else (jobs.nodes, "nodes")
+
+
+def _write_rows(jobs: Jobs, out: BinaryIO) -> None:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    procs, _ = _processors(jobs)
+    unknown = np.full(len(jobs), -1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kb = np.where((jobs.memory_bytes > 0) & (procs > 0), jobs.memory_bytes / 1024 / procs, -1)
+    columns = [jobs.id, jobs.submit_s, jobs.wait_s, jobs.run_s, procs, unknown, unknown, procs, jobs.request_s, kb,
+               jobs.status, jobs.user, jobs.group, unknown, jobs.queue, unknown, unknown, unknown]  # fmt: skip
+    arrays = [pa.array(values.astype(np.int64) if np.all(values % 1 == 0) else values) for values in columns]
+    table = pa.Table.from_arrays(arrays, names=[str(i) for i in range(FIELDS)])
+    csv.write_csv(table, out, csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none"))
