@@ -1,0 +1,177 @@
+"""One node's seconds on their way to disk: quantised samples -> the chunk being filled, its journal, whole chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import RecordingError
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.recording import chunks, durable, journal, layout
+from clustertwin.telemetry.recording.layout import Description
+from clustertwin.telemetry.recording.retention import Chunk
+from clustertwin.telemetry.recording.ticks import INVALID, Ticks
+
+#: The array's length on disk grows by this many chunks at a time, so that its document is rarely rewritten.
+GROWTH = 24
+
+
+class NodeWriter:
+    """Holds one chunk in memory; whole chunks and journalled seconds are on disk."""
+
+    def __init__(self, root: Path, about: Description, node: str) -> None:
+        self.node, self.directory = node, root / layout.directory_name(node)
+        self.next_s: int | None = None  # the earliest second that may come next
+        self.refused = 0  # seconds whose values were no ratios
+        self._about = about
+        self._ticks = Ticks.of(about.schema)
+        self._shape = about.chunk_shape(node)
+        self._rows = {cpu: row for row, cpu in enumerate(about.nodes[node])}
+        self._interval_s = about.settings.interval_s
+        self._flush = max(1, about.settings.flush_s // self._interval_s)
+        self._origin_s: int | None = None
+        self._length = 0  # chunks the array's document speaks of
+        self._chunk = -1  # number of the chunk in memory; -1: none
+        self._buffer: NDArray[np.uint8] = np.empty((0, 0, 0), np.uint8)
+        self._flushed = self._filled = 0  # samples of the buffer in the journal, and in memory
+        self._unfolded = False
+
+    def recover(self) -> None:
+        """Take up a recording left behind: fold its journal into chunks and go on after its last second."""
+        self._origin_s = layout.read_origin(self.directory)
+        if self._origin_s is None:
+            return
+        sizes = layout.chunk_sizes(self.directory)
+        for record in journal.read(self.directory / layout.JOURNAL, *self._shape[:2]):
+            self._place(record.start_s, record.ticks)
+        self.fold()
+        (self.directory / layout.JOURNAL).unlink(missing_ok=True)
+        last = max([*sizes, self._chunk])
+        if last >= 0:
+            self._open_chunk(last)
+            self._length = last + 1
+            self.next_s = self._origin_s + (last * self._shape[2] + self._filled) * self._interval_s
+
+    def append(self, trace: Trace) -> list[int]:
+        """Take in the seconds of a trace; the numbers of the chunks that became whole."""
+        self._check(trace)
+        if not trace.values.shape[1]:
+            return []
+        if self._origin_s is None:
+            chunk_s = self._about.settings.chunk_s
+            self._origin_s = trace.start_s // chunk_s * chunk_s
+            durable.make_directory(self.directory)
+            self._grow(0)
+        rows = [self._rows[cpu] for cpu in trace.cpus]
+        everyone = rows == list(range(self._shape[0]))
+        whole, at, total = [], 0, trace.values.shape[1]
+        while at < total:
+            number, begin = divmod((trace.start_s - self._origin_s) // self._interval_s + at, self._shape[2])
+            count = min(total - at, self._shape[2] - begin)
+            if number != self._chunk:
+                whole += self.fold()
+                self._open_chunk(number)
+            if self._flushed == self._filled:
+                self._flushed = begin  # a gap needs no room in the journal
+            target = self._buffer[:, :, begin : begin + count]
+            ticks = target if everyone else np.empty((len(rows), *target.shape[1:]), np.uint8)
+            self.refused += self._ticks.quantise(
+                trace.values[:, at : at + count], trace.valid[:, at : at + count], ticks
+            )
+            if not everyone:
+                target[rows] = ticks
+            at += count
+            self._filled, self._unfolded = begin + count, True
+            self.next_s = trace.start_s + at * self._interval_s
+            if self._filled == self._shape[2]:
+                whole += self.fold()
+            elif self._filled - self._flushed >= self._flush:
+                self.flush()
+        return whole
+
+    def flush(self) -> None:
+        """Journal what is only in memory; it is on disk when this returns."""
+        if self._filled <= self._flushed:
+            return
+        assert self._origin_s is not None
+        start_s = self._origin_s + (self._chunk * self._shape[2] + self._flushed) * self._interval_s
+        record = journal.Record(start_s, self._buffer[:, :, self._flushed : self._filled])
+        journal.append(self.directory / layout.JOURNAL, record)
+        self._flushed = self._filled
+
+    def fold(self) -> list[int]:
+        """Write the chunk in memory as a file, whole or not, and drop its journal; its number, if there was one."""
+        if not self._unfolded:
+            return []
+        self._grow(self._chunk)
+        durable.replace(
+            self.directory / layout.chunk_name(self._chunk), chunks.encode(self._buffer, self._about.settings.level)
+        )
+        # Should the journal survive a crash here, its records say again what the chunk says.
+        (self.directory / layout.JOURNAL).unlink(missing_ok=True)
+        self._flushed, self._unfolded = self._filled, False
+        return [self._chunk]
+
+    def close(self) -> list[int]:
+        """Fold, and let the array's document end with its last chunk."""
+        written = self.fold()
+        if self._origin_s is not None and self._chunk >= 0 and self._length != self._chunk + 1:
+            self._write_document(self._chunk + 1)
+        return written
+
+    def chunk(self, number: int) -> Chunk:
+        """What is known of a chunk on disk."""
+        assert self._origin_s is not None
+        path = self.directory / layout.chunk_name(number)
+        end_s = self._origin_s + (number + 1) * self._about.settings.chunk_s
+        return Chunk(end_s, self.node, number, path.stat().st_size)
+
+    def delete(self, number: int) -> None:
+        """Let a chunk go; its seconds then read as invalid."""
+        (self.directory / layout.chunk_name(number)).unlink(missing_ok=True)
+
+    def _check(self, trace: Trace) -> None:
+        if trace.schema != self._about.schema or trace.interval_s != self._interval_s:
+            raise RecordingError(self.directory, "the trace has another schema or cadence than the recording")
+        if strangers := [cpu for cpu in trace.cpus if cpu not in self._rows]:
+            raise RecordingError(self.directory, f"the recording has no cpu {strangers[0]} of node {self.node!r}")
+        if trace.start_s % self._interval_s:
+            raise RecordingError(self.directory, f"second {trace.start_s} is no multiple of the cadence")
+        if self.next_s is not None and trace.start_s < self.next_s:
+            raise RecordingError(self.directory, f"second {trace.start_s} came after {self.next_s - self._interval_s}")
+
+    def _open_chunk(self, number: int) -> None:
+        """Have chunk `number` in memory, with what its file holds already."""
+        known = chunks.read(self.directory / layout.chunk_name(number), self._shape)
+        if known is not None:
+            self._buffer = known
+        elif self._buffer.shape == self._shape:
+            self._buffer.fill(INVALID)
+        else:
+            self._buffer = np.full(self._shape, INVALID, np.uint8)
+        seen = np.flatnonzero((self._buffer[:, 0] != INVALID).any(axis=0))
+        self._chunk, self._filled = number, int(seen[-1]) + 1 if len(seen) else 0
+        self._flushed, self._unfolded = self._filled, False
+
+    def _place(self, start_s: int, ticks: NDArray[np.uint8]) -> None:
+        """Put journalled samples where they belong; a record never crosses a chunk's edge."""
+        assert self._origin_s is not None
+        number, begin = divmod((start_s - self._origin_s) // self._interval_s, self._shape[2])
+        if number != self._chunk:
+            self.fold()
+            self._open_chunk(number)
+        end = begin + ticks.shape[2]
+        self._buffer[:, :, begin:end] = ticks
+        self._filled, self._unfolded = max(self._filled, end), True
+
+    def _grow(self, number: int) -> None:
+        if number >= self._length:
+            self._write_document((number // GROWTH + 1) * GROWTH)
+
+    def _write_document(self, length: int) -> None:
+        assert self._origin_s is not None
+        document = layout.array_document(self._about, self.node, self._origin_s, length)
+        durable.replace(self.directory / layout.DOCUMENT, document)
+        self._length = length

@@ -1,0 +1,118 @@
+"""Ratios as single bytes and back: (cpu, time, channel) float32 <-> (cpu, stored, time) uint8, 255 where invalid.
+
+The kernel counts in hundredths of a second, so a CPU ratio is a whole number of hundredths, or next to one: a
+stored ratio is off by at most 0.005. The last channel of a simplex is not stored, it is what the others leave
+(off by at most 0.015 with four channels), so that what is read back always sums to one. In the rare second whose
+rounded parts exceed the whole, the largest part gives the excess back (then off by at most 0.01). Channels that
+stand alone come in steps of 1/250 (off by at most 0.002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.channels import Schema
+
+INVALID = 255
+SIMPLEX_STEPS = 100  # the kernel's USER_HZ
+BOUNDED_STEPS = 250
+#: How far a ratio may lie outside [0, 1], and a simplex's sum from one, before the second is taken for invalid.
+SLACK, SUM_SLACK = 1e-3, 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """How a schema's channels are stored: which, in how many steps, and which channel is the rest of which."""
+
+    channels: int
+    stored: tuple[int, ...]  # channel index of each stored row
+    steps: tuple[int, ...]  # steps of each stored row
+    rests: tuple[tuple[int, tuple[int, ...]], ...]  # (channel that is left out, stored rows of its simplex)
+
+    @classmethod
+    def of(cls, schema: Schema) -> Ticks:
+        left_out = {indices[-1]: indices[:-1] for indices in schema.simplexes.values() if len(indices) > 1}
+        stored = tuple(i for i in range(len(schema)) if i not in left_out)
+        bounded = set(schema.bounded)
+        return cls(
+            channels=len(schema),
+            stored=stored,
+            steps=tuple(BOUNDED_STEPS if i in bounded else SIMPLEX_STEPS for i in stored),
+            rests=tuple((rest, tuple(stored.index(i) for i in others)) for rest, others in left_out.items()),
+        )
+
+    def quantise(self, values: NDArray[np.float32], valid: NDArray[np.bool_], out: NDArray[np.uint8]) -> int:
+        """Fill `out` (cpu, stored, time) from (cpu, time, channel); how many valid seconds were no ratios after all."""
+        if not values.size:
+            return 0
+        bad = self._not_ratios(values)  # (cpu, time), or None
+        refused = 0
+        if bad is not None:
+            refused = int(np.count_nonzero(bad & valid))
+            values, valid = np.where(bad[:, :, None], np.float32(0), values), valid & ~bad
+        scaled = np.empty(values.shape[:2], np.float32)
+        for row, (channel, steps) in enumerate(zip(self.stored, self.steps, strict=True)):
+            np.multiply(values[:, :, channel], np.float32(steps), out=scaled)
+            np.rint(scaled, out=scaled)
+            np.abs(scaled, out=scaled)  # a ratio of -1e-9 is zero, and its tick must not be -0 cast to a byte
+            out[:, row] = scaled
+        for _, rows in self.rests:
+            _give_back(out, rows)
+        if not valid.all():
+            invalid = ~valid
+            for row in range(len(self.stored)):
+                out[:, row][invalid] = INVALID
+        return refused
+
+    def dequantise(self, ticks: NDArray[np.uint8], values: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
+        """Fill `values` (cpu, time, channel) and `valid` (cpu, time) from (cpu, stored, time); 0 where invalid."""
+        np.not_equal(ticks[:, 0], INVALID, out=valid)
+        for row, (channel, steps) in enumerate(zip(self.stored, self.steps, strict=True)):
+            values[:, :, channel] = _RATIOS[steps][ticks[:, row]]
+        for rest, rows in self.rests:
+            total = ticks[:, rows[0]].copy()
+            for row in rows[1:]:
+                total += ticks[:, row]  # at most 100 where valid
+            total = np.where(valid, SIMPLEX_STEPS - total, np.uint8(INVALID))
+            values[:, :, rest] = _RATIOS[SIMPLEX_STEPS][total]
+
+    def _not_ratios(self, values: NDArray[np.float32]) -> NDArray[np.bool_] | None:
+        """Where a value is NaN or outside [0, 1], or a simplex does not sum to one; None: nowhere."""
+        bad: Any = None
+        if not (values.min() >= -SLACK and values.max() <= 1 + SLACK):  # NaN fails both
+            bad = np.any(~((values >= -SLACK) & (values <= 1 + SLACK)), axis=2)
+        for rest, rows in self.rests:
+            total = values[:, :, rest].copy()
+            for row in rows:
+                total += values[:, :, self.stored[row]]
+            total -= 1
+            np.abs(total, out=total)
+            if not total.max() <= SUM_SLACK:
+                off = ~(total <= SUM_SLACK)
+                bad = off if bad is None else bad | off
+        return bad
+
+
+def _give_back(ticks: NDArray[np.uint8], rows: tuple[int, ...]) -> None:
+    """Where the stored parts of a simplex exceed the whole, take the excess from the largest."""
+    total = ticks[:, rows[0]].astype(np.uint16)
+    for row in rows[1:]:
+        total += ticks[:, row]
+    if total.max() <= SIMPLEX_STEPS:
+        return
+    for cpu, time in np.argwhere(total > SIMPLEX_STEPS):
+        largest = max(rows, key=lambda row: int(ticks[cpu, row, time]))
+        ticks[cpu, largest, time] -= total[cpu, time] - SIMPLEX_STEPS
+
+
+def _ratios(steps: int) -> NDArray[np.float32]:
+    table = np.minimum(np.arange(256) / steps, 1).astype(np.float32)
+    table[INVALID] = 0
+    return table
+
+
+_RATIOS = {steps: _ratios(steps) for steps in (SIMPLEX_STEPS, BOUNDED_STEPS)}
