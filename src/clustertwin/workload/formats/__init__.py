@@ -38,6 +38,10 @@ FORMATS: dict[str, Format] = {
     "parquet": Format((".parquet",), re.compile(rb"PAR1"), "clustertwin.workload.formats.parquet"),
     "alcf": Format((".csv",), re.compile(rb"(?=[^\n]*\brun_time\b)(?=[^\n]*\b(submit_time|interval)\b)[^\n]*,"),
                    "clustertwin.workload.formats.alcf"),
+    "supercloud": Format((".csv",), re.compile(rb"(?=[^\n]*\bid_job\b)(?=[^\n]*\btime_submit\b)[^\n]*,"),
+                         "clustertwin.workload.formats.supercloud"),
+    "sacct": Format((".sacct",), re.compile(rb"(?=[^\n]*\bJobID)(?=[^\n]*\bSubmit\b)[^\n]*\|"),
+                    "clustertwin.workload.formats.sacct"),
     "swf": Format((".swf",), re.compile(rb"\s*(;|(-?[\d.]+[ \t]+){4})"), "clustertwin.workload.formats.swf"),
 }  # fmt: skip
 

@@ -96,10 +96,20 @@ def read_batches(
             for batch in csv.open_csv(stream, options, parse, convert):
                 lines, next_line = _number(batch.num_rows, next_line, misfits[seen:])
                 seen = len(misfits)
-                yield Batch({name: batch.column(name) for name in wanted}, lines)
+                yield _without_empty_lines(Batch({name: batch.column(name) for name in wanted}, lines))
         except pa.ArrowInvalid as error:
             raise TraceError(path, f"not a table with the columns of its first line: {error}") from error
     yield from _mended(misfits, names, wanted, findings, mend)
+
+
+def _without_empty_lines(batch: Batch) -> Batch:
+    """Arrow makes a row of empty cells from an empty line."""
+    full = np.zeros(len(batch), dtype=bool)
+    for column in batch.words.values():
+        full |= pc.not_equal(column, "").to_numpy(zero_copy_only=False)
+    if full.all():
+        return batch
+    return Batch({name: column.filter(full) for name, column in batch.words.items()}, batch.lines[full])
 
 
 def _number(rows: int, next_line: int, misfits: list[tuple[int, str, int]]) -> tuple[NDArray[np.int64], int]:

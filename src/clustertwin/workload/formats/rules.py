@@ -38,14 +38,15 @@ class Raw:
 def to_jobs(raw: Raw, findings: Findings) -> tuple[Jobs, dict[str, Floats]]:
     """The job table in the order of submission, and the columns that had to be rounded, as written."""
     if len(raw.lines) == 0:
-        raise TraceError(findings.where, "no jobs: the file is empty, or every line of it was refused")
+        findings.settle(lenient=False)  # what was wrong with every line says more
+        raise TraceError(findings.where, "no jobs: the file is empty but for its header")
     columns = {name: np.array(values, dtype=np.float64) for name, values in raw.columns.items()}
     as_written = _round_counts(columns, raw, findings)
     _refuse_negative(columns, raw, findings)
     keep = _has_submit(columns, raw, findings) & _first_of_its_id(columns, raw, findings)
     order = _in_order(columns, raw, keep, findings)
     if len(order) == 0:
-        raise TraceError(findings.where, "no jobs: every line of it was refused")
+        findings.settle(lenient=False)
     chosen: dict[str, Any] = {name: np.nan_to_num(values[order], nan=-1.0) for name, values in columns.items()}
     epoch_s = raw.epoch_s if raw.epoch_s is not None else float(np.floor(chosen["submit_s"][0]))
     if raw.epoch_s is None:

@@ -1,0 +1,129 @@
+"""sacct --parsable2: arrays, steps, no limit, nothing known, clocks that change, a pipe in a job's name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats import read, read_report
+from clustertwin.workload.formats.slurm import parse_duration, parse_memory
+from clustertwin.workload.jobs import Status
+
+HEADER = (
+    "JobID|JobIDRaw|JobName|User|Account|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqCPUS|AllocCPUS|AllocNodes"
+    "|ReqMem|AllocTRES\n"
+)
+DAY = "2024-06-03T"
+LOG = (
+    HEADER
+    + """\
+101|101|lattice|ann|phys|batch|COMPLETED|D08:00:00|D08:00:10|D09:00:10|01:00:00|02:00:00|8|8|1|16G|cpu=8,gres/gpu=2,node=1
+101.batch|101.batch|batch||phys||COMPLETED|D08:00:10|D08:00:10|D09:00:10|01:00:00||8|8|1||cpu=8,mem=16G,node=1
+102_7|104|scan|bob|bio|long|CANCELLED by 1000|D08:01:00|D08:01:00|2024-06-04T09:01:01|1-01:00:01|UNLIMITED|4|64|2|2Gc|
+102_[8-9]|102|scan|bob|bio|long|PENDING|D08:01:00|Unknown|Unknown|00:00:00|Partition_Limit|4|0|0|4000M|
+105|105|a|b|c|ann|phys|batch|TIMEOUT|D08:02:00|D08:03:00|D08:05:00|00:02:00|00:02:00|1|1|1|1G|cpu=1,node=1
+106|106|gone|ann|phys|batch|CANCELLED by 7|D08:04:00|None|D08:05:00|00:00:00|00:10:00|16|0|0|1G|
+""".replace("|D", "|" + DAY)
+)
+
+
+@pytest.fixture
+def log(tmp_path):
+    def make(text):
+        (tmp_path / "jobs.sacct").write_text(text)
+        return tmp_path / "jobs.sacct"
+
+    return make
+
+
+def test_jobs_arrays_and_steps(log):
+    reading = read_report(log(LOG), timezone="Europe/Rome")
+    jobs = reading.jobs
+    assert jobs.id.tolist() == [101, 104, 102, 105, 106]
+    assert jobs.submit_s.tolist() == [0, 60, 60, 120, 240]
+    assert jobs.epoch_s == 1717394400  # 08:00 in Rome in summer is 06:00 UTC
+    assert jobs.wait_s.tolist() == [10, 0, -1, 60, -1]
+    assert jobs.run_s.tolist() == [3600, 90001, -1, 120, 0]
+    assert jobs.request_s.tolist() == [7200, -1, -1, 120, 600]
+    assert jobs.cpus.tolist() == [8, 64, 4, 1, 16]  # given, or asked for by those that never started
+    assert jobs.gpus.tolist() == [2, 0, 0, 0, 0]
+    assert jobs.memory_bytes[:2].tolist() == [16 * 2**30, 64 * 2 * 2**30]
+    done, gone, unknown = Status.COMPLETED, Status.CANCELLED, Status.UNKNOWN
+    assert jobs.status.tolist() == [done, gone, unknown, gone, gone]
+    assert [jobs.names["user"][code] for code in jobs.user] == ["ann", "bob", "bob", "ann", "ann"]
+    said = " / ".join(found.reason for found in reading.findings)
+    assert "1 lines of job steps" in said
+    assert "102_[8-9]" in said
+    assert not reading.faults
+
+
+def test_a_pipe_in_a_name_is_cut_right_and_said(log):
+    notes = {found.line: found.reason for found in read_report(log(LOG), timezone="UTC").findings if found.line}
+    assert "2 more '|' than columns" in notes[6]
+
+
+def test_a_line_that_can_be_cut_in_two_ways_is_refused(log):
+    text = "JobID|JobName|Comment|Submit\n1|a|b|c|2024-06-03T08:00:00\n"
+    with pytest.raises(TraceError, match=r":2: 5 fields, the first line has 4"):
+        read(log(text))
+
+
+def test_the_hour_that_comes_twice_is_told_by_the_elapsed_time(log):
+    # Rome, 27 October 2024: 03:00 summer time became 02:00. Both jobs start at a 02:50 of that night.
+    rows = [
+        "1|2024-10-27T02:40:00|2024-10-27T02:50:00|2024-10-27T02:10:00|1200|COMPLETED",  # summer into winter
+        "2|2024-10-27T02:40:00|2024-10-27T02:50:00|2024-10-27T03:10:00|1200|COMPLETED",  # winter only
+    ]
+    jobs = read(log("JobID|Submit|Start|End|ElapsedRaw|State\n" + "\n".join(rows) + "\n"), timezone="Europe/Rome")
+    start = jobs.epoch_s + jobs.submit_s + jobs.wait_s
+    assert (start[jobs.id == 2] - start[jobs.id == 1])[0] == 3600
+    assert jobs.run_s.tolist() == [1200, 1200]
+
+
+def test_an_hour_that_never_came_is_a_fault(log):
+    path = log("JobID|Submit\n1|2024-03-31T01:30:00\n2|2024-03-31T02:30:00\n")
+    with pytest.raises(TraceError, match=r":3: Submit is .*skipped in spring"):
+        read(path, timezone="Europe/Rome")
+    assert len(read(path, timezone="UTC")) == 2
+
+
+@pytest.mark.parametrize("stamp", ["2024-06-03T08:00:00+02:00", "2024-06-03T08:00:00+0200", "1717394400"])
+def test_times_with_an_offset_need_no_zone(log, stamp):
+    reading = read_report(log(f"JobID|Submit\n1|{stamp}\n"))
+    assert (reading.jobs.epoch_s, reading.findings) == (1717394400, ())
+
+
+def test_local_times_without_a_zone_are_read_as_utc_and_said(log):
+    reading = read_report(log("JobID|Submit\n1|2024-06-03T08:00:00\n"))
+    assert "read as UTC" in reading.findings[0].reason
+
+
+def test_arrays_without_raw_ids_are_numbered(log):
+    jobs = read(log("JobID|Submit\n7_1|2024-06-03T08:00:00\n7_2|2024-06-03T08:00:00\n"))
+    assert jobs.id.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("word", "seconds"),
+    [("00:02:00", 120), ("1-01:00:01", 90001), ("05:30", 330), ("UNLIMITED", -1), ("Partition_Limit", -1), ("", -1)],
+)
+def test_durations(word, seconds):
+    assert parse_duration(word) == seconds
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("4000M", 4000 * 2**20), ("2Gc", 16 * 2**30), ("2Gn", 4 * 2**30), ("0", -1), ("1.5G", 1.5 * 2**30)],
+)
+def test_memory(word, number):
+    assert parse_memory(word, nodes=2, cpus=8) == number
+
+
+def test_unknown_words_are_faults(log):
+    path = log("JobID|Submit|State\n1|2024-06-03T08:00:00|SLEEPING\nx|2024-06-03T08:00:00|COMPLETED\n")
+    with pytest.raises(TraceError, match="SLEEPING"):
+        read(path)
+    reading = read_report(path, lenient=True)
+    assert [found.line for found in reading.faults] == [2, 3]
+    assert np.array_equal(reading.jobs.status, [-1])

@@ -1,0 +1,163 @@
+"""SWF: known answers, faults with their line, and what is written is read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats import read, read_report, swf, write
+from clustertwin.workload.formats.reading import Findings
+from clustertwin.workload.jobs import Jobs, Machine
+
+HEADER = "; Version: 2.2\n; UnixStartTime: 843480031\n; TimeZoneString: Europe/Stockholm\n; MaxProcs: 100\n"
+LINE = "{id} {submit} 5 60 {procs} -1 -1 {procs} 3600 -1 1 7 2 -1 3 -1 -1 -1"
+
+
+def line(id: int = 1, submit: float = 0, procs: int = 4) -> str:
+    return LINE.format(id=id, submit=submit, procs=procs)
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    def make(text: str) -> Path:
+        path = tmp_path / "log.swf"
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def test_fields_become_columns(log):
+    jobs = read(log(HEADER + line(7, 12, 4) + "\n"))
+    row = {name: values[0] for name, values in jobs.columns().items()}
+    assert row == {"id": 7, "submit_s": 12, "wait_s": 5, "run_s": 60, "request_s": 3600, "nodes": -1, "cpus": 4,
+                   "gpus": -1, "memory_bytes": -1, "user": 7, "group": 2, "queue": 3, "status": 1}  # fmt: skip
+    assert (jobs.epoch_s, jobs.machine.cpus, jobs.timezone) == (843480031, 100, "Europe/Stockholm")
+
+
+def test_processors_are_those_asked_for_and_those_given_where_nothing_was_asked(log):
+    asked, given_ = line(1).replace("4 -1 -1 4", "8 -1 -1 6"), line(2, 1).replace("4 -1 -1 4", "8 -1 -1 -1")
+    assert read(log(f"{asked}\n{given_}\n")).cpus.tolist() == [6, 8]
+
+
+def test_memory_is_kilobytes_a_processor(log):
+    row = line(1, 0, 4).split()
+    row[9] = "100"
+    assert read(log(" ".join(row) + "\n")).memory_bytes[0] == 100 * 1024 * 4
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("1 2 3", "3 fields, SWF has 18"),
+        (line(2).replace("3600", "soon"), "field 9 is 'soon', not a number"),
+        (line(2).replace("3600", "nan"), "field 9 is 'nan', not a finite number"),
+        (line(2, 11).replace("3600", "-7"), "requested time -7 is negative"),
+        (line(2, -1), "submit time -1 is negative"),
+        (line(2, 5), "submit time 5 comes after 10: out of order"),
+        (line(1, 11), "job number 1 was already on line 5"),
+        (line(2, 11, 512), "512 processors, the header says MaxProcs: 100"),
+        (line(2, 11).replace(" 4 ", " 4.5 "), "number of processors 4.5 is not a whole number"),
+    ],
+)
+def test_a_fault_is_refused_with_file_line_and_reason_and_lenient_reads_on(log, bad, reason):
+    path = log(HEADER + line(1, 10) + "\n" + bad + "\n" + line(9, 12) + "\n")
+    with pytest.raises(TraceError) as refused:
+        read(path)
+    assert (refused.value.where, refused.value.line) == (str(path), 6)
+    assert reason in refused.value.reason
+    reading = read_report(path, lenient=True)
+    assert [(found.line, found.fate) for found in reading.faults] in ([(6, "dropped")], [(6, "repaired")])
+    assert len(reading.jobs) == 3 - (reading.faults[0].fate == "dropped")
+    assert 9 in reading.jobs.id
+
+
+def test_dates_and_misplaced_columns_of_a_bad_converter_are_recognised(log):
+    rows = [f"{i} {1_672_529_301 + i} 71 3632 8 3600 -1 -1 -1 -1 -1 0 -1 -1 -1 -1 -1 -1" for i in range(12)]
+    path = log("\n".join(rows) + "\n")
+    with pytest.raises(TraceError, match=r":1: misplaced columns.*and 1 more"):
+        read(path)
+    jobs = read(path, lenient=True)
+    assert jobs.request_s[0] == 3600
+    assert (jobs.epoch_s, jobs.submit_s[0]) == (1_672_529_301, 0)
+
+
+def test_header_with_fewer_jobs_than_the_body_is_a_contradiction_but_a_cleaned_log_is_none(log):
+    body = line(1) + "\n" + line(2, 1) + "\n"
+    with pytest.raises(TraceError, match="2 jobs, the header says MaxJobs: 1"):
+        read(log("; MaxJobs: 1\n" + body))
+    assert [found.fate for found in read_report(log("; MaxJobs: 3\n" + body)).findings] == ["noted"]
+
+
+def test_parts_of_a_checkpointed_job_are_set_aside_and_said(log):
+    part = line(1, 0).split()
+    part[10] = "2"
+    reading = read_report(log(line(1, 0) + "\n" + " ".join(part) + "\n"))
+    assert len(reading.jobs) == 1
+    assert [(found.line, found.fate) for found in reading.findings] == [(2, "noted")]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "; Version: 2.2\n"])
+def test_a_file_without_jobs_is_refused(log, text):
+    with pytest.raises(TraceError, match="empty"):
+        read(log(text))
+
+
+@given(
+    st.lists(st.lists(st.integers(-1, 10**9), min_size=18, max_size=18), min_size=1, max_size=8),
+    st.sampled_from([" ", "  ", "\t"]),
+)
+def test_whole_blocks_and_single_lines_are_read_alike(rows, gap):
+    text = ("\n".join(gap.join(map(str, row)) for row in rows) + "\n").encode()
+    bulk = swf._bulk(text)
+    by_line, numbers = swf._by_line(text, 1, [], Findings("x"))
+    assert np.array_equal(bulk, by_line)
+    assert numbers.tolist() == list(range(1, len(rows) + 1))
+
+
+def test_a_log_cut_into_blocks_is_the_same_log(log):
+    text = (HEADER + "".join(line(i, i) + "\n" for i in range(1, 50))).encode()
+    whole = swf.parse([text], Findings("x"))
+    pieces = swf.parse([row + b"\n" for row in text.splitlines()], Findings("x"))
+    assert np.array_equal(whole.lines, pieces.lines)
+    assert all(np.array_equal(whole.columns[name], pieces.columns[name]) for name in whole.columns)
+
+
+def test_the_header_is_kept_and_made_true(tmp_path, log):
+    jobs = read(log("; Computer: IBM SP2\n; MaxJobs: 9\n; Note: kept\n" + HEADER + line(1) + "\n"))
+    write(jobs, tmp_path / "out.swf")
+    header = [row.rstrip() for row in (tmp_path / "out.swf").read_text().splitlines() if row.startswith(";")]
+    assert header[:3] == ["; Computer: IBM SP2", "; MaxJobs: 1", "; Note: kept"]
+    assert "; UnixStartTime: 843480031" in header
+
+
+def test_parts_are_streamed_into_one_log(tmp_path):
+    parts = (Jobs.build([float(i)], [1.5], id=[i], cpus=[1]) for i in range(5))
+    assert write(parts, tmp_path / "out.swf") == 5
+    assert read(tmp_path / "out.swf").id.tolist() == [0, 1, 2, 3, 4]
+    assert "; MaxJobs: 5" in (tmp_path / "out.swf").read_text()
+
+
+def test_nodes_stand_for_processors_where_no_cpus_were_counted(tmp_path):
+    write(Jobs.build([0.0], [1.0], nodes=[3], machine=Machine(nodes=8)), tmp_path / "out.swf")
+    assert read(tmp_path / "out.swf").cpus.tolist() == [3]
+    assert "processors are nodes" in (tmp_path / "out.swf").read_text()
+
+
+def test_the_archive_s_kth_log_is_read_whole(data):
+    jobs = read(data / "traces/swf/KTH-SP2-1996-2.1-cln.swf")
+    assert (len(jobs), jobs.machine.cpus, jobs.timezone) == (28489, 100, "Europe/Stockholm")
+
+
+def test_a_badly_converted_log_in_the_wild_is_refused_or_reported(data):
+    path = data / "traces/swf/theta-malformed.swf"
+    with pytest.raises(TraceError, match=r"theta-malformed.swf:5: misplaced columns"):
+        read(path)
+    reading = read_report(path, lenient=True)
+    assert len(reading.jobs) == 23387
+    assert any("out of order" in found.reason for found in reading.faults)
