@@ -1,0 +1,166 @@
+"""What the exporter tells about its node: a visible table of collectors -> one /metrics text, and the ring beside it.
+
+A scrape takes a sample and puts it into the ring; a timer takes one only where no scrape did. So what
+Prometheus stored and what the ring holds are the same counters.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+from clustertwin import __version__
+from clustertwin.core.extras import load
+from clustertwin.telemetry.exporter.cpu import CpuCollector
+from clustertwin.telemetry.exporter.exposition import family, label_value
+from clustertwin.telemetry.exporter.jobs import JobsCollector
+from clustertwin.telemetry.exporter.ring import Ring
+
+_HOME = "clustertwin.telemetry.exporter"
+
+#: name -> (its class, what it reads); each has a flag --collector.NAME and --no-collector.NAME
+COLLECTORS: dict[str, tuple[str, str]] = {
+    "cpu": (f"{_HOME}.cpu:CpuCollector", "CPU time of every hardware thread, from /proc/stat"),
+    "memory": (f"{_HOME}.memory:MemoryCollector", "memory, from /proc/meminfo"),
+    "pressure": (f"{_HOME}.pressure:PressureCollector", "pressure stall information, from /proc/pressure"),
+    "disk": (f"{_HOME}.disk:DiskCollector", "block devices, from /proc/diskstats"),
+    "jobs": (f"{_HOME}.jobs:JobsCollector", "jobs of Slurm, HTCondor, Kubernetes and systemd, from cgroups"),
+}
+
+#: A regular scraper comes a little late now and then: only after this long does the timer step in for it.
+GRACE_S = 1.25
+
+
+class Collector(Protocol):
+    """One kernel subject -> the text of its families. What could not be read goes to `faults`, the rest is returned."""
+
+    def collect(self, faults: list[str]) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Which node, where its files are, what of them to read, and how long to remember (0: not at all)."""
+
+    node: str
+    rootfs: str = "/"
+    collectors: tuple[str, ...] = tuple(COLLECTORS)
+    ring_seconds: float = 600.0
+
+
+class Agent:
+    """The collectors of one node and its ring. Several threads may scrape; they take turns."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        log: Callable[[str, str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._log, self._clock = log, clock
+        self._collectors: dict[str, Collector] = {
+            name: load(COLLECTORS[name][0])(settings.rootfs) for name in settings.collectors
+        }
+        self._cpu: CpuCollector | None = self._collectors.get("cpu")  # type: ignore[assignment]
+        self._jobs: JobsCollector | None = self._collectors.get("jobs")  # type: ignore[assignment]
+        self._ring = Ring(settings.ring_seconds) if settings.ring_seconds and self._cpu else None
+        self._faults: dict[str, str] = dict.fromkeys(settings.collectors, "")
+        self._due_s = float("-inf")
+        self._lock = Lock()
+        self._self_text = _self_text(settings)
+
+    def scrape(self) -> bytes:
+        """The whole /metrics text, now."""
+        with self._lock:
+            begun = time.perf_counter()
+            t_s = self._clock()
+            pieces, success, duration = [], [_SUCCESS], [_DURATION]
+            before = begun
+            for name, collector in self._collectors.items():
+                text, fine = self._collect(name, collector)
+                after = time.perf_counter()
+                pieces.append(text)
+                success.append(b'twin_exporter_collector_success{collector="%b"} %d\n' % (name.encode(), fine))
+                duration.append(
+                    b'twin_exporter_collector_duration_seconds{collector="%b"} %.6f\n' % (name.encode(), after - before)
+                )
+                before = after
+            if not self._faults.get("cpu", "off"):
+                self._keep(t_s, GRACE_S)
+            pieces += success + duration
+            pieces.append(self._self_text)
+            if self._ring:
+                pieces.append(_RING % (self._ring.begin_s or t_s, self._ring.size_bytes))
+            pieces.append(_SCRAPE % (time.perf_counter() - begun))
+            return b"".join(pieces)
+
+    def tick(self) -> float:
+        """Put a sample into the ring if none was taken for a second; the seconds until the next may be due."""
+        if self._ring is None or self._cpu is None:
+            return 1.0
+        with self._lock:
+            t_s = self._clock()
+            if self._due_s - t_s > GRACE_S:
+                self._due_s = t_s  # the clock was set back
+            if t_s >= self._due_s:
+                faults: list[str] = []
+                try:
+                    self._cpu.read()
+                    if self._jobs:
+                        self._jobs.read(faults)
+                    self._keep(t_s, 1.0)
+                except Exception:
+                    self._due_s = t_s + 1.0  # the next scrape will say what is wrong
+            return max(0.0, self._due_s - self._clock())
+
+    def ring_since(self, since_s: float) -> Iterator[bytes] | None:
+        """The ring's text from a moment on; None where no ring is kept."""
+        return self._ring.since(since_s) if self._ring else None
+
+    def _collect(self, name: str, collector: Collector) -> tuple[bytes, bool]:
+        """One subject's text; whatever breaks in it stays in it, and is logged when it begins and when it ends."""
+        faults: list[str] = []
+        try:
+            text = collector.collect(faults)
+        except Exception as error:
+            text = b""
+            faults.append(f"{error}" if isinstance(error, OSError) or str(error) else type(error).__name__)
+        was, now = self._faults[name], faults[0] if faults else ""
+        self._faults[name] = now
+        if now and not was:
+            self._log("warning", f"collector {name}: {now}" + (f" and {len(faults) - 1} more" if faults[1:] else ""))
+        elif was and not now:
+            self._log("info", f"collector {name}: works again")
+        return text, not faults
+
+    def _keep(self, t_s: float, next_s: float) -> None:
+        self._due_s = t_s + next_s
+        if self._ring and self._cpu:
+            self._ring.add(t_s, self._cpu.lines + (self._jobs.lines if self._jobs else b""))
+
+
+def _self_text(settings: AgentSettings) -> bytes:
+    build = f'version="{__version__}",python="{platform.python_version()}"'
+    return (
+        family("twin_exporter_build_info", "gauge", "Which exporter this is.")
+        + f"twin_exporter_build_info{{{build}}} 1\n".encode()
+        + family("twin_node_info", "gauge", "The name under which this node is known.")
+        + f'twin_node_info{{node="{label_value(settings.node)}"}} 1\n'.encode()
+    )
+
+
+_SUCCESS = family("twin_exporter_collector_success", "gauge", "1 where a collector could read all it should.")
+_DURATION = family("twin_exporter_collector_duration_seconds", "gauge", "How long a collector took.")
+_SCRAPE = (
+    family("twin_exporter_scrape_duration_seconds", "gauge", "How long this scrape took.")
+    + b"twin_exporter_scrape_duration_seconds %.6f\n"
+)
+_RING = (
+    family("twin_exporter_ring_begin_timestamp_seconds", "gauge", "When the oldest sample of the ring was taken.")
+    + b"twin_exporter_ring_begin_timestamp_seconds %.3f\n"
+    + family("twin_exporter_ring_bytes", "gauge", "Memory that the ring's samples take.")
+    + b"twin_exporter_ring_bytes %d\n"
+)

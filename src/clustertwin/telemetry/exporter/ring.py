@@ -1,0 +1,109 @@
+"""Samples of the last minutes, kept compressed: (time, kernel lines) in -> blocks of text since a moment out.
+
+A sample is a line `t <epoch seconds>`, the kernel's own `cpuN …` lines, and `job <manager> <id> <cpulist>` lines.
+Consecutive samples differ in few digits, so a stream of them shrinks to a quarter at the cheapest zlib level;
+a chunk of half a minute is one stream, and the oldest chunk is what is forgotten first.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+
+CHUNK_SAMPLES = 30
+#: A second bound beside age, for nodes that many scrape: memory stays what it is.
+MAX_BYTES = 6_000_000
+
+
+def _deflate() -> zlib._Compress:
+    return zlib.compressobj(level=1)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One zlib stream of samples; `samples` holds each one's time and length in the plain text."""
+
+    samples: list[tuple[float, int]] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    stream: zlib._Compress | None = field(default_factory=_deflate)  # None: closed
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.parts))
+
+    def add(self, t_s: float, text: bytes) -> None:
+        assert self.stream is not None
+        self.parts.append(self.stream.compress(text))
+        self.samples.append((t_s, len(text)))
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.parts = [b"".join(self.parts) + self.stream.flush()]
+            self.stream = None
+
+    def compressed(self) -> bytes:
+        """The whole stream, also of a chunk that is still written."""
+        return b"".join(self.parts) + (self.stream.copy().flush() if self.stream is not None else b"")
+
+
+class Ring:
+    """The last `seconds` of samples. May be written and read by different threads."""
+
+    def __init__(self, seconds: float, max_bytes: int = MAX_BYTES) -> None:
+        self._seconds, self._max_bytes = seconds, max_bytes
+        self._chunks: deque[Chunk] = deque()
+        self._closed_bytes = 0
+        self._lock = Lock()
+
+    @property
+    def begin_s(self) -> float | None:
+        """The time of the oldest sample."""
+        with self._lock:
+            return self._chunks[0].samples[0][0] if self._chunks else None
+
+    @property
+    def last_s(self) -> float | None:
+        with self._lock:
+            return self._chunks[-1].samples[-1][0] if self._chunks else None
+
+    @property
+    def size_bytes(self) -> int:
+        with self._lock:
+            return self._closed_bytes + (self._chunks[-1].size_bytes if self._chunks else 0)
+
+    def add(self, t_s: float, lines: bytes) -> None:
+        """Keep a sample; its time is kept to the millisecond, as it is written."""
+        t_s = round(t_s, 3)
+        text = b"t %.3f\n%b" % (t_s, lines)
+        with self._lock:
+            last = self._chunks[-1] if self._chunks else None
+            if last is None or len(last.samples) >= CHUNK_SAMPLES:
+                if last is not None:
+                    last.close()
+                    self._closed_bytes += last.size_bytes
+                self._chunks.append(last := Chunk())
+            last.add(t_s, text)
+            while len(self._chunks) > 1 and self._is_over(t_s):
+                self._closed_bytes -= self._chunks.popleft().size_bytes
+
+    def since(self, since_s: float) -> Iterator[bytes]:
+        """The samples taken at or after `since_s`, oldest first, a chunk at a time so that memory stays small."""
+        with self._lock:
+            chunks = [
+                (list(chunk.samples), chunk.compressed()) for chunk in self._chunks if chunk.samples[-1][0] >= since_s
+            ]
+        for samples, data in chunks:
+            text = zlib.decompress(data)
+            end = 0
+            kept = []
+            for t_s, length in samples:
+                if t_s >= since_s:
+                    kept.append(text[end : end + length])
+                end += length
+            yield b"".join(kept)
+
+    def _is_over(self, now_s: float) -> bool:
+        return self._chunks[0].samples[-1][0] < now_s - self._seconds or self._closed_bytes > self._max_bytes
