@@ -1,0 +1,1 @@
+"""A simulated cluster: recorded campaigns -> signatures -> whole clusters of labelled traces."""

@@ -1,0 +1,145 @@
+"""Fit a signature to recorded jobs: jobs of (thread, second, channel) ratios -> `Signature`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.campaign.simulation.bouts import END_S, START_S, Bout
+from clustertwin.telemetry.campaign.simulation.process import draw
+from clustertwin.telemetry.campaign.simulation.shares import TICKS, to_shares
+from clustertwin.telemetry.campaign.simulation.signature import SCORES, SEGMENT_S, Signature
+from clustertwin.telemetry.campaign.simulation.spectra import WEIGHTS, Spectrum, estimate, factor, product
+
+_TREND_SCORES = 1.5  # a slope below this is drift, which the spectrum holds already
+_CALIBRATION_ROUNDS = 6
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One share's recorded distribution, as value -> normal score; ties get the score in their middle."""
+
+    values: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, sample: NDArray[np.float64]) -> Scale:
+        known = np.round(sample[np.isfinite(sample)], 3)
+        if not len(known):
+            return cls(np.zeros(1), np.zeros(1))
+        values, counts = np.unique(known, return_counts=True)
+        middle = (np.cumsum(counts) - counts / 2) / len(known)
+        return cls(values, np.array([_NORMAL.inv_cdf(p) for p in middle]))
+
+    def score(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A share that could not be measured gets the neutral score."""
+        return np.where(np.isfinite(shares), np.interp(np.nan_to_num(shares), self.values, self.scores), 0.0)
+
+
+def fit(bouts: Sequence[Bout], seed: int = 0) -> Signature:
+    """The signature of one kind of thread from every recorded bout of it."""
+    kinds = {(bout.job_type, bout.anomaly) for bout in bouts}
+    if len(kinds) != 1:
+        raise SettingsError(f"a signature needs recorded jobs of one kind, got {sorted(kinds)}")
+    shares = [to_shares(bout.body()) for bout in bouts]
+    pooled = np.concatenate([part.reshape(-1, 3) for part in shares])
+    scales = [Scale.of(pooled[:, i]) for i in range(3)]
+    trend, residuals = _detrend([_scores(part, scales) for part in shares])
+    target = estimate(residuals)
+    shared, own = _factors(target, trend)
+    (job_type, anomaly), every = kinds.pop(), [bout.ratios for bout in bouts]
+    first = Signature(
+        job_type=job_type,
+        anomaly=anomaly,
+        quantiles=np.stack([_quantiles(pooled[:, i]) for i in range(3)]),
+        shared=shared,
+        own=own,
+        trend=trend,
+        start=_edge([bout.ratios[:, :START_S] for bout in bouts if bout.starts]),
+        end=_edge([bout.ratios[:, -END_S:] for bout in bouts if bout.ends]),
+        jobs=len(bouts),
+        thread_s=sum(int(np.isfinite(ratios[..., 0]).sum()) for ratios in every),
+    )
+    return _calibrate(first, target, scales, max(len(ratios) for ratios in every), seed)
+
+
+def _calibrate(first: Signature, target: Spectrum, scales: list[Scale], threads: int, seed: int) -> Signature:
+    """Adjust the latent spectrum until the spectrum of what it draws, ticks and all, is the recorded one.
+
+    Rounding to ticks and ties whiten a series: drawing from the recorded spectrum itself gives too flat a one.
+    """
+    signature, latent = first, target
+    for round_ in range(_CALIBRATION_ROUNDS):
+        rng = np.random.default_rng((seed, round_))
+        drawn = [draw(signature, min(threads, 4), 4 * SEGMENT_S, rng) / TICKS for _ in range(24)]
+        _, residuals = _detrend([_scores(to_shares(ratios), scales) for ratios in drawn], signature.trend)
+        got = estimate(residuals)
+        latent = Spectrum(
+            _towards(latent.total, target.total, got.total), _towards(latent.shared, target.shared, got.shared)
+        )
+        shared, own = _factors(latent, signature.trend)
+        signature = replace(signature, shared=shared, own=own)
+    return signature
+
+
+def _towards(
+    latent: NDArray[np.complex128], target: NDArray[np.complex128], got: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """Scale rows and columns of each matrix by how far its diagonal is off."""
+    wanted, have = (np.einsum("fii->fi", matrix).real for matrix in (target, got))
+    floor = 1e-3
+    ratio = np.clip(np.maximum(wanted, floor) / np.maximum(have, floor), 0.6, 1.6) ** 0.5
+    return latent * ratio[:, :, None] * ratio[:, None, :]
+
+
+def _factors(spectrum: Spectrum, trend: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Spectral factors, shared and own, whose series has unit variance once the trend is added."""
+    shared = product(factor(spectrum.shared))
+    own = product(factor(spectrum.total - shared))
+    variance = np.einsum("f,fii->i", WEIGHTS, shared + own).real
+    wanted = np.clip(1 - trend**2 / 12, 0.05, 1)
+    # A share that never changes has no spectrum; it gets a flat one that its quantiles make constant.
+    flat = variance < 1e-6
+    scale = np.where(flat, 0.0, np.sqrt(wanted / np.where(flat, 1.0, variance)))
+    own = own * np.outer(scale, scale) + np.diag(flat.astype(float))
+    return factor(shared * np.outer(scale, scale)), factor(own)
+
+
+def _scores(shares: NDArray[np.float64], scales: list[Scale]) -> NDArray[np.float64]:
+    return np.stack([scale.score(shares[..., i]) for i, scale in enumerate(scales)], axis=-1)
+
+
+def _detrend(
+    jobs: list[NDArray[np.float64]], trend: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
+    """The mean slope of the scores over a job, first second to last, and the scores without it."""
+    times = [np.linspace(-0.5, 0.5, job.shape[1])[None, :, None] for job in jobs]
+    if trend is None:
+        slopes = [(job * time).mean((0, 1)) / (time**2).mean() for job, time in zip(jobs, times, strict=True)]
+        mean = np.mean(slopes, axis=0)
+        trend = np.where(np.abs(mean) >= _TREND_SCORES, mean, 0.0)
+    return trend, [job - time * trend for job, time in zip(jobs, times, strict=True)]
+
+
+def _quantiles(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The share at each of SCORES; ticks stay ticks."""
+    known = sample[np.isfinite(sample)]
+    if not len(known):
+        return np.zeros(len(SCORES))
+    return np.quantile(known, [_NORMAL.cdf(z) for z in SCORES], method="inverted_cdf")
+
+
+def _edge(parts: list[NDArray[np.float32]]) -> NDArray[np.float64]:
+    """Mean ratios per second over every thread of every job; empty where no edge was recorded."""
+    if not parts:
+        return np.empty((0, 4))
+    shortest = min(part.shape[1] for part in parts)
+    rows = np.concatenate([part[:, :shortest] for part in parts]).astype(np.float64)
+    rows = rows[np.isfinite(rows).all(axis=(1, 2))]
+    return rows.mean(axis=0) if len(rows) else np.empty((0, 4))
