@@ -1,0 +1,1 @@
+"""Campaigns: labelled jobs -> recordings, one per round, each wholly of one split."""

@@ -1,0 +1,37 @@
+"""good-io: a writer per CPU that makes event records and hands them to the kernel through a buffer; it seldom waits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from clustertwin.telemetry.campaign.jobs.options import parser
+from clustertwin.telemetry.campaign.jobs.workers import run_workers
+
+FILE_BYTES = 64 << 20  # then the file starts over: the disk holds no more than this per writer
+BUFFER_BYTES = 1 << 20
+RECORDS = 4096  # per write; 16 bytes each
+
+
+def write_file(path: Path, rng: np.random.Generator) -> None:
+    """Fill one file with records of four numbers, through a buffer."""
+    with path.open("wb", buffering=BUFFER_BYTES) as out:
+        while out.tell() < FILE_BYTES:
+            out.write(rng.random((RECORDS, 4), dtype=np.float32).data)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parser(__doc__).parse_args(argv)
+
+    def work(index: int, cpu: int) -> None:
+        rng, path = np.random.default_rng((options.seed, index)), options.scratch / f"good-{cpu}.bin"
+        while True:
+            write_file(path, rng)
+
+    return run_workers(work, options.cpus)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
