@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+# Tests run side by side: one thread each for the numeric libraries, here and in every process a test starts.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(scope="session")
 def data() -> Path:

@@ -1,0 +1,60 @@
+"""The reference autoencoder: Conv1D + MaxPool1D blocks with additive residuals, an MLP to z, and the mirror image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    shape: Shape = field(default_factory=Shape)
+    latent: int = 16
+    width: int = 24
+    blocks: int = 2
+    hidden: int = 96
+
+
+class Block(nn.Module):
+    """Two convolutions and what went in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(width, width, 3, padding=1)
+        self.second = nn.Conv1d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x + self.second(F.gelu(self.first(x))))  # (n, width, time)
+
+
+class ConvAutoencoder(Autoencoder):
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        shape, width = config.shape, config.width
+        # Lengths on the way down, so that the way up meets each of them again: 100 -> 50 -> 25.
+        self.lengths = [shape.length]
+        for _ in range(config.blocks):
+            self.lengths.append(max(self.lengths[-1] // 2, 1))
+        flat = width * self.lengths[-1]
+        self.enter = nn.Conv1d(len(shape.inputs), width, 5, padding=2)
+        self.down = nn.ModuleList(Block(width) for _ in range(config.blocks))
+        self.to_z = nn.Sequential(nn.Linear(flat, config.hidden), nn.GELU(), nn.Linear(config.hidden, config.latent))
+        self.from_z = nn.Sequential(nn.Linear(config.latent, config.hidden), nn.GELU(), nn.Linear(config.hidden, flat))
+        self.up = nn.ModuleList(Block(width) for _ in range(config.blocks))
+        self.leave = nn.Conv1d(width, len(shape.schema), 5, padding=2)
+
+    def encode(self, batch: Batch) -> Tensor:
+        x = self.enter(self.seen(batch).transpose(1, 2))  # (n, width, length)
+        for block in self.down:
+            x = F.max_pool1d(block(x), 2) if x.shape[-1] > 1 else block(x)
+        return self.to_z(x.flatten(1))  # (n, latent)
+
+    def decode(self, z: Tensor) -> Tensor:
+        x = F.gelu(self.from_z(z)).unflatten(1, (self.config.width, -1))  # (n, width, shortest)
+        for block, length in zip(self.up, reversed(self.lengths[:-1]), strict=True):
+            x = block(F.interpolate(x, size=length))
+        return self.leave(x).transpose(1, 2)  # (n, length, channel)

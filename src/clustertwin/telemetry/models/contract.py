@@ -1,0 +1,116 @@
+"""What every model is: windows of a group of threads -> embeddings -> reconstructed windows.
+
+A model is a `torch.nn.Module` whose constructor takes its frozen config. It sees a `Batch`: the channels of each
+window that are free to vary (a simplex of k channels has k - 1; `other` is never an input), with masked seconds set
+to zero, and the group each window belongs to. It gives back every channel; softmax and sigmoid keep them possible.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from clustertwin.core.channels import CPU, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The windows a model is made for."""
+
+    schema: Schema = CPU
+    length: int = 100
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Indices of the channels a model may see: all but the last of each simplex, which the others imply."""
+        implied = {indices[-1] for indices in self.schema.simplexes.values()}
+        return tuple(i for i in range(len(self.schema)) if i not in implied)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """n windows. Windows of one group were taken at the same time on one node, or in one job."""
+
+    x: Tensor  # (n, length, channel)
+    valid: Tensor  # (n, length) bool
+    group: Tensor  # (n,) int64, contiguous runs; every window a group of its own where there is no graph
+
+
+class Autoencoder(nn.Module, ABC):
+    """The base of all models: parts differ, the way in and the way out do not."""
+
+    #: Which windows see each other: "" none, "node" those of a node, "job" those of a job.
+    graph: ClassVar[str] = ""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        shape: Shape = config.shape
+        self.register_buffer("_inputs", torch.tensor(shape.inputs), persistent=False)
+        # Logits of the mean ratios: a softmax that starts far from them starts saturated and learns nothing.
+        self.register_buffer("prior", torch.zeros(len(shape.schema)))
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Tensor:
+        """(n, length, channel) -> (n, latent)."""
+
+    @abstractmethod
+    def decode(self, z: Tensor) -> Tensor:
+        """(n, latent) -> logits about the prior (n, length, channel)."""
+
+    def seen(self, batch: Batch) -> Tensor:
+        """The inputs of a batch, masked seconds zeroed: (n, length, input)."""
+        return batch.x[:, :, self._inputs] * batch.valid[:, :, None]
+
+    def ratios(self, logits: Tensor) -> Tensor:
+        """Logits about the prior -> ratios: a softmax over each simplex, a sigmoid for each bounded channel."""
+        schema = self.config.shape.schema
+        logits = logits + self.prior
+        out = torch.empty_like(logits)
+        for indices in schema.simplexes.values():
+            where = list(indices)
+            out[..., where] = logits[..., where].softmax(-1)
+        if schema.bounded:
+            where = list(schema.bounded)
+            out[..., where] = logits[..., where].sigmoid()
+        return out
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Embedding (n, latent) and reconstruction (n, length, channel)."""
+        z = self.encode(batch)
+        return z, self.ratios(self.decode(z))
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What training makes small: the mean squared error over channels and valid seconds."""
+        return errors(batch, self(batch)[1]).mean()
+
+    def prepare(self, x: Tensor) -> None:
+        """Look at the training windows (n, length, channel) once before training."""
+        mean = x.mean((0, 1)).clamp(1e-3, 1 - 1e-3)  # (channel,)
+        bounded = list(self.config.shape.schema.bounded)
+        self.prior.copy_(mean.log())
+        self.prior[bounded] = mean.logit()[bounded]
+
+
+def errors(batch: Batch, reconstruction: Tensor) -> Tensor:
+    """Mean squared error of each window over channels and valid seconds: (n,)."""
+    squared = (reconstruction - batch.x).square().mean(-1) * batch.valid  # (n, length)
+    return squared.sum(-1) / batch.valid.sum(-1).clamp(min=1)
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """A model's config as plain JSON values."""
+    plain = asdict(config)
+    plain["shape"] = {"schema": config.shape.schema.to_json(), "length": config.shape.length}
+    return plain
+
+
+def config_from_json(kind: type[Any], plain: dict[str, Any]) -> Any:
+    """The other way; unknown or missing keys are the caller's to report (TypeError, KeyError)."""
+    shape = Shape(Schema.from_json(plain["shape"]["schema"]), plain["shape"]["length"])
+    rest = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items() if key != "shape"}
+    return kind(shape=shape, **rest)

@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.models import MODELS, find
+from clustertwin.telemetry.models.check import check_model
+from clustertwin.telemetry.models.contract import Batch, Shape, errors
+from clustertwin.telemetry.models.graph import GraphUpdate
+from clustertwin.telemetry.models.store import ModelError, read, save
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_keeps_the_contract(name):
+    check_model(name)
+
+
+def test_an_unknown_model_is_named_with_those_there_are():
+    with pytest.raises(SettingsError, match=r"no model 'nonsense'; there are ae,"):
+        find("nonsense")
+
+
+def test_other_is_not_an_input():
+    assert Shape().inputs == (0, 1, 2)
+
+
+def test_the_error_is_the_mean_over_channels_and_valid_seconds():
+    x = torch.zeros(1, 4, 4)
+    valid = torch.tensor([[True, True, False, False]])
+    reconstruction = torch.zeros(1, 4, 4)
+    reconstruction[0, 0, 0] = 0.4  # 0.16 over two valid seconds of four channels
+    reconstruction[0, 3, 3] = 9.0  # masked
+    assert errors(Batch(x, valid, torch.zeros(1)), reconstruction).item() == pytest.approx(0.16 / 8)
+
+
+def test_the_graph_layer_agrees_with_a_loop_over_pairs():
+    torch.manual_seed(0)
+    layer = GraphUpdate(latent=5, hidden=7)
+    torch.nn.init.normal_(layer.f[-1].weight)
+    z = torch.randn(9, 5)
+    group = torch.tensor([0, 0, 0, 1, 2, 2, 2, 2, 2])
+    expected = torch.empty_like(z)
+    for i in range(9):
+        others = [j for j in range(9) if group[j] == group[i]]
+        a = torch.stack([layer.weigh(torch.tanh(layer.receive(z[i]) + layer.send(z[j])))[0] for j in others])
+        alpha = a.exp() / a.exp().sum()
+        message = sum(alpha[k] * z[j] for k, j in enumerate(others))
+        expected[i] = z[i] + layer.f(z[i] + message)
+    assert torch.allclose(layer(z, group), expected, atol=1e-6)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    config, network = find("linear")
+    save(tmp_path, "linear", network(config()), {"command": "test"})
+    return tmp_path
+
+
+def test_notes_travel_with_the_model(stored):
+    assert read(stored).notes == {"command": "test"}
+
+
+def test_a_flipped_bit_is_refused(stored):
+    weights = bytearray((stored / "weights.safetensors").read_bytes())
+    weights[-100] ^= 1
+    (stored / "weights.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match="damaged or foreign"):
+        read(stored)
+
+
+def test_weights_of_another_shape_are_refused(stored):
+    card = json.loads((stored / "model.json").read_text())
+    card["config"]["hidden"] = 7
+    (stored / "model.json").write_text(json.dumps(card))
+    with pytest.raises(ModelError, match="do not fit"):
+        read(stored)
+
+
+@pytest.mark.parametrize("card", ["", "[]", "{}", '{"name": "linear", "sha256": "", "config": {"shape": 3}}'])
+def test_a_card_that_is_none_is_refused(stored, card):
+    (stored / "model.json").write_text(card)
+    with pytest.raises(ModelError, match=r"model\.json"):
+        read(stored)
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="not a model"):
+        read(tmp_path)
+
+
+def test_nan_is_treated_as_masked():
+    from clustertwin.core.channels import CPU
+    from clustertwin.core.traces import Windows
+    from clustertwin.telemetry.batches import group
+
+    values = np.full((1, 100, 4), 0.25, np.float32)
+    values[0, 3] = np.nan
+    empty = np.array([""])
+    windows = Windows(
+        CPU, values, np.ones((1, 100), bool), np.zeros(1, np.int64), empty, np.zeros(1, np.int32),
+        empty, empty, empty, empty, empty,
+    )  # fmt: skip
+    made = group(windows, "", Shape())
+    assert not made.valid[0, 3]
+    assert torch.isfinite(made.x).all()

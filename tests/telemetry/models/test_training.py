@@ -1,0 +1,101 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.traces import Windows
+from clustertwin.telemetry.batches import group
+from clustertwin.telemetry.models.contract import Shape
+from clustertwin.telemetry.training import Settings, evaluate, fit
+
+QUICK = Settings(model="linear", epochs=4, batch=32, options={"latent": 8, "hidden": 32})
+
+
+def some_windows(n: int, seed: int) -> Windows:
+    """Threads that are busy in a square wave of their own period."""
+    rng = np.random.default_rng(seed)
+    phase, period = rng.uniform(0, 50, (n, 1)), rng.choice([10, 25, 50], (n, 1))
+    user = 0.05 + 0.9 * ((np.arange(100) + phase) % period < period / 2)  # (n, 100)
+    values = np.stack([user, np.full_like(user, 0.02), np.zeros_like(user), 0.98 - user], -1).astype(np.float32)
+    node = np.array([f"n{i % 2}" for i in range(n)])
+    job = np.array(["", "a", "b"])[rng.integers(0, 3, n)]
+    empty = np.full(n, "")
+    return Windows(
+        CPU, values, np.ones((n, 100), bool), np.repeat(np.arange(n // 4 + 1) * 100, 4)[:n], node,
+        np.arange(n, dtype=np.int32), job, empty, empty, empty, empty,
+    )  # fmt: skip
+
+
+TRAIN, HELD_OUT = some_windows(256, 0), some_windows(64, 1)
+
+
+def test_training_lowers_the_validation_error():
+    history = fit(TRAIN, HELD_OUT, replace(QUICK, epochs=12)).history
+    assert history[-1].validation < 0.8 * history[0].validation
+
+
+def test_one_seed_gives_one_model():
+    first, second = fit(TRAIN, HELD_OUT, QUICK), fit(TRAIN, HELD_OUT, QUICK)
+    assert first.history == second.history
+    assert fit(TRAIN, HELD_OUT, replace(QUICK, seed=1)).history != first.history
+
+
+def test_a_killed_run_ends_as_an_unbroken_one(tmp_path):
+    whole = fit(TRAIN, HELD_OUT, QUICK)
+
+    def die_after_two(epoch):
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(TRAIN, HELD_OUT, QUICK, progress=die_after_two, checkpoint=tmp_path)
+    seen = []
+    resumed = fit(TRAIN, HELD_OUT, QUICK, progress=lambda epoch: seen.append(epoch.number), checkpoint=tmp_path)
+    assert seen == [3, 4]
+    assert resumed.history == whole.history
+    ours, theirs = whole.model.state_dict(), resumed.model.state_dict()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    fit(TRAIN, HELD_OUT, QUICK, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="other settings"):
+        fit(TRAIN, HELD_OUT, replace(QUICK, rate=1e-4), checkpoint=tmp_path)
+
+
+def test_no_windows_is_an_error_that_counts():
+    with pytest.raises(SettingsError, match="0 training"):
+        fit(TRAIN.take(np.zeros(256, bool)), HELD_OUT, QUICK)
+
+
+def test_windows_that_do_not_fit_the_model_are_refused():
+    with pytest.raises(SettingsError, match="takes windows of 50 samples"):
+        group(TRAIN, "", Shape(CPU, 50))
+
+
+@pytest.mark.parametrize("graph", ["", "node", "job"])
+def test_batches_hold_every_window_once_and_never_split_a_group(graph):
+    data = group(TRAIN, graph, Shape())
+    parts = list(data.batches(32, torch.Generator().manual_seed(0)))
+    assert sum(len(part.x) for part in parts) == len(TRAIN)
+    groups = [set(part.group.tolist()) for part in parts]
+    assert sum(map(len, groups)) == len(set().union(*groups))
+
+
+def test_threads_without_a_job_are_graphs_of_one():
+    data = group(TRAIN, "job", Shape())
+    counts = torch.bincount(data.group)
+    jobless = np.flatnonzero(TRAIN.job[data.order] == "")
+    assert (counts[data.group[jobless]] == 1).all()
+    assert counts.max() > 1
+
+
+def test_scores_come_back_in_the_windows_own_order():
+    model = fit(TRAIN, HELD_OUT, QUICK).model
+    data = group(HELD_OUT, "node", Shape())
+    shuffled = HELD_OUT.take(np.arange(64)[::-1].copy())
+    forward, backward = evaluate(model, data)[1], evaluate(model, group(shuffled, "node", Shape()))[1]
+    assert torch.allclose(forward, backward.flip(0), atol=1e-6)
