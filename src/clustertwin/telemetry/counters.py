@@ -58,7 +58,7 @@ def stack(readings: Sequence[Reading]) -> Counters:
     """Readings of one node -> its counters; a thread that was away at an instant is NaN there."""
     if not readings:
         raise ValueError("no readings to stack")
-    modes = readings[0].modes
+    modes = tuple(mode for mode in readings[0].modes if all(mode in reading.modes for reading in readings))
     cpus = tuple(sorted({cpu for reading in readings for cpu in reading.cpus}))
     row = {cpu: i for i, cpu in enumerate(cpus)}
     seconds = np.full((len(cpus), len(readings), len(modes)), np.nan)
