@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.errors import InputError
+from clustertwin.core.errors import InputError, OutputError
 from clustertwin.telemetry.campaign.simulation.barrier import Barrier
 
 #: Normal scores at which quantiles are kept: fine enough for one second in a thousand.
@@ -58,14 +58,6 @@ class Signatures:
     barrier: Barrier | None  # what an MPI rank's seconds look like; None where no MPI job was recorded
     provenance: dict[str, Any]  # host, kernel, CPUs, date, command
 
-    def normal_types(self) -> list[str]:
-        """Job types that can be run as normal jobs."""
-        return sorted(job_type for job_type, anomaly in self.kinds if not anomaly and job_type != "idle")
-
-    def anomalies(self) -> list[str]:
-        """The anomalies that were recorded, without the peers' rows."""
-        return sorted({anomaly for _, anomaly in self.kinds if anomaly and not anomaly.endswith(PEER)})
-
 
 def to_json(signatures: Signatures) -> str:
     """One line per signature: small, and still a diff that a person can follow."""
@@ -96,6 +88,17 @@ def read_signatures(path: Path | None = None) -> Signatures:
         return parse_signatures(path.read_text(), str(path))
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from error
+
+
+def write_signatures(path: Path, signatures: Signatures) -> None:
+    """One JSON file, whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(path.name + ".part")
+        draft.write_text(to_json(signatures))
+        draft.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _row(kind: Signature) -> dict[str, Any]:
