@@ -1,0 +1,52 @@
+"""`twin train`: recordings -> a fitted model in a directory."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import typer
+
+from clustertwin.cli.output import Json, err, print_json
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    data: list[Path] = typer.Argument(help="Directories of recordings."),
+    model: str = typer.Option("linear", help="An architecture; a wrong name lists them."),
+    out: Path = typer.Option(..., help="Directory of the model; a killed run goes on from the checkpoint in it."),
+    epochs: int = typer.Option(30, min=1, help="Passes over the training windows."),
+    seed: int = typer.Option(0, help="The same seed gives the same weights."),
+    window_s: int = typer.Option(100, help="Length of a window."),
+    stride_s: int = typer.Option(0, help="Step between windows; 0: their length."),
+    json: bool = Json,
+) -> None:
+    """Train an autoencoder on the normal windows of recordings."""
+    from rich.progress import Progress
+
+    from clustertwin.telemetry.gather import gather, normal, split
+    from clustertwin.telemetry.models.store import save
+    from clustertwin.telemetry.training import Epoch, Settings, fit
+
+    parts = split(normal(gather(data, window_s, stride_s or None)))
+    settings = Settings(model=model, epochs=epochs, seed=seed)
+    with Progress(console=err) as bar:
+        task = bar.add_task(f"training {model}", total=epochs)
+
+        def show(epoch: Epoch) -> None:
+            bar.update(task, completed=epoch.number, description=f"{model}: validation error {epoch.validation:.5f}")
+
+        fitted = fit(parts["train"], parts["validation"], settings, show, checkpoint=out / "checkpoint")
+    notes = {
+        "command": shlex.join(["twin", *sys.argv[1:]]),
+        "validation_error": fitted.validation,
+        "windows": {name: len(part) for name, part in parts.items()},
+    }
+    digest = save(out, model, fitted.model, notes)
+    if json:
+        print_json({"out": str(out), "model": model, "sha256": digest, **notes})
+    else:
+        typer.echo(f"{out}: {model}, validation error {fitted.validation:.5f} after {len(fitted.history)} epochs")
