@@ -7,7 +7,7 @@ import sys
 #: name -> (import string of a typer app or command, its line in `twin --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("clustertwin.cli.doctor:app", "What is installed, reachable and missing on this machine."),
-    "exporter": ("clustertwin.telemetry.exporter.__main__:main", "Serve this node's kernel metrics to Prometheus."),
+    "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run for real and recorded, or simulated."),
     "train": ("clustertwin.cli.train:app", "Train an autoencoder on recordings."),
     "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),

@@ -1,0 +1,15 @@
+"""`twin exporter` for shell completion and help; `cli.main` sends real calls straight to the exporter."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def exporter(context: typer.Context) -> None:
+    """Serve this node's kernel metrics to Prometheus."""
+    from clustertwin.telemetry.exporter.__main__ import main
+
+    raise typer.Exit(main(context.args))
