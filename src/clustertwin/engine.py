@@ -1,0 +1,101 @@
+"""Run many independent pieces of work: a function and its items -> their results in order, here or on Ray.
+
+The work is an importable function of one item, and its randomness comes from the item, so that the results are the
+same wherever it runs. A worker that dies takes nothing with it: its item is done again, a few times at most.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, Literal, TypeVar
+
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.extras import require
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Engine = Literal["here", "ray"]
+
+#: How often an item whose worker died is tried again.
+RETRIES = 3
+
+
+class WorkerDied(TwinError):
+    """A worker died at the same item again and again."""
+
+
+def each(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    engine: Engine = "here",
+    workers: int | None = None,
+    done: Callable[[int, Result], None] = lambda index, result: None,
+) -> list[Result]:
+    """`[work(item) for item in items]`, side by side; `done` hears of each as it ends.
+
+    `here` uses processes of this machine, one for each CPU unless told; one worker is this process itself.
+    `ray` uses the cluster at RAY_ADDRESS, or starts one on this machine.
+    """
+    if engine == "ray":
+        return _on_ray(work, items, done)
+    if engine != "here":
+        raise SettingsError(f"no engine {engine!r}; there are here, ray")
+    workers = min(workers or len(os.sched_getaffinity(0)), len(items))
+    if workers <= 1:
+        results = []
+        for index, item in enumerate(items):
+            results.append(work(item))
+            done(index, results[-1])
+        return results
+    return _in_processes(work, items, workers, done)
+
+
+def _in_processes(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int, done: Callable[[int, Result], None]
+) -> list[Result]:
+    results: dict[int, Result] = {}
+    deaths = 0
+    while len(results) < len(items):
+        # Spawned, not forked: a copy of a process with threads (torch, BLAS) may hang.
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        try:
+            waiting: dict[Future[Result], int] = {
+                pool.submit(work, item): index for index, item in enumerate(items) if index not in results
+            }
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    index = waiting[future]
+                    results[index] = future.result()
+                    del waiting[future]
+                    done(index, results[index])
+        except BrokenProcessPool as death:
+            deaths += 1
+            if deaths > RETRIES:
+                raise WorkerDied(f"a worker died {deaths} times; {len(results)} of {len(items)} were done") from death
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [results[index] for index in range(len(items))]
+
+
+def _on_ray(work: Callable[[Item], Result], items: Sequence[Item], done: Callable[[int, Result], None]) -> list[Result]:
+    ray: Any = require("ray", "ray")
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS") or None, log_to_driver=False, include_dashboard=False)
+    remote = ray.remote(max_retries=RETRIES, num_cpus=1)(work)
+    waiting = {remote.remote(item): index for index, item in enumerate(items)}
+    results: dict[int, Result] = {}
+    while waiting:
+        for ready in ray.wait(list(waiting))[0]:
+            index = waiting.pop(ready)
+            try:
+                results[index] = ray.get(ready)
+            except ray.exceptions.WorkerCrashedError as death:
+                raise WorkerDied(f"a worker died {RETRIES + 1} times at item {index + 1} of {len(items)}") from death
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            done(index, results[index])
+    return [results[index] for index in range(len(items))]
