@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.simulation.bouts import END_S, START_S, Bout
 from clustertwin.telemetry.campaign.simulation.process import draw
-from clustertwin.telemetry.campaign.simulation.shares import TICKS, to_shares
+from clustertwin.telemetry.campaign.simulation.shares import ORDERS, TICKS, Order, to_shares
 from clustertwin.telemetry.campaign.simulation.signature import SCORES, SEGMENT_S, Signature
 from clustertwin.telemetry.campaign.simulation.spectra import WEIGHTS, Spectrum, estimate, factor, product
 
@@ -42,21 +43,28 @@ class Scale:
         return np.where(np.isfinite(shares), np.interp(np.nan_to_num(shares), self.values, self.scores), 0.0)
 
 
-def fit(bouts: Sequence[Bout], seed: int = 0) -> Signature:
-    """The signature of one kind of thread from every recorded bout of it."""
+def fit(bouts: Sequence[Bout], seed: int = 0, orders: Sequence[Order] = ORDERS) -> Signature:
+    """The signature of one kind of thread from every recorded bout of it, in the order of channels that draws best."""
     kinds = {(bout.job_type, bout.anomaly) for bout in bouts}
     if len(kinds) != 1:
         raise SettingsError(f"a signature needs recorded jobs of one kind, got {sorted(kinds)}")
-    shares = [to_shares(bout.body()) for bout in bouts]
+    candidates = [_fit_in_order(bouts, order, seed) for order in orders]
+    recorded = _shape([bout.body() for bout in bouts])
+    return min(candidates, key=lambda signature: _misfit(recorded, signature, seed))
+
+
+def _fit_in_order(bouts: Sequence[Bout], order: Order, seed: int) -> Signature:
+    shares = [to_shares(bout.body(), order) for bout in bouts]
     pooled = np.concatenate([part.reshape(-1, 3) for part in shares])
     scales = [Scale.of(pooled[:, i]) for i in range(3)]
     trend, residuals = _detrend([_scores(part, scales) for part in shares])
     target = estimate(residuals)
     shared, own = _factors(target, trend)
-    (job_type, anomaly), every = kinds.pop(), [bout.ratios for bout in bouts]
+    every = [bout.ratios for bout in bouts]
     first = Signature(
-        job_type=job_type,
-        anomaly=anomaly,
+        job_type=bouts[0].job_type,
+        anomaly=bouts[0].anomaly,
+        order=order,
         quantiles=np.stack([_quantiles(pooled[:, i]) for i in range(3)]),
         shared=shared,
         own=own,
@@ -69,6 +77,24 @@ def fit(bouts: Sequence[Bout], seed: int = 0) -> Signature:
     return _calibrate(first, target, scales, max(len(ratios) for ratios in every), seed)
 
 
+def _shape(jobs: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
+    """Quantiles of every channel, of its change from second to second and of its distance from other threads."""
+    levels = np.linspace(0.005, 0.995, 199)
+    columns = []
+    views: list[Callable[[Any], Any]] = [lambda x: x, lambda x: np.diff(x, axis=1), lambda x: x[1:] - x[:1]]
+    for view in views:
+        pooled = np.concatenate([view(job).reshape(-1, 4) for job in jobs])
+        columns.append(np.nanquantile(pooled, levels, axis=0) if len(pooled) else np.full((len(levels), 4), np.nan))
+    return np.concatenate(columns, axis=1)  # (level, 12)
+
+
+def _misfit(recorded: NDArray[np.float64], signature: Signature, seed: int) -> float:
+    """The mean distance between the recorded shape and the drawn one."""
+    rng = np.random.default_rng((seed, _CALIBRATION_ROUNDS))
+    drawn = [draw(signature, 2, 2 * SEGMENT_S, rng) / TICKS for _ in range(24)]
+    return float(np.nanmean(np.abs(recorded - _shape(drawn))))  # a lone thread has no distance from others
+
+
 def _calibrate(first: Signature, target: Spectrum, scales: list[Scale], threads: int, seed: int) -> Signature:
     """Adjust the latent spectrum until the spectrum of what it draws, ticks and all, is the recorded one.
 
@@ -78,7 +104,9 @@ def _calibrate(first: Signature, target: Spectrum, scales: list[Scale], threads:
     for round_ in range(_CALIBRATION_ROUNDS):
         rng = np.random.default_rng((seed, round_))
         drawn = [draw(signature, min(threads, 4), 4 * SEGMENT_S, rng) / TICKS for _ in range(24)]
-        _, residuals = _detrend([_scores(to_shares(ratios), scales) for ratios in drawn], signature.trend)
+        _, residuals = _detrend(
+            [_scores(to_shares(ratios, signature.order), scales) for ratios in drawn], signature.trend
+        )
         got = estimate(residuals)
         latent = Spectrum(
             _towards(latent.total, target.total, got.total), _towards(latent.shared, target.shared, got.shared)

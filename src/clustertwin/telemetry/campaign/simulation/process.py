@@ -15,7 +15,7 @@ def draw(signature: Signature, threads: int, seconds: int, rng: np.random.Genera
     """(thread, second, channel) ticks, `TICKS` to a second, of a job in full swing."""
     scores = latent(signature, threads, seconds, rng)  # (thread, share, second)
     scores += np.outer(signature.trend, np.linspace(-0.5, 0.5, seconds)).astype(np.float32)
-    return to_ticks(_look_up(signature.quantiles, scores))
+    return to_ticks(_look_up(signature.quantiles, scores), signature.order)
 
 
 def add_edges(ticks: NDArray[np.uint8], signature: Signature, rng: np.random.Generator) -> None:

@@ -12,10 +12,9 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.simulation.cluster import simulate
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
 from clustertwin.telemetry.campaign.simulation.signature import Signatures
+from clustertwin.telemetry.campaign.splits import split_of
 from clustertwin.telemetry.recording import Recorder
 
-#: Round after round, over and over: the first three hold one of each.
-SPLITS = ("train", "validation", "test", "train", "train")
 _DAY_S = 86_400
 
 
@@ -29,15 +28,6 @@ class Round:
     jobs: int
     anomalous: int
     thread_s: int
-
-
-def split_of(number: int) -> str:
-    """The split that the whole of a round belongs to.
-
-    >>> [split_of(number) for number in range(6)]
-    ['train', 'validation', 'test', 'train', 'train', 'train']
-    """
-    return SPLITS[number % len(SPLITS)]
 
 
 def write_rounds(

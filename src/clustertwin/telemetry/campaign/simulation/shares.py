@@ -1,38 +1,41 @@
 """Three nested shares for the four channels: ratios (…, 4) <-> shares (…, 3), and shares -> whole kernel ticks.
 
-Of a second, `other` is the part not worked; of what is left, `wait` is the part in I/O wait; of what is left
-then, `system` is the part in the kernel. Each share may lie anywhere in [0, 1] whatever the others are, and the
-four ratios still sum to one: so each can have a distribution of its own.
+The first share is a channel's part of the second, the next another channel's part of what is left, and so on.
+Each may lie anywhere in [0, 1] whatever the others are, and the four ratios still sum to one: so each can have a
+distribution of its own. In which order the channels are best taken differs from job to job.
 """
 
 from __future__ import annotations
+
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 TICKS = 100  # the kernel counts a second in USER_HZ ticks
-SHARES = ("other", "wait", "system")
+
+Order = tuple[int, int, int, int]  # channels as they are taken; the last gets what is left
+#: Every order but for the last two, who split what is left either way.
+ORDERS: tuple[Order, ...] = tuple((a, b, c, d) for a, b, c, d in permutations(range(4)) if c < d)
 
 
-def to_shares(ratios: NDArray[np.floating]) -> NDArray[np.float64]:
+def to_shares(ratios: NDArray[np.floating], order: Order) -> NDArray[np.float64]:
     """(…, channel) -> (…, share); NaN where a share has nothing to divide."""
-    user, system, iowait, other = np.moveaxis(np.asarray(ratios, np.float64), -1, 0)
+    taken = np.asarray(ratios, np.float64)[..., order]
+    # What is left is summed, not subtracted from one: recorded ratios are rounded.
+    left = np.cumsum(taken[..., ::-1], axis=-1)[..., :0:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         # Half a tick and less is rounding, not work.
-        left = np.where(1 - other > 0.5 / TICKS, 1 - other, np.nan)
-        worked = np.where(user + system > 0.5 / TICKS, user + system, np.nan)
-        return np.clip(np.stack([other, iowait / left, system / worked], axis=-1), 0, 1)
+        return np.clip(taken[..., :3] / np.where(left > 0.5 / TICKS, left, np.nan), 0, 1)
 
 
-def to_ticks(shares: NDArray[np.floating]) -> NDArray[np.uint8]:
+def to_ticks(shares: NDArray[np.floating], order: Order) -> NDArray[np.uint8]:
     """(…, share) -> (…, channel) whole ticks that sum to `TICKS`."""
     ticks = np.empty((*shares.shape[:-1], 4), np.uint8)
-    left = np.float32(TICKS)
-    other = np.rint(shares[..., 0] * left)
-    left = left - other
-    iowait = np.rint(shares[..., 1] * left)
-    left = left - iowait
-    system = np.rint(shares[..., 2] * left)
-    for channel, value in enumerate((left - system, system, iowait, other)):
-        ticks[..., channel] = value
+    left = np.full(shares.shape[:-1], TICKS, np.float32)
+    for i, channel in enumerate(order[:3]):
+        taken = np.rint(shares[..., i] * left)
+        ticks[..., channel] = taken
+        left -= taken
+    ticks[..., order[3]] = left
     return ticks

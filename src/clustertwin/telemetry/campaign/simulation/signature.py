@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, OutputError
 from clustertwin.telemetry.campaign.simulation.barrier import Barrier
+from clustertwin.telemetry.campaign.simulation.shares import ORDERS, Order
 
 #: Normal scores at which quantiles are kept: fine enough for one second in a thousand.
 SCORES = np.linspace(-3.2, 3.2, 65)
@@ -36,6 +37,7 @@ class Signature:
 
     job_type: str
     anomaly: str
+    order: Order  # of the channels, in which they take their shares of a second
     quantiles: NDArray[np.float64]  # (share, score) the share at each of SCORES
     shared: NDArray[np.complex128]  # (frequency, share, share) lower factor of the spectrum common to a job's threads
     own: NDArray[np.complex128]  # (frequency, share, share) lower factor of what a thread has on its own
@@ -107,6 +109,7 @@ def _row(kind: Signature) -> dict[str, Any]:
         "anomaly": kind.anomaly,
         "jobs": kind.jobs,
         "thread_s": kind.thread_s,
+        "order": kind.order,
         "quantiles": _rounded(kind.quantiles),
         "trend": _rounded(kind.trend),
         "start": _rounded(kind.start),
@@ -120,6 +123,7 @@ def _signature(row: dict[str, Any]) -> Signature:
     return Signature(
         job_type=str(row["job_type"]),
         anomaly=str(row["anomaly"]),
+        order=ORDERS[ORDERS.index(tuple(row["order"]))],
         quantiles=_shaped(row["quantiles"], (3, len(SCORES))),
         shared=_unpacked(_shaped(row["shared"], (FREQUENCIES, 9))),
         own=_unpacked(_shaped(row["own"], (FREQUENCIES, 9))),
