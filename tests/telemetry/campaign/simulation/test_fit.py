@@ -44,9 +44,11 @@ def test_an_onset_divides_a_job_in_two():
     span = JobSpan("1", "n1", (0, 1), 1050, 1150, "np", anomaly="swap-bursts", onset_s=1090)
     bouts = {b.anomaly: b for b in take([trace_of([span])]) if b.job_type == "np"}
     assert bouts[""].ratios.shape[1] == 40
-    assert bouts[""].starts and not bouts[""].ends
+    assert bouts[""].starts
+    assert not bouts[""].ends
     assert bouts["swap-bursts"].ratios.shape[1] == 60
-    assert bouts["swap-bursts"].ends and not bouts["swap-bursts"].starts
+    assert bouts["swap-bursts"].ends
+    assert not bouts["swap-bursts"].starts
 
 
 def test_idle_time_keeps_its_distance_from_jobs():
@@ -161,7 +163,7 @@ def test_signatures_survive_their_file(signatures, tmp_path):
 
 def test_a_foreign_file_is_refused_with_its_name():
     for text in ("", "{}", "[]", '{"format": 1, "signatures": [{}], "barrier": null, "provenance": {}}'):
-        with pytest.raises(InputError, match="mine.json: not a signatures file"):
+        with pytest.raises(InputError, match=r"mine\.json: not a signatures file"):
             parse_signatures(text, "mine.json")
 
 
