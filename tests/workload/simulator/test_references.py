@@ -1,0 +1,129 @@
+"""Agreement with two published simulators, job by job, and with a slow one written here from the definitions."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.simulator import simulate
+
+
+def naive(jobs: Jobs, procs: int, key, easy: bool, hold: bool) -> list[float]:
+    """One event at a time, everything recomputed: ends in order of starts, then submissions."""
+    n, starts, order = len(jobs), {}, []
+    estimate_s = np.maximum(jobs.request_s, jobs.run_s)
+    waiting: list[int] = []
+    head = None
+    held: set[int] = set()
+
+    def free(time_s: float) -> int:
+        return procs - sum(jobs.cpus[j] for j in held if starts[j] + estimate_s[j] > time_s)
+
+    def start(job: int, time_s: float) -> None:
+        starts[job] = time_s
+        order.append(job)
+        held.add(job)
+
+    def decide(time_s: float) -> None:
+        nonlocal head
+        if not hold and head is not None:
+            waiting.append(head)
+            head = None
+        while head is not None or waiting:
+            if head is None:
+                head = min(waiting, key=lambda j: (key(jobs, j, time_s), j))
+                waiting.remove(head)
+            if jobs.cpus[head] > free(time_s):
+                break
+            start(head, time_s)
+            head = None
+        if not easy or head is None:
+            return
+        moments = sorted(starts[j] + estimate_s[j] for j in held if starts[j] + estimate_s[j] > time_s)
+        shadow_s = next(moment for moment in moments if free(moment) >= jobs.cpus[head])
+        for job in sorted(waiting, key=lambda j: (key(jobs, j, time_s), j)):
+            ends_before = time_s + estimate_s[job] <= shadow_s
+            beside = jobs.cpus[job] <= free(shadow_s) - jobs.cpus[head]
+            if jobs.cpus[job] <= free(time_s) and (ends_before or beside):
+                waiting.remove(job)
+                start(job, time_s)
+
+    coming = list(range(n))
+    while coming or held:
+        ends = [(starts[j] + jobs.run_s[j], order.index(j), j) for j in held]
+        if ends and (not coming or min(ends)[0] <= jobs.submit_s[coming[0]]):
+            time_s, _, job = min(ends)
+            held.remove(job)
+        else:
+            job = coming.pop(0)
+            time_s = jobs.submit_s[job]
+            waiting.append(job)
+        decide(time_s)
+    return [starts[j] for j in range(n)]
+
+
+KEYS = {
+    "fcfs": lambda jobs, j, t: jobs.submit_s[j],
+    "sjf": lambda jobs, j, t: jobs.request_s[j],
+    "smallest": lambda jobs, j, t: jobs.cpus[j],
+    "wfp3": lambda jobs, j, t: -(((t - jobs.submit_s[j]) / jobs.request_s[j]) ** 3) * jobs.cpus[j],
+}
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("policy", ["fcfs", "sjf", "smallest", "wfp3"])
+def test_easy_agrees_with_a_slow_simulator(policy: str, hold: bool):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, procs = 40, 16
+        jobs = Jobs.build(
+            np.cumsum(rng.integers(0, 9, n)),
+            rng.integers(1, 30, n),
+            request_s=rng.integers(1, 40, n),
+            cpus=rng.integers(1, procs + 1, n),
+        )
+        expected = naive(jobs, procs, KEYS[policy], easy=True, hold=hold)
+        assert simulate(jobs, procs, policy, "easy", hold=hold).start_s.tolist() == expected
+
+
+def swf(path: Path) -> np.ndarray:
+    """The numbers of an SWF file in order of submission, whatever its own order."""
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    table = np.loadtxt(text.decode().splitlines(), comments=";")
+    return table[np.lexsort((table[:, 0], table[:, 1]))]
+
+
+def as_jobs(table: np.ndarray) -> Jobs:
+    return Jobs.build(table[:, 1], table[:, 3], cpus=table[:, 4], request_s=table[:, 8], user=table[:, 11])
+
+
+@pytest.mark.parametrize("log", ["lublin-1", "lublin-2"])
+@pytest.mark.parametrize("policy", ["fcfs", "sjf", "f1"])
+def test_rlschedulers_cells_sample_by_sample(data: Path, log: str, policy: str):
+    cells = json.loads((data / "traces/rlscheduler-cells.json").read_text())[log]
+    jobs = as_jobs(swf(data / f"traces/swf/{log}.swf"))
+    got = [
+        simulate(jobs.take(slice(start, start + cells["jobs_per_sample"])), 256, policy).bounded_slowdown(10).mean()
+        for start in cells["starts"]
+    ]
+    assert got == pytest.approx(cells["per_sample"][policy], abs=1e-6)  # the file's own precision
+
+
+@pytest.mark.parametrize(("log", "procs", "slowdown"), [("KTH-SP2", 100, 92.577), ("SDSC-SP2", 128, 87.870)])
+def test_easy_agrees_with_pyss_on_every_job(data: Path, log: str, procs: int, slowdown: float):
+    table = swf(data / f"traces/easy-schedules/{log}.easy.swf.gz")
+    schedule = simulate(as_jobs(table), procs, "fcfs", "easy")
+    assert (schedule.wait_s == table[:, 2]).all()
+    assert schedule.bounded_slowdown(10).mean() == pytest.approx(slowdown, abs=5e-4)
+
+
+@pytest.mark.parametrize(("log", "wfp3", "unicep"), [("lublin-1", 337, 382), ("lublin-2", 807, 830)])
+def test_wfp3_and_unicep_with_the_wait_at_the_decision(data: Path, log: str, wfp3: int, unicep: int):
+    cells = json.loads((data / "traces/rlscheduler-cells.json").read_text())[log]
+    jobs = as_jobs(swf(data / f"traces/swf/{log}.swf"))
+    samples = [jobs.take(slice(start, start + 1024)) for start in cells["starts"]]
+    means = {p: np.mean([simulate(s, 256, p).bounded_slowdown().mean() for s in samples]) for p in ("wfp3", "unicep")}
+    assert {name: round(mean) for name, mean in means.items()} == {"wfp3": wfp3, "unicep": unicep}
