@@ -1,4 +1,4 @@
-"""A real Slurm of several nodes on this host, without systemd: munged, mariadbd, slurmdbd, slurmctld, one slurmd a node.
+"""A real Slurm of several nodes on this host, without systemd: munge, MariaDB, slurmdbd, slurmctld, slurmd a node.
 
 `slurm_cluster(directory)` starts it on free loopback ports and ends all of it; tests take the `slurm` fixture
 (import it in a conftest.py), or call the function for another shape. It needs root, because slurmd does.
@@ -42,7 +42,9 @@ def reason_to_skip() -> str:
     """Why no Slurm can be started here, or nothing."""
     missing = [name for name in DAEMONS if shutil.which(name, path=_path()) is None]
     if missing:
-        return f"no real Slurm: {', '.join(missing)} not installed (apt install slurm-wlm slurmdbd munge mariadb-server)"
+        return (
+            f"no real Slurm: {', '.join(missing)} not installed (apt install slurm-wlm slurmdbd munge mariadb-server)"
+        )
     return "no real Slurm: slurmd needs root" if os.getuid() else ""
 
 
@@ -192,7 +194,9 @@ def _wait(what: str, ready: Callable[[], bool], logs: Path) -> None:
     end_s = time.monotonic() + SPOKEN_S
     while not ready():
         if time.monotonic() > end_s:
-            said = "\n".join(f"{path.name}: {path.read_text(errors='replace')[-800:]}" for path in sorted(logs.iterdir()))
+            said = "\n".join(
+                f"{path.name}: {path.read_text(errors='replace')[-800:]}" for path in sorted(logs.iterdir())
+            )
             raise RuntimeError(f"{what} did not start within {SPOKEN_S:.0f} s\n{said}")
         time.sleep(0.1)
 

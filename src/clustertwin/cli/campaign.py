@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from clustertwin.cli import simulation
+from clustertwin.cli import campaign_run, simulation
 
 app = typer.Typer(no_args_is_help=True, help="Labelled jobs: run them for real, or simulate a cluster of them.")
-
-
-@app.callback()
-def _campaign() -> None:
-    """A group even while it holds one command."""
-
-
+app.command("run")(campaign_run.run)
 app.command("simulate")(simulation.simulate)
 app.command("fit")(simulation.fit)
 app.command("compare")(simulation.compare)

@@ -52,7 +52,9 @@ class JobType:
     expect: tuple[Expectation, ...]
     job_type: str = ""  # of the labels; empty: the name itself
     anomaly: str = ""
-    strikes: str = "all"  # the job's CPUs that are anomalous: all, or the last
+    one_thread: bool = False  # only the job's last CPU, or rank, is struck
+    peers_wait: bool = False  # and the others feel it
+    expect_of_peers: tuple[Expectation, ...] = ()
     onset: bool = False  # begins well and goes wrong after a while
     mpi: bool = False
 
@@ -80,8 +82,11 @@ def mpi_program(job: Job, *more: str) -> list[Command]:
     launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
     if launcher is None:
         raise MissingExtra("mpiexec", "campaign")
-    ranks = job.ranks or len(job.cpus)
-    return [[launcher, "-n", str(ranks), *program("mpi", job, *more)[0]]]
+    return [[launcher, "-n", str(last_rank(job) + 1), *program("mpi", job, *more)[0]]]
+
+
+def last_rank(job: Job) -> int:
+    return (job.ranks or len(job.cpus)) - 1
 
 
 def _throttled(job: Job) -> list[Command]:
@@ -91,7 +96,7 @@ def _throttled(job: Job) -> list[Command]:
 
 
 def _straggler(factor: float) -> Callable[[Job], list[Command]]:
-    return lambda job: mpi_program(job, "--slow-rank", "0", "--factor", str(factor))
+    return lambda job: mpi_program(job, "--slow-rank", str(last_rank(job)), "--factor", str(factor))
 
 
 _COMPUTES = Expectation("user", least=0.9)
@@ -124,32 +129,39 @@ JOB_TYPES: dict[str, JobType] = {
         (Expectation("user", least=0.5, most=0.85),),
         job_type="np",
         anomaly="throttled",
-        strikes="last",
+        one_thread=True,
     ),
     "straggler-x2": JobType(
         "mpi with one rank twice as slow",
         _straggler(2.0),
-        (Expectation("system", least=0.05),),
+        (Expectation("user", least=0.85),),
+        expect_of_peers=(Expectation("system", least=0.1),),
         job_type="mpi-N",
         anomaly="straggler-x2",
+        one_thread=True,
+        peers_wait=True,
         mpi=True,
     ),
     "straggler-x1.5": JobType(
         "mpi with one rank one and a half times as slow",
         _straggler(1.5),
-        (Expectation("system", least=0.03),),
+        (Expectation("user", least=0.8),),
+        expect_of_peers=(Expectation("system", least=0.05),),
         job_type="mpi-N",
         anomaly="straggler-x1.5",
+        one_thread=True,
+        peers_wait=True,
         mpi=True,
     ),
     "hung-rank": JobType(
         "mpi whose last rank stops, while the others wait for it",
-        lambda job: mpi_program(
-            job, "--hang-rank", str((job.ranks or len(job.cpus)) - 1), "--hang-after-s", str(job.onset_s)
-        ),
-        (Expectation("system", least=0.1),),
+        lambda job: mpi_program(job, "--hang-rank", str(last_rank(job)), "--hang-after-s", str(job.onset_s)),
+        (Expectation("other", least=0.5),),
+        expect_of_peers=(Expectation("system", least=0.2),),
         job_type="mpi-N",
         anomaly="hung-rank",
+        one_thread=True,
+        peers_wait=True,
         onset=True,
         mpi=True,
     ),
@@ -189,7 +201,7 @@ JOB_TYPES: dict[str, JobType] = {
         (_DISTURBED,),
         job_type="np",
         anomaly="noisy-neighbour",
-        strikes="last",
+        one_thread=True,
     ),
     "memory-leak": JobType(
         "computes and keeps ever more memory, 512 MB at most",

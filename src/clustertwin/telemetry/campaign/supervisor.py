@@ -61,13 +61,15 @@ def _check_room(job: Job) -> None:
 
 def _start(command: list[str], err: int) -> subprocess.Popen[bytes]:
     # One thread per worker, whatever BLAS thinks of the host.
+    # MPI's launcher would hand our node's name to ranks on other nodes, which must find their own.
+    mine = {name: value for name, value in os.environ.items() if name != "SLURMD_NODENAME"}
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=err,
-        env=os.environ | single,
+        env=mine | single,
         preexec_fn=_in_child,
         process_group=0,
     )
