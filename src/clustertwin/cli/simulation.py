@@ -22,6 +22,7 @@ def simulate(
     hours: float = typer.Option(2.0, help="Length of a round."),
     rounds: int = typer.Option(3, min=1, help="Each round is a campaign of its own, wholly train, validation or test."),
     seed: int = typer.Option(0, help="The same seed gives the same bytes."),
+    types: str = typer.Option("", help="Job types, such as np,mpi-8; default: np, good-io and mpi of several sizes."),
     anomalies: str = typer.Option("all", help="all, none, or names: straggler-x2,hung-rank; only in test rounds."),
     job_s: tuple[float, float] = typer.Option((600.0, 3600.0), "--job-seconds", help="Shortest and longest job."),
     signatures: Path | None = SignaturesFile,
@@ -29,14 +30,15 @@ def simulate(
 ) -> None:
     """Draw a whole cluster at work, with its jobs and anomalies as labels, from signatures of recorded jobs."""
     from clustertwin.telemetry.campaign.simulation.anomalies import possible
-    from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+    from clustertwin.telemetry.campaign.simulation.demand import JOB_TYPES, ClusterSettings
     from clustertwin.telemetry.campaign.simulation.rounds import write_rounds
     from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 
     known = read_signatures(signatures)
     named = {"all": possible(known), "none": ()}
     chosen = named[anomalies] if anomalies in named else tuple(anomalies.split(","))
-    settings = ClusterSettings(nodes=nodes, threads=threads, hours=hours, anomalies=chosen, job_s=job_s)
+    job_types = tuple(types.split(",")) if types else JOB_TYPES
+    settings = ClusterSettings(nodes, threads, hours, job_types, chosen, job_s=job_s)
     steps = write_rounds(out, settings, known, rounds, seed)
     written = list(track(steps, "simulating", total=rounds, console=err, transient=True))
     if json:

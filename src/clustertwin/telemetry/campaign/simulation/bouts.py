@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.campaign.labels import FAILED
 from clustertwin.telemetry.campaign.simulation.signature import IDLE
 
 START_S, END_S = 5, 3  # how long a job starts and ends
@@ -48,7 +49,7 @@ def take(traces: Iterable[Trace]) -> list[Bout]:
 
 def _of_span(trace: Trace, span: JobSpan, ratios: NDArray[np.float32], first: int, last: int) -> list[Bout]:
     """A job before and after its anomaly began; idle spans are found as seconds without a job."""
-    if span.job_type == IDLE or last <= first:
+    if span.job_type in (IDLE, FAILED) or last <= first:
         return []
     rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
     mine = ratios[rows]

@@ -17,12 +17,11 @@ from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
 from clustertwin.telemetry.campaign.simulation.features import features, spectrum
-from clustertwin.telemetry.campaign.simulation.signature import PEER
 from clustertwin.telemetry.recording import Recording, find
 
 _FOLDS = 4
 _HALVINGS = 3
-_MOST_WINDOWS = 600  # of each side, drawn at random; more would only cost time
+_MOST_WINDOWS = 300  # of each side, drawn at random; more would only cost time
 _FEWEST_JOBS = 4  # below this, no cross-validation by job
 _QUIET = 0.01  # a channel whose ratios spread less than a tick has no spectrum worth comparing
 
@@ -63,12 +62,12 @@ def compare(recorded: Windows, simulated: Windows, seed: int = 0) -> list[Row]:
 
 
 def kinds_of(windows: Windows) -> dict[tuple[str, str], NDArray[np.intp]]:
-    """Which whole windows are of which kind. Peers count as afflicted: a recording of two ranks knows no better."""
+    """Which whole windows are of which kind: (job type, anomaly)."""
     kinds: dict[tuple[str, str], list[int]] = {}
     whole = np.asarray(windows.valid.all(axis=1))
     for i, (job_type, anomaly) in enumerate(zip(windows.job_type.tolist(), windows.anomaly.tolist(), strict=True)):
         if whole[i] and job_type != "mixed":
-            kinds.setdefault((job_type, anomaly.removesuffix(PEER)), []).append(i)
+            kinds.setdefault((job_type, anomaly), []).append(i)
     return {kind: np.array(indices, np.intp) for kind, indices in kinds.items()}
 
 
@@ -133,7 +132,7 @@ def separability(
     score = np.zeros(len(y))
     for k in range(folds):
         model = ensemble.GradientBoostingClassifier(
-            n_estimators=80, max_depth=3, subsample=0.7, max_features="sqrt", random_state=int(rng.integers(2**31))
+            n_estimators=60, max_depth=3, subsample=0.7, max_features="sqrt", random_state=int(rng.integers(2**31))
         )
         here, balance = fold == k, np.where(y == 0, len(other) / len(one), 1.0)
         model.fit(x[~here], y[~here], sample_weight=balance[~here])

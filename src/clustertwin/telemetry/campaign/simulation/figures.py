@@ -24,7 +24,7 @@ def draw_figures(recorded: Windows, simulated: Windows, out: Path) -> list[Path]
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     for kind in sorted(set(theirs) & set(ours)):
-        name = "-".join(dict.fromkeys(part for part in kind if part))
+        name = "-".join(dict.fromkeys(part for part in kind if part)).replace("/", "-")
         figure = _figure(pyplot, name, recorded.values[theirs[kind]], simulated.values[ours[kind]])
         paths.append(out / f"{name}.png")
         figure.savefig(paths[-1], dpi=80)
