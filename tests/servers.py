@@ -149,7 +149,6 @@ def victoria_metrics(
         f"-promscrape.config={directory / 'scrape.yml'}",
         f"-storageDataPath={directory / 'data'}",
         f"-httpListenAddr={address}",
-        "-search.latencyOffset=0s",
         *options,
     ]
     with running(directory, address, command, "/health") as server:

@@ -16,6 +16,8 @@ class Dialect:
     """One exporter's names. `cpu` has the labels cpu and mode; `job_cpu` has jobid and cpu, or is empty."""
 
     cpu: str
+    info: str  # the metric that knows the node's name
+    info_label: str
     memory_total: str
     memory_available: str
     io_stalled: str
@@ -26,6 +28,8 @@ class Dialect:
 DIALECTS: dict[str, Dialect] = {
     "twin": Dialect(
         cpu="twin_cpu_seconds_total",
+        info="twin_node_info",
+        info_label="node",
         memory_total="twin_memory_total_bytes",
         memory_available="twin_memory_available_bytes",
         io_stalled="twin_pressure_seconds_total",
@@ -34,6 +38,8 @@ DIALECTS: dict[str, Dialect] = {
     ),
     "node": Dialect(
         cpu="node_cpu_seconds_total",
+        info="node_uname_info",
+        info_label="nodename",
         memory_total="node_memory_MemTotal_bytes",
         memory_available="node_memory_MemAvailable_bytes",
         io_stalled="node_pressure_io_waiting_seconds_total",

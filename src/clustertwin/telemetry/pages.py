@@ -18,6 +18,7 @@ from clustertwin.telemetry.rescan import Rescan
 class _Slots:
     """Where among a page's series the interesting ones are; -1 where there is none."""
 
+    node: str
     cpus: tuple[int, ...]
     modes: tuple[str, ...]
     seconds: NDArray[np.intp]  # (cpu, mode)
@@ -28,20 +29,24 @@ class _Slots:
 
 
 class Pages:
-    """The pages of one node. The first page, and one whose lines have changed, costs more than the others."""
+    """The pages of one node. The first page, and one whose lines have changed, costs more than the others.
 
-    def __init__(self, node: str, where: object = "exposition", limits: Limits | None = None) -> None:
+    Where no `node` is given it is the name that the page tells, or stays empty.
+    """
+
+    def __init__(self, node: str = "", where: object = "exposition", limits: Limits | None = None) -> None:
         self.node, self.where = node, where
+        self.series: tuple[Sample, ...] = ()
         self._rescan = Rescan(where, limits)
-        self._series: tuple[Sample, ...] | None = None
         self._slots: _Slots | None = None
 
     def read(self, text: bytes, time_s: float) -> Reading:
         """What the page says, as of `time_s`; a page without any thread's counters is an `ExpositionError`."""
         values = self._rescan.read(text)
-        if self._rescan.series is not self._series or self._slots is None:
+        if self._rescan.series is not self.series or self._slots is None:
             self._slots = _find(self._rescan.series, self.where)
-            self._series = self._rescan.series
+            self.series = self._rescan.series
+            self.node = self.node or self._slots.node
         slots, known = self._slots, np.append(values, np.nan)  # slot -1 reads NaN
         return Reading(
             node=self.node,
@@ -75,17 +80,21 @@ def _find_in(series: tuple[Sample, ...], dialect: Dialect) -> _Slots:
     slot: dict[tuple[int, str], int] = {}
     single: dict[str, int] = {}
     allocated: list[tuple[str, int]] = []
+    node = ""
     for i, (name, labels, value, _) in enumerate(series):
         if name == dialect.cpu:
             slot[thread_number(labels), labels.get("mode", "")] = i
         elif name == dialect.job_cpu:
             if value > 0:
                 allocated.append((labels.get("jobid", ""), thread_number(labels)))
+        elif name == dialect.info:
+            node = labels.get(dialect.info_label, "")
         elif name != dialect.io_stalled or all(labels.get(key) == text for key, text in dialect.io_stalled_labels):
             single[name] = i
     cpus = tuple(sorted({cpu for cpu, _ in slot}))
     modes = tuple(mode for mode in MODES if any(known == mode for _, known in slot))
     return _Slots(
+        node=node,
         cpus=cpus,
         modes=modes,
         seconds=np.array([[slot.get((cpu, mode), -1) for mode in modes] for cpu in cpus], dtype=np.intp),

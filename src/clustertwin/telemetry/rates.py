@@ -146,16 +146,18 @@ def to_trace(
     placed = [(i, clock.place(counters.times_s[i])) for i in np.argsort(counters.times_s, kind="stable")]
     pick = np.array([i for i, boundary in placed if boundary is not None], dtype=np.intp)
     bounds = np.array([boundary for _, boundary in placed if boundary is not None], dtype=np.int64)
-    elapsed_s = np.diff(counters.times_s[pick])
-    ratios, step_valid, counts = _steps(counters, pick, elapsed_s, node_channels)
-
     first = int(bounds[0]) if len(bounds) else 0
     last = int(bounds[-1]) if len(bounds) else 0
     first = first if start_s is None else -(-int(start_s) // interval_s)
-    last = last if end_s is None else int(end_s) // interval_s
+    last = last if end_s is None else max(int(end_s) // interval_s, first)
     if (last - first) * interval_s > _LONGEST_S:
         raise InputError(counters.node, f"samples span {(last - first) * interval_s / 86400:.0f} days; ask for fewer")
-    step_of = _fill(bounds, elapsed_s / interval_s, first, max(last, first))  # (time,)
+    # Only steps that reach into the frame: what is wrong outside it is no fault of this trace.
+    inside = slice(max(np.searchsorted(bounds, first, "right") - 1, 0), np.searchsorted(bounds, last) + 1)
+    pick, bounds = pick[inside], bounds[inside]
+    elapsed_s = np.diff(counters.times_s[pick])
+    ratios, step_valid, counts = _steps(counters, pick, elapsed_s, node_channels)
+    step_of = _fill(bounds, elapsed_s / interval_s, first, last)  # (time,)
     there = step_of >= 0
     schema = CPU + NODE if node_channels else CPU
     values = np.zeros((len(counters.cpus), len(step_of), len(schema)), dtype=np.float32)
