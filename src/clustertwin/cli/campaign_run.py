@@ -30,6 +30,7 @@ def run(
     scratch: Path | None = typer.Option(
         None, "--scratch", help="Where jobs write, on a disk; DIR/scratch if not given."
     ),
+    node_channels: bool = typer.Option(False, "--node-channels", help="Record memory used and I/O pressure too."),
     window_s: int = typer.Option(100, "--window-s", min=1, help="Length of the windows counted in the table."),
     json: bool = Json,
 ) -> None:
@@ -40,7 +41,9 @@ def run(
     from clustertwin.telemetry.campaign.run import run_campaign
     from clustertwin.telemetry.campaign.scratch import warn_of
 
-    settings = CampaignSettings(rounds, seed, *job_seconds, tuple(types) or NORMAL, anomalies)
+    settings = CampaignSettings(
+        rounds, seed, *job_seconds, tuple(types) or NORMAL, anomalies, node_channels=node_channels
+    )
     if warning := warn_of(scratch or out):
         err.print(f"[yellow]{warning}[/yellow]")
     with _progress(settings.rounds) as report:

@@ -24,6 +24,7 @@ class CampaignSettings:
     types: tuple[str, ...] = NORMAL
     anomalies: bool = False  # all anomalous types too, in test rounds: models learn and calibrate on healthy ones
     settle_s: float = 3.0  # of quiet between jobs, which belongs to none
+    node_channels: bool = False  # record memory_used and io_pressure too
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

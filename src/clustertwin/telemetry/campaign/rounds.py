@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.telemetry.campaign.launching import Launcher
 from clustertwin.telemetry.campaign.plan import CampaignSettings, Planned, Room, plan_round
@@ -25,6 +26,7 @@ from clustertwin.telemetry.campaign.sampler import Sampler
 from clustertwin.telemetry.campaign.splits import split_of
 from clustertwin.telemetry.recording import Recorder
 
+_BEFORE_S = 3  # recorded before the first job: the first steps may have to be compiled, and are late then
 _AFTER_S = 2  # recorded after the last job, so that its last second is there
 
 #: (jobs of the round, directory for their files, prefix of their ids) -> what runs them
@@ -64,8 +66,13 @@ def run_rounds(
     via: str = "direct",
     scratch: Path | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    tick: Callable[[], float] | None = None,
 ) -> list[Outcome]:
-    """Run what is not complete yet. `nodes` is what is recorded: node -> its CPUs on this host."""
+    """Run what is not complete yet. `nodes` is what is recorded: node -> its CPUs on this host.
+
+    `tick` waits for the next second and says which it is.
+    """
+    tick = tick or _next_second
     out.mkdir(parents=True, exist_ok=True)
     _agree(out / "campaign.json", _document(settings, nodes, via))
     outcomes = []
@@ -79,7 +86,13 @@ def run_rounds(
         jobs = plan_round(settings, number, room)
         campaign = f"{settings.seed}-{number:03d}"
         launcher = make_launcher(jobs, scratch or out / "scratch", campaign)
-        failures = _run_round(directory, number, jobs, nodes, launcher, campaign, report)
+        schema = CPU + NODE if settings.node_channels else CPU
+        with (
+            Recorder.create(directory, nodes, schema, campaign=campaign, split=split_of(number)) as recorder,
+            closing(launcher),
+        ):
+            sampler = Sampler(nodes, recorder, settings.node_channels)
+            failures = _run_round(number, jobs, launcher, recorder, sampler, tick, report)
         outcome = Outcome(number, campaign, split_of(number), directory, failures)
         _write_json(complete, {"outcome": _plain(outcome), "jobs": [asdict(job) for job in jobs]})
         outcomes.append(outcome)
@@ -89,28 +102,30 @@ def run_rounds(
 
 
 def _run_round(
-    directory: Path,
     number: int,
     jobs: Sequence[Planned],
-    nodes: Mapping[str, tuple[int, ...]],
     launcher: Launcher,
-    campaign: str,
+    recorder: Recorder,
+    sampler: Sampler,
+    tick: Callable[[], float],
     report: Callable[[Progress], None],
 ) -> dict[str, str]:
     """Record while the jobs run; name -> failure of those that did not work."""
-    split, failures = split_of(number), {}
-    with Recorder.create(directory, nodes, campaign=campaign, split=split) as recorder, closing(launcher):
-        sampler, left = Sampler(nodes, recorder), _AFTER_S
-        while left:
-            now_s = _next_second()
-            sampler.sample()
-            for over in launcher.step(now_s):
-                for span in over.spans:
-                    recorder.label(span)
-                if over.failure:
-                    failures[over.name] = over.failure
-            report(Progress(number, split, launcher.running, len(jobs) - launcher.pending, len(jobs)))
-            left = _AFTER_S if launcher.pending else left - 1
+    failures: dict[str, str] = {}
+    for _ in range(_BEFORE_S):
+        tick()
+        sampler.sample()
+    left = _AFTER_S
+    while left:
+        now_s = tick()
+        sampler.sample()
+        for over in launcher.step(now_s):
+            for span in over.spans:
+                recorder.label(span)
+            if over.failure:
+                failures[over.name] = over.failure
+        report(Progress(number, split_of(number), launcher.running, len(jobs) - launcher.pending, len(jobs)))
+        left = _AFTER_S if launcher.pending else left - 1
     return failures
 
 

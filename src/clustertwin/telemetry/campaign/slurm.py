@@ -52,7 +52,10 @@ def parse_accounting(text: str) -> dict[str, Accounted]:
     bad = [row for row in rows if len(row) != len(_FIELDS)]
     if bad:
         raise SourceError(f"sacct: {len(bad[0])} fields where {len(_FIELDS)} were asked for: {'|'.join(bad[0])!r}")
-    return {row[0]: Accounted(*row[:2], int(row[2] or 0), _epoch(row[3]), _epoch(row[4]), *row[5:]) for row in rows}
+    return {
+        job_id: Accounted(job_id, nodes, int(cpus or 0), _epoch(start), _epoch(end), state, user)
+        for job_id, nodes, cpus, start, end, state, user in rows
+    }
 
 
 def _epoch(text: str) -> float | None:
