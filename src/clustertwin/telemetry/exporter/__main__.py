@@ -3,17 +3,113 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import resource
+import signal
 import sys
+import threading
+import time
 
 from clustertwin import __version__
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.telemetry.exporter.agent import COLLECTORS, Agent, AgentSettings
+from clustertwin.telemetry.exporter.exposition import to_rows
+from clustertwin.telemetry.exporter.log import log
+from clustertwin.telemetry.exporter.server import Server, Site
+from clustertwin.telemetry.exporter.webconfig import WebConfig, read_web_config
+
+LOOPBACK = ("127.", "::1", "localhost")
 
 
 def main(argv: list[str]) -> int:
     """Run with these arguments."""
-    parser = argparse.ArgumentParser(prog="twin exporter", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"clustertwin {__version__}")
-    parser.parse_args(argv)
+    options = _parser().parse_args(argv)
+    try:
+        chosen = tuple(name for name in COLLECTORS if getattr(options, name))
+        settings = AgentSettings(options.node, options.rootfs, chosen, options.ring_seconds)
+        if options.once:
+            return _print_once(settings, options.json)
+        return _serve(settings, options)
+    except TwinError as error:
+        sys.stderr.write(f"twin: {error}\n")
+        return error.exit_code
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port`, `[v6]:port` or `:port` (every address)."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise SettingsError(f"--web.listen-address={text}: must be HOST:PORT, as 127.0.0.1:9752 or [::1]:9752")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _print_once(settings: AgentSettings, as_json: bool) -> int:
+    text = Agent(settings, log).scrape().decode()
+    sys.stdout.write(json.dumps({"node": settings.node, "samples": to_rows(text)}) + "\n" if as_json else text)
     return 0
+
+
+def _serve(settings: AgentSettings, options: argparse.Namespace) -> int:
+    host, port = parse_address(options.address)
+    config = read_web_config(options.config) if options.config else WebConfig()
+    # A job's files stay open: use what the administrator allows rather than the default 1,024.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    agent = Agent(settings, log)
+    site = Site(settings.node, agent.scrape, agent.ring_since, options.path, config.users)
+    server = Server(host, port, config, site)
+    if not host.startswith(LOOPBACK) and not (config.tls and config.users):
+        log("warning", f"{host} can be reached by others, without TLS and a password: see --web.config.file")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server.start()
+    url = f"{'https' if config.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{server.port}{options.path}"
+    log("info", f"clustertwin exporter {__version__} for node {settings.node}: {url}")
+    if options.json:
+        sys.stdout.write(json.dumps({"node": settings.node, "url": url}) + "\n")
+        sys.stdout.flush()
+    while not stop.wait(min(1.0, agent.tick())):
+        server.reap(time.monotonic())
+    server.close()
+    log("info", "stopped")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="twin exporter",
+        description="Serve this node's CPU threads, memory, pressure, disks and jobs to Prometheus.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--web.listen-address", dest="address", default="127.0.0.1:9752", metavar="HOST:PORT", help="(%(default)s)")
+    add("--web.config.file", dest="config", metavar="FILE", help="TLS and basic auth, in exporter-toolkit's form")
+    add("--web.telemetry-path", dest="path", default="/metrics", metavar="PATH", help="(%(default)s)")
+    add(
+        "--path.rootfs",
+        dest="rootfs",
+        default="/",
+        metavar="DIR",
+        help="where the node's /proc and /sys are (%(default)s)",
+    )
+    add("--node", default=os.uname().nodename, help="the node's name (%(default)s)")
+    add("--ring.seconds", dest="ring_seconds", type=_seconds, default=600.0, help="kept on the node; 0: nothing (600)")
+    for name, (_, text) in COLLECTORS.items():
+        flags = argparse.BooleanOptionalAction
+        add(f"--collector.{name}", dest=name, action=flags, default=True, help=text)
+    add("--once", action="store_true", help="print one scrape and exit")
+    add("--json", action="store_true", help="one JSON document on standard output: the scrape, or where it is served")
+    add("--version", action="version", version=f"clustertwin {__version__}")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= 86400:
+        raise argparse.ArgumentTypeError("between 0 and 86400 seconds")
+    return seconds
 
 
 if __name__ == "__main__":

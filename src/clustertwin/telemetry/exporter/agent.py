@@ -14,31 +14,32 @@ from threading import Lock
 from typing import Protocol
 
 from clustertwin import __version__
-from clustertwin.core.extras import load
 from clustertwin.telemetry.exporter.cpu import CpuCollector
+from clustertwin.telemetry.exporter.disk import DiskCollector
 from clustertwin.telemetry.exporter.exposition import family, label_value
 from clustertwin.telemetry.exporter.jobs import JobsCollector
+from clustertwin.telemetry.exporter.memory import MemoryCollector
+from clustertwin.telemetry.exporter.pressure import PressureCollector
 from clustertwin.telemetry.exporter.ring import Ring
-
-_HOME = "clustertwin.telemetry.exporter"
-
-#: name -> (its class, what it reads); each has a flag --collector.NAME and --no-collector.NAME
-COLLECTORS: dict[str, tuple[str, str]] = {
-    "cpu": (f"{_HOME}.cpu:CpuCollector", "CPU time of every hardware thread, from /proc/stat"),
-    "memory": (f"{_HOME}.memory:MemoryCollector", "memory, from /proc/meminfo"),
-    "pressure": (f"{_HOME}.pressure:PressureCollector", "pressure stall information, from /proc/pressure"),
-    "disk": (f"{_HOME}.disk:DiskCollector", "block devices, from /proc/diskstats"),
-    "jobs": (f"{_HOME}.jobs:JobsCollector", "jobs of Slurm, HTCondor, Kubernetes and systemd, from cgroups"),
-}
-
-#: A regular scraper comes a little late now and then: only after this long does the timer step in for it.
-GRACE_S = 1.25
 
 
 class Collector(Protocol):
     """One kernel subject -> the text of its families. What could not be read goes to `faults`, the rest is returned."""
 
     def collect(self, faults: list[str]) -> bytes: ...
+
+
+#: name -> (how to make it for a file-system root, what it reads); each has flags --collector.NAME, --no-collector.NAME
+COLLECTORS: dict[str, tuple[Callable[[str], Collector], str]] = {
+    "cpu": (CpuCollector, "CPU time of every hardware thread, from /proc/stat"),
+    "memory": (MemoryCollector, "memory, from /proc/meminfo"),
+    "pressure": (PressureCollector, "pressure stall information, from /proc/pressure"),
+    "disk": (DiskCollector, "block devices, from /proc/diskstats"),
+    "jobs": (JobsCollector, "jobs of Slurm, HTCondor, Kubernetes and systemd, from cgroups"),
+}
+
+#: A regular scraper comes a little late now and then: only after this long does the timer step in for it.
+GRACE_S = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,10 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._log, self._clock = log, clock
-        self._collectors: dict[str, Collector] = {
-            name: load(COLLECTORS[name][0])(settings.rootfs) for name in settings.collectors
-        }
-        self._cpu: CpuCollector | None = self._collectors.get("cpu")  # type: ignore[assignment]
-        self._jobs: JobsCollector | None = self._collectors.get("jobs")  # type: ignore[assignment]
+        self._collectors = {name: COLLECTORS[name][0](settings.rootfs) for name in settings.collectors}
+        cpu, jobs = self._collectors.get("cpu"), self._collectors.get("jobs")
+        self._cpu = cpu if isinstance(cpu, CpuCollector) else None
+        self._jobs = jobs if isinstance(jobs, JobsCollector) else None
         self._ring = Ring(settings.ring_seconds) if settings.ring_seconds and self._cpu else None
         self._faults: dict[str, str] = dict.fromkeys(settings.collectors, "")
         self._due_s = float("-inf")
@@ -88,8 +88,7 @@ class Agent:
                     b'twin_exporter_collector_duration_seconds{collector="%b"} %.6f\n' % (name.encode(), after - before)
                 )
                 before = after
-            if not self._faults.get("cpu", "off"):
-                self._keep(t_s, GRACE_S)
+            self._keep(t_s, GRACE_S)
             pieces += success + duration
             pieces.append(self._self_text)
             if self._ring:
@@ -138,7 +137,7 @@ class Agent:
 
     def _keep(self, t_s: float, next_s: float) -> None:
         self._due_s = t_s + next_s
-        if self._ring and self._cpu:
+        if self._ring and self._cpu and self._cpu.lines:
             self._ring.add(t_s, self._cpu.lines + (self._jobs.lines if self._jobs else b""))
 
 

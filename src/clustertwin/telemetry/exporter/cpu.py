@@ -1,7 +1,7 @@
-"""/proc/stat -> seconds of every hardware thread by mode. The hot path of the exporter: one split, one template.
+"""/proc/stat -> seconds of every hardware thread by mode. The hot path of the exporter: one split, one join.
 
 The kernel counts ticks of 1/USER_HZ second; they are written as `1234e-2`, never converted. Guest time is
-part of `user` and `nice` and is not repeated. Threads come and go: the template is rebuilt when they do.
+part of `user` and `nice` and is not repeated. Threads come and go: the frame of the text is rebuilt when they do.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ class CpuCollector:
         self._names: list[bytes] = []
         self._width = 0
         self._plain = b""  # what is left of good lines when digits, blanks and line ends are taken away
-        self._template = b""
+        self._frame: list[bytes] = []  # text, value, text, value … text
         self.lines = b""
 
     def read(self) -> bytes:
         """Read the kernel now."""
+        self.lines = b""
         self.lines = cpu_lines(read_file(self._path))
         if not self.lines:
             raise InputError(self._path, "no line of a single thread (cpu0 …)")
@@ -77,10 +78,13 @@ class CpuCollector:
         )
         if not known or self._exponent is None:
             tokens = self._relearn(lines, faults)
-        return self._template % tuple(tokens)
+        modes = min(self._width - 1, len(MODES))
+        for i in range(modes):
+            self._frame[2 * i + 1 :: 2 * modes] = tokens[i + 1 :: self._width]
+        return b"".join(self._frame)
 
     def _relearn(self, lines: bytes, faults: list[str]) -> list[bytes]:
-        """Make the template anew for the threads that are there, checking every line; the slow way."""
+        """Make the frame anew for the threads that are there, checking every line; the slow way."""
         ticks = parse_cpu_lines(lines, faults)
         if not ticks:
             raise InputError(self._path, "no thread's line can be read")
@@ -88,14 +92,11 @@ class CpuCollector:
         self._names = [row[0] for row in rows]
         self._width = len(rows[0])
         self._plain = b"cpu" * len(rows)
-        modes = MODES[: self._width - 1]
-        skipped = b"%.0b" * (self._width - 1 - len(modes))  # guest times
-        per_thread = [b"%.0b" + b"".join(self._slot(cpu, mode) for mode in modes) + skipped for cpu in ticks]
-        self._template = _HEAD + b"".join(per_thread)
+        end = f"{self._exponent or ''}\n"
+        starts = [f'{_NAME}{{cpu="{cpu}",mode="{mode}"}} ' for cpu in ticks for mode in MODES[: self._width - 1]]
+        texts = [_HEAD + starts[0].encode(), *((end + start).encode() for start in starts[1:]), end.encode()]
+        self._frame = [part for text in texts for part in (text, b"")][:-1]
         return [token for row in rows for token in row]
-
-    def _slot(self, cpu: int, mode: str) -> bytes:
-        return f'{_NAME}{{cpu="{cpu}",mode="{mode}"}} %b{self._exponent or ""}\n'.encode()
 
     def _seconds(self, tick: int) -> bytes:
         return b"%d" % tick if self._exponent else repr(tick / self._user_hz).encode()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.kernelfile import read_file
 from clustertwin.telemetry.exporter.layouts import JobDirectory
 
 MAX_CPU = 1 << 16
+_PART = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
 def parse_cpulist(text: str) -> tuple[int, ...]:
@@ -19,10 +21,9 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
     """
     cpus: set[int] = set()
     for part in text.strip().split(",") if text.strip() else ():
-        first, dash, last = part.partition("-")
-        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+        if not (match := _PART.fullmatch(part)):
             raise InputError("cpuset", f"{text[:60]!r} is no list of CPUs like 0-3,8")
-        low, high = int(first), int(last or first)
+        low, high = int(match[1]), int(match[2] or match[1])
         if not low <= high < MAX_CPU:
             raise InputError("cpuset", f"{text[:60]!r}: {part} is no range of CPUs")
         cpus.update(range(low, high + 1))

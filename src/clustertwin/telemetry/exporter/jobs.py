@@ -11,10 +11,11 @@ own (HTCondor's shares, most pods) cannot be joined and has no such samples; its
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from clustertwin.core.errors import InputError
@@ -27,6 +28,7 @@ from clustertwin.telemetry.exporter.pressure import parse_pressure
 
 #: Between two searches for places, and between two looks at a settled job's CPU set and owner.
 SURVEY_S = 10.0
+YOUNG_S = 1.0  # between two looks at a new job that is not complete yet
 MAX_JOBS = 512
 
 FAMILIES: dict[str, bytes] = {
@@ -48,59 +50,74 @@ FAMILIES: dict[str, bytes] = {
     )
 }
 
-#: One file's text and the job's labels -> (family, sample lines).
-Samples = Iterable[tuple[str, bytes]]
+#: One file's text and the job's labels -> sample lines for each of the file's families, in their order.
+Writer = Callable[[bytes, bytes], tuple[bytes, ...]]
+
+_CPU = b'twin_job_cpu_seconds_total{%b,mode="user"} %de-6\ntwin_job_cpu_seconds_total{%b,mode="system"} %de-6\n'
 
 
-def cpu_stat(text: bytes, labels: bytes) -> Samples:
+def cpu_stat(text: bytes, labels: bytes) -> tuple[bytes, ...]:
     words = text.split()
     usec = dict(zip(words[::2], words[1::2], strict=False))
-    for mode in (b"user", b"system"):
-        line = b'twin_job_cpu_seconds_total{%b,mode="%b"} %de-6\n' % (labels, mode, int(usec[mode + b"_usec"]))
-        yield "twin_job_cpu_seconds_total", line
-    if throttled := usec.get(b"throttled_usec"):
-        line = b"twin_job_cpu_throttled_seconds_total{%b} %de-6\n" % (labels, int(throttled))
-        yield "twin_job_cpu_throttled_seconds_total", line
+    used = _CPU % (labels, int(usec[b"user_usec"]), labels, int(usec[b"system_usec"]))
+    if b"throttled_usec" not in usec:
+        return (used,)
+    return used, b"twin_job_cpu_throttled_seconds_total{%b} %de-6\n" % (labels, int(usec[b"throttled_usec"]))
 
 
-def io_stat(text: bytes, labels: bytes) -> Samples:
-    for name, key in (("read", rb"rbytes=(\d+)"), ("written", rb"wbytes=(\d+)")):
-        total = sum(map(int, re.findall(key, text)))
-        yield f"twin_job_{name}_bytes_total", b"twin_job_%b_bytes_total{%b} %d\n" % (name.encode(), labels, total)
-
-
-def number(metric: str) -> Callable[[bytes, bytes], Samples]:
-    """A file of one number of bytes."""
-    return lambda text, labels: ((metric, b"%b{%b} %d\n" % (metric.encode(), labels, int(text))),)
-
-
-def cpuacct(mode: str) -> Callable[[bytes, bytes], Samples]:
-    """A v1 file of one number of nanoseconds."""
-    name, line = "twin_job_cpu_seconds_total", b'twin_job_cpu_seconds_total{%b,mode="%b"} %de-9\n'
-    return lambda text, labels: ((name, line % (labels, mode.encode(), int(text))),)
-
-
-def pressure(resource: str) -> Callable[[bytes, bytes], Samples]:
-    name = "twin_job_pressure_seconds_total"
-    line = b'twin_job_pressure_seconds_total{%b,resource="%b",share="%b"} %be-6\n'
-    return lambda text, labels: (
-        (name, line % (labels, resource.encode(), share, total)) for share, total in parse_pressure(text)
+def io_stat(text: bytes, labels: bytes) -> tuple[bytes, ...]:
+    read = sum(map(int, re.findall(rb"rbytes=(\d+)", text)))
+    written = sum(map(int, re.findall(rb"wbytes=(\d+)", text)))
+    return (
+        b"twin_job_read_bytes_total{%b} %d\n" % (labels, read),
+        b"twin_job_written_bytes_total{%b} %d\n" % (labels, written),
     )
 
 
-#: cgroup version, file, what it tells. All are optional: managers delegate only some controllers.
-FILES: tuple[tuple[int, str, Callable[[bytes, bytes], Samples]], ...] = (
-    (2, "cpu.stat", cpu_stat),
-    (2, "memory.current", number("twin_job_memory_bytes")),
-    (2, "memory.peak", number("twin_job_memory_peak_bytes")),
-    (2, "cpu.pressure", pressure("cpu")),
-    (2, "io.pressure", pressure("io")),
-    (2, "memory.pressure", pressure("memory")),
-    (2, "io.stat", io_stat),
-    (1, "cpuacct.usage_user", cpuacct("user")),
-    (1, "cpuacct.usage_sys", cpuacct("system")),
-    (1, "memory.usage_in_bytes", number("twin_job_memory_bytes")),
-    (1, "memory.max_usage_in_bytes", number("twin_job_memory_peak_bytes")),
+def number(metric: str) -> Writer:
+    """A file of one number of bytes."""
+    line = metric.encode() + b"{%b} %d\n"
+    return lambda text, labels: (line % (labels, int(text)),)
+
+
+def cpuacct(mode: str) -> Writer:
+    """A v1 file of one number of nanoseconds."""
+    line = b'twin_job_cpu_seconds_total{%b,mode="' + mode.encode() + b'"} %de-9\n'
+    return lambda text, labels: (line % (labels, int(text)),)
+
+
+def pressure(resource: str) -> Writer:
+    line = b'twin_job_pressure_seconds_total{%b,resource="' + resource.encode() + b'",share="%b"} %be-6\n'
+
+    def write(text: bytes, labels: bytes) -> tuple[bytes, ...]:
+        return (b"".join([line % (labels, share, total) for share, total in parse_pressure(text)]),)
+
+    return write
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file that may be in a job's directory: managers delegate only some controllers, so all are optional."""
+
+    version: int
+    name: str
+    families: tuple[str, ...]
+    write: Writer
+
+
+_USED = "twin_job_cpu_seconds_total"
+FILES: tuple[JobFile, ...] = (
+    JobFile(2, "cpu.stat", (_USED, "twin_job_cpu_throttled_seconds_total"), cpu_stat),
+    JobFile(2, "memory.current", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
+    JobFile(2, "memory.peak", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
+    JobFile(2, "cpu.pressure", ("twin_job_pressure_seconds_total",), pressure("cpu")),
+    JobFile(2, "io.pressure", ("twin_job_pressure_seconds_total",), pressure("io")),
+    JobFile(2, "memory.pressure", ("twin_job_pressure_seconds_total",), pressure("memory")),
+    JobFile(2, "io.stat", ("twin_job_read_bytes_total", "twin_job_written_bytes_total"), io_stat),
+    JobFile(1, "cpuacct.usage_user", (_USED,), cpuacct("user")),
+    JobFile(1, "cpuacct.usage_sys", (_USED,), cpuacct("system")),
+    JobFile(1, "memory.usage_in_bytes", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
+    JobFile(1, "memory.max_usage_in_bytes", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
 )
 
 
@@ -110,38 +127,40 @@ class Job:
 
     directories: list[JobDirectory]
     labels: bytes
-    settled_s: float  # from then on its CPU set and owner are looked at in surveys only
-    files: list[tuple[str, int, Callable[[bytes, bytes], Samples]]] = field(default_factory=list)
+    born_s: float
+    next_look_s: float = float("-inf")  # when its CPU set and owner are looked at again
+    files: list[tuple[int, JobFile]] = field(default_factory=list)  # open descriptors
     allocated: bytes = b""
     owner: bytes = b""
     ring_line: bytes = b""
 
     def open(self) -> None:
         """Open what is there. On a hybrid host v1 tells only what v2 does not."""
-        told: set[Callable[[bytes, bytes], Samples]] = set()
-        has_v2_cpu = False
+        told_by_v2: set[str] = set()
+        opened: set[str] = set()
         for directory in sorted(self.directories, key=lambda d: -d.hierarchy.version):
-            for version, name, samples in FILES:
-                path = os.path.join(directory.path, name)
-                if version != directory.hierarchy.version or samples in told:
+            for file in FILES:
+                if file.version != directory.hierarchy.version or file.name in opened:
                     continue
-                if version == 1 and has_v2_cpu and name.startswith("cpuacct"):
+                if file.version == 1 and not told_by_v2.isdisjoint(file.families):
                     continue
-                try:
-                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                except OSError:
-                    continue
-                self.files.append((path, fd, samples))
-                told.add(samples)
-                has_v2_cpu |= name == "cpu.stat"
+                with contextlib.suppress(OSError):
+                    fd = os.open(os.path.join(directory.path, file.name), os.O_RDONLY | os.O_CLOEXEC)
+                    self.files.append((fd, file))
+                    opened.add(file.name)
+                    if file.version == 2:
+                        told_by_v2.update(file.families)
 
     def close(self) -> None:
-        for _, fd, _ in self.files:
+        for fd, _ in self.files:
             os.close(fd)
         self.files.clear()
 
-    def look_up(self, rootfs: str) -> None:
+    def look_up(self, rootfs: str, now_s: float) -> None:
         """CPU set and owner, as they are now."""
+        # A new job's CPU set and processes come a moment after its directory.
+        is_young = now_s < self.born_s + SURVEY_S
+        self.next_look_s = now_s + (YOUNG_S if is_young and not (self.allocated and self.owner) else SURVEY_S)
         first = self.directories[0]
         cpus = own_cpus(self.directories)
         line = b'twin_job_cpu_allocated{%b,cpu="%d"} 1\n'
@@ -150,8 +169,8 @@ class Job:
         self.ring_line = (
             b"job %b %b %b\n" % (first.manager.encode(), job, format_cpulist(cpus).encode()) if cpus else b""
         )
-        uid = owner_uid(rootfs, self.directories)
-        self.owner = b"twin_job_owner_uid{%b} %d\n" % (self.labels, uid) if uid is not None else b""
+        if not self.owner and (uid := owner_uid(rootfs, self.directories)) is not None:
+            self.owner = b"twin_job_owner_uid{%b} %d\n" % (self.labels, uid)
 
 
 class JobsCollector:
@@ -184,9 +203,9 @@ class JobsCollector:
             self._listings = listings
             self._match(now_s)
         for job in self._jobs.values():
-            if survey or now_s < job.settled_s:
+            if now_s >= job.next_look_s:
                 try:
-                    job.look_up(self._rootfs)
+                    job.look_up(self._rootfs, now_s)
                 except (OSError, InputError) as error:
                     faults.append(f"{job.directories[0].path}: {error}")
 
@@ -197,16 +216,17 @@ class JobsCollector:
         pieces["twin_job_cpu_allocated"] = [job.allocated for job in self._jobs.values()]
         pieces["twin_job_owner_uid"] = [job.owner for job in self._jobs.values()]
         for key, job in list(self._jobs.items()):
-            for path, fd, samples in job.files:
+            for fd, file in job.files:
                 try:
-                    for name, line in samples(reread(fd), job.labels):
-                        pieces[name].append(line)
+                    for name, lines in zip(file.families, file.write(reread(fd), job.labels), strict=False):
+                        pieces[name].append(lines)
                 except OSError:
                     # The job ended while it was read; a new one of the same name is opened at the next scrape.
                     self._forget(key)
                     break
                 except (ValueError, KeyError) as error:
-                    faults.append(f"{path}: not what the kernel writes there: {error}")
+                    where = os.path.join(job.directories[0].path, file.name)
+                    faults.append(f"{where}: not what the kernel writes there: {error}")
         text = [FAMILIES[name] + b"".join(lines) for name, lines in pieces.items() if any(lines)]
         return b"".join(text) + _TALLY % (self._found, self._dropped_total)
 
@@ -233,7 +253,7 @@ class JobsCollector:
         for key, directories in groups.items():
             if key not in self._jobs and len(self._jobs) < self._max_jobs:
                 labels = f'manager="{key[0]}",jobid="{label_value(key[1])}"'.encode()
-                job = self._jobs[key] = Job(directories, labels, settled_s=now_s + SURVEY_S)
+                job = self._jobs[key] = Job(directories, labels, now_s)
                 job.open()
 
     def _forget(self, key: tuple[str, str]) -> None:

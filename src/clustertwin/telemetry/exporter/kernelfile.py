@@ -20,7 +20,7 @@ def read_file(path: str) -> bytes:
         os.close(fd)
 
 
-def reread(fd: int, size: int = 1 << 14) -> bytes:
+def reread(fd: int, size: int = 1 << 12) -> bytes:
     """The file behind a descriptor, from its beginning: a third of the cost of opening it again."""
     data = os.pread(fd, size, 0)
     return data if len(data) < size else reread(fd, size * 4)

@@ -1,0 +1,162 @@
+"""exporter-toolkit's web configuration: a YAML file -> TLS and basic authentication, or an error that names the key."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from clustertwin.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    import ssl
+
+TLS_KEYS = frozenset({"cert_file", "key_file", "client_auth_type", "client_ca_file", "min_version", "max_version"})
+CLIENT_AUTH = {"NoClientCert": "CERT_NONE", "VerifyClientCertIfGiven": "CERT_OPTIONAL"}
+CLIENT_AUTH["RequireAndVerifyClientCert"] = "CERT_REQUIRED"
+VERSIONS = {"TLS12": "TLSv1_2", "TLS13": "TLSv1_3"}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Paths are absolute, or relative to where the configuration lies."""
+
+    cert_file: str
+    key_file: str
+    client_auth_type: str = "NoClientCert"
+    client_ca_file: str = ""
+    min_version: str = "TLS12"
+    max_version: str = "TLS13"
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """Who may connect, and how. Empty: everyone, in plain HTTP."""
+
+    tls: TlsSettings | None = None
+    users: dict[str, str] = field(default_factory=dict)  # name -> bcrypt hash
+
+
+def read_web_config(path: str) -> WebConfig:
+    """The configuration in a file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    return parse_web_config(text, path)
+
+
+def parse_web_config(text: str, path: str) -> WebConfig:
+    """The configuration in a text; `path` is for messages and for relative file names."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path}: no YAML: {' '.join(str(error).split())}") from error
+    top = _mapping(document if document is not None else {}, path, "the file")
+    _refuse_unknown(top, {"tls_server_config", "basic_auth_users"}, path)
+    users = _mapping(top.get("basic_auth_users") or {}, path, "basic_auth_users")
+    for name, hashed in users.items():
+        if not (isinstance(hashed, str) and hashed.startswith(("$2a$", "$2b$", "$2y$")) and len(hashed) == 60):
+            raise SettingsError(f"{path}: basic_auth_users: {name}: not a bcrypt hash ($2y$…, 60 characters)")
+        if ":" in name:
+            raise SettingsError(f"{path}: basic_auth_users: {name}: a name with a colon can never log in")
+    return WebConfig(_tls(top.get("tls_server_config"), path), users)
+
+
+def server_context(tls: TlsSettings) -> ssl.SSLContext:
+    """What wraps a connection; a certificate or key that cannot be used is an error that names it."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion[VERSIONS[tls.min_version]]
+    context.maximum_version = ssl.TLSVersion[VERSIONS[tls.max_version]]
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.client_ca_file:
+            context.load_verify_locations(tls.client_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file)))
+        raise SettingsError(f"TLS with {files}: {error}") from error
+    context.verify_mode = ssl.VerifyMode[CLIENT_AUTH[tls.client_auth_type]]
+    return context
+
+
+class Passwords:
+    """Checks basic authentication. bcrypt is slow on purpose, so its answers are remembered, keyed and bounded."""
+
+    REMEMBERED = 128
+
+    def __init__(self, users: dict[str, str]) -> None:
+        self._users = users
+        # Compared for names that do not exist, at the highest cost in use: they take as long as those that do.
+        cost = max(int(hashed[4:6]) for hashed in users.values())
+        self._nobody = f"$2b${cost:02d}$" + "CwTycUXWue0Thq9StjUM0u" + "." * 31
+        self._key = secrets.token_bytes(32)
+        self._answers: OrderedDict[bytes, bool] = OrderedDict()
+        self._lock = Lock()  # one bcrypt at a time: a flood of guesses takes one core at most
+
+    def is_right(self, name: str, password: str) -> bool:
+        """Whether this user has this password."""
+        hashed = self._users.get(name, self._nobody)
+        parts = "\0".join((name, hashed, password)).encode("utf-8", "surrogateescape")
+        key = blake2b(parts, key=self._key).digest()
+        with self._lock:
+            if key not in self._answers:
+                self._answers[key] = _bcrypt_agrees(password, hashed)
+                while len(self._answers) > self.REMEMBERED:
+                    self._answers.popitem(last=False)
+            self._answers.move_to_end(key)
+            return self._answers[key] and name in self._users
+
+
+def _bcrypt_agrees(password: str, hashed: str) -> bool:
+    import bcrypt
+
+    secret = password.encode("utf-8", "surrogateescape")[:72]  # bcrypt reads no further
+    try:
+        return hmac.compare_digest(bcrypt.hashpw(secret, hashed.encode()), hashed.encode())
+    except ValueError:
+        return False  # a NUL in the password, or a hash with an impossible salt
+
+
+def _tls(value: Any, path: str) -> TlsSettings | None:
+    if value is None:
+        return None
+    given = _mapping(value, path, "tls_server_config")
+    _refuse_unknown(given, TLS_KEYS, f"{path}: tls_server_config")
+    for key, text in given.items():
+        if not isinstance(text, str):
+            raise SettingsError(f"{path}: tls_server_config: {key}: must be a string")
+    for key in ("cert_file", "key_file"):
+        if not given.get(key):
+            raise SettingsError(f"{path}: tls_server_config: {key} is missing")
+    home = os.path.dirname(os.path.abspath(path))
+    files = {key: os.path.join(home, text) for key, text in given.items() if key.endswith("_file") and text}
+    tls = TlsSettings(**{**given, **files})
+    for key, known in (("client_auth_type", CLIENT_AUTH), ("min_version", VERSIONS), ("max_version", VERSIONS)):
+        if getattr(tls, key) not in known:
+            choices = ", ".join(known)
+            raise SettingsError(f"{path}: tls_server_config: {key}: {getattr(tls, key)!r} is not one of {choices}")
+    if tls.client_auth_type != "NoClientCert" and not tls.client_ca_file:
+        raise SettingsError(f"{path}: tls_server_config: client_auth_type {tls.client_auth_type} needs client_ca_file")
+    return tls
+
+
+def _mapping(value: Any, path: str, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise SettingsError(f"{path}: {what}: must be a mapping of names")
+    return value
+
+
+def _refuse_unknown(given: dict[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise SettingsError(f"{where}: unknown key {key!r}; known are {', '.join(sorted(known))}")

@@ -1,0 +1,91 @@
+"""Memory, pressure and disks: known answers, and files that are missing or broken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustertwin.core.errors import InputError
+from clustertwin.telemetry.exporter.disk import DiskCollector, parse_diskstats
+from clustertwin.telemetry.exporter.exposition import label_value, to_rows
+from clustertwin.telemetry.exporter.memory import MemoryCollector, parse_meminfo
+from clustertwin.telemetry.exporter.pressure import PressureCollector, parse_pressure
+
+
+def test_memory_is_in_bytes_and_unknown_words_are_left_out(tree):
+    rows = to_rows(MemoryCollector(str(tree.node().root)).collect([]).decode())
+    told = {row["name"]: row["value"] for row in rows}
+    assert told["twin_memory_total_bytes"] == 16384 * 1024
+    assert told["twin_memory_available_bytes"] == 8192 * 1024
+    assert "twin_memory_dirty_bytes" not in told
+
+
+def test_a_size_that_is_none_is_a_fault_and_the_rest_is_told():
+    faults: list[str] = []
+    assert parse_meminfo(b"MemTotal: 1 kB\nMemFree: lots\nCached: 2 MB\n", faults) == {b"MemTotal": 1024}
+    assert len(faults) == 2
+
+
+def test_memory_without_a_total_is_an_error(tree):
+    tree.write("proc/meminfo", "MemFree: 1 kB\n")
+    with pytest.raises(InputError, match="MemTotal"):
+        MemoryCollector(str(tree.root)).collect([])
+
+
+def test_pressure_is_in_seconds(tree):
+    rows = to_rows(PressureCollector(str(tree.node().root)).collect([]).decode())
+    told = {(row["labels"]["resource"], row["labels"]["share"]): row["value"] for row in rows}
+    assert told["io", "some"] == 1.5
+    assert told["memory", "full"] == 2e-6
+
+
+def test_a_kernel_without_pressure_has_nothing_to_say(tree):
+    faults: list[str] = []
+    assert PressureCollector(str(tree.root)).collect(faults) == b""
+    assert faults == []
+
+
+def test_a_pressure_file_of_nonsense_is_a_fault(tree):
+    tree.node().write("proc/pressure/io", "some avg10=oops\n")
+    faults: list[str] = []
+    assert b'resource="io"' not in PressureCollector(str(tree.root)).collect(faults)
+    assert "pressure/io" in faults[0]
+
+
+def test_disks_in_use_are_told_in_bytes_and_seconds(tree):
+    rows = to_rows(DiskCollector(str(tree.node().root)).collect([]).decode())
+    told = {(row["name"], row["labels"]["device"]): row["value"] for row in rows}
+    assert {device for _, device in told} == {"sda", "nvme0n1"}  # no loops, no partitions, no unused disk
+    assert told["twin_disk_read_bytes_total", "sda"] == 2048 * 512
+    assert told["twin_disk_write_seconds_total", "sda"] == 2.5
+    assert told["twin_disk_io_now", "sda"] == 1
+
+
+def test_a_disk_that_is_plugged_in_appears(tree):
+    disk = DiskCollector(str(tree.node().root))
+    disk.collect([])
+    tree.write("proc/diskstats", "8 0 sda 1 0 1 1 1 0 1 1 0 1 1\n8 16 sdb 1 0 1 1 1 0 1 1 0 1 1\n")
+    assert b'device="sdb"' in disk.collect([])
+
+
+def test_a_broken_disk_line_is_a_fault():
+    faults: list[str] = []
+    assert list(parse_diskstats(b"8 0 sda 1 2\n8 1 sdb 1 0 1 1 1 0 1 1 0 1 1\n", faults)) == ["sdb"]
+    assert "sda" in faults[0]
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_parsers(text):
+    parse_meminfo(text, [])
+    parse_diskstats(text, [])
+    parse_pressure(text)
+
+
+@given(st.text(max_size=40))
+def test_any_name_survives_a_label(name):
+    name = name.encode("utf-8", "ignore").decode()
+    if "\n" in name or not name.isprintable():
+        name = "".join(c for c in name if c.isprintable()) + "\n"
+    (row,) = to_rows(f'm{{x="{label_value(name)}"}} 1')
+    assert row["labels"] == {"x": name}
