@@ -5,6 +5,8 @@ The same settings, signatures and seed give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,6 +17,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.campaign.simulation.anomalies import (
     ANOMALIES,
+    Ticks,
     draw_afflicted,
     draw_healthy,
     family,
@@ -22,36 +25,65 @@ from clustertwin.telemetry.campaign.simulation.anomalies import (
     possible,
 )
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings, ask
-from clustertwin.telemetry.campaign.simulation.placement import Placed, place
+from clustertwin.telemetry.campaign.simulation.placement import Placed, Seat, place
 from clustertwin.telemetry.campaign.simulation.process import add_edges, draw
 from clustertwin.telemetry.campaign.simulation.shares import TICKS
 from clustertwin.telemetry.campaign.simulation.signature import IDLE, PEER, Signature, Signatures
 
-_RATIOS = np.arange(TICKS + 1, dtype=np.float32) / TICKS
+_RATIOS: NDArray[np.float32] = (np.arange(TICKS + 1) / TICKS).astype(np.float32)
 _ONSET = (0.1, 0.4)  # an anomaly begins after this part of its job
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a job: which anomaly, after how many seconds, on which of its threads."""
+
+    anomaly: str
+    onset: int
+    thread: int
 
 
 def simulate(settings: ClusterSettings, signatures: Signatures, seed: int) -> list[Trace]:
     """One trace per node; jobs and anomalies are in its spans."""
     if missing := set(settings.anomalies) - set(possible(signatures)):
         raise SettingsError(f"no recorded signature of {', '.join(sorted(missing))}: record it, `twin campaign fit`")
-    seconds, rng = settings.seconds, np.random.default_rng((seed, 0))
-    jobs = place(partial(ask, settings), settings.nodes, settings.threads, seconds, rng, settings.gap_s)
+    nodes, threads, seconds = settings.nodes, settings.threads, settings.seconds
+    jobs = place(partial(ask, settings), nodes, threads, seconds, np.random.default_rng((seed, 0)), settings.gap_s)
     idle = kind_of(signatures, IDLE)
-    ticks = np.stack(
-        [
-            draw(idle, settings.threads, seconds, np.random.default_rng((seed, 1, node)))
-            for node in range(settings.nodes)
-        ]
-    )  # (node, thread, second, channel)
-    spans: list[list[JobSpan]] = [[] for _ in range(settings.nodes)]
+    # (thread, second, channel) of each node; every node and every job has a random generator of its own
+    ticks = [draw(idle, threads, seconds, np.random.default_rng((seed, 1, node))) for node in range(nodes)]
+    names = node_names(nodes)
+    spans: list[list[JobSpan]] = [[] for _ in names]
     for number, job in enumerate(jobs):
-        _run(job, number, settings, signatures, np.random.default_rng((seed, 2, number)), ticks, spans)
-    names, cpus = node_names(settings.nodes), tuple(range(settings.threads))
-    valid = np.ones((settings.threads, seconds), np.bool_)
+        rng = np.random.default_rng((seed, 2, number))
+        fate = _fate(job, rng)
+        mine = _perform(job, fate, signatures, rng)
+        for seat, first in _seats(job):
+            ticks[seat.node][list(seat.cpus), job.start : job.end] = mine[first : first + len(seat.cpus)]
+            for cpus, anomaly in _struck(seat.cpus, fate.thread - first, fate.anomaly):
+                spans[seat.node].append(
+                    JobSpan(
+                        job=str(number + 1),
+                        node=names[seat.node],
+                        cpus=cpus,
+                        start_s=settings.start_s + job.start,
+                        end_s=settings.start_s + job.end,
+                        job_type=job.request.job_type,
+                        anomaly=anomaly,
+                        onset_s=settings.start_s + job.start + fate.onset if anomaly and fate.onset else None,
+                    )
+                )
     return [
-        Trace(names[node], cpus, settings.start_s, CPU, _RATIOS[ticks[node]], valid, tuple(spans[node]))
-        for node in range(settings.nodes)
+        Trace(
+            node=names[node],
+            cpus=tuple(range(threads)),
+            start_s=settings.start_s,
+            schema=CPU,
+            values=_RATIOS[ticks[node]],
+            valid=np.ones((threads, seconds), np.bool_),
+            spans=tuple(spans[node]),
+        )
+        for node in range(nodes)
     ]
 
 
@@ -60,62 +92,50 @@ def node_names(nodes: int) -> list[str]:
     return [f"n{i + 1:0{max(2, len(str(nodes)))}d}" for i in range(nodes)]
 
 
-def _run(
-    job: Placed,
-    number: int,
-    settings: ClusterSettings,
-    signatures: Signatures,
-    rng: np.random.Generator,
-    ticks: NDArray[np.uint8],
-    spans: list[list[JobSpan]],
-) -> None:
-    """Write one job's seconds into the cluster's ticks and its labels into the nodes' spans."""
-    request, length = job.request, job.end - job.start
-    anomaly, onset, which = request.anomaly, length, int(rng.integers(request.threads))
-    if anomaly:
-        onset = 0 if ANOMALIES[anomaly].from_start else int(request.length * rng.uniform(*_ONSET))
-        if onset >= length:
-            anomaly, onset = "", length  # the recording ends before it begins
+def _fate(job: Placed, rng: np.random.Generator) -> Fate:
+    """Draw it; an anomaly that would begin after the recording's end does not happen."""
+    thread, length = int(rng.integers(job.request.threads)), job.end - job.start
+    anomaly = job.request.anomaly
+    if not anomaly:
+        return Fate("", length, thread)
+    onset = 0 if ANOMALIES[anomaly].from_start else int(job.request.length * rng.uniform(*_ONSET))
+    return Fate(anomaly, onset, thread) if onset < length else Fate("", length, thread)
+
+
+def _perform(job: Placed, fate: Fate, signatures: Signatures, rng: np.random.Generator) -> Ticks:
+    """What a job's threads do from its first second to its last: (thread, second, channel)."""
+    kind, threads, length = job.request.job_type, job.request.threads, job.end - job.start
     parts = []
-    if onset:
-        parts.append(draw_healthy(signatures, request.job_type, request.threads, onset, rng))
-    if onset < length:
-        parts.append(draw_afflicted(signatures, request.job_type, anomaly, request.threads, length - onset, which, rng))
-    mine = np.concatenate(parts, axis=1)
-    add_edges(mine, _edges_of(signatures, request.job_type, anomaly), rng)
-
-    thread = 0
-    for seat in job.seats:
-        ticks[seat.node, list(seat.cpus), job.start : job.end] = mine[thread : thread + len(seat.cpus)]
-        afflicted = seat.cpus[which - thread] if thread <= which < thread + len(seat.cpus) else None
-        thread += len(seat.cpus)
-        for cpus, what in _labels(seat.cpus, afflicted, anomaly):
-            spans[seat.node].append(
-                JobSpan(
-                    job=str(number + 1),
-                    node=node_names(settings.nodes)[seat.node],
-                    cpus=cpus,
-                    start_s=settings.start_s + job.start,
-                    end_s=settings.start_s + job.end,
-                    job_type=request.job_type,
-                    anomaly=what,
-                    onset_s=settings.start_s + job.start + onset if what and onset else None,
-                )
-            )
-
-
-def _labels(cpus: tuple[int, ...], afflicted: int | None, anomaly: str) -> list[tuple[tuple[int, ...], str]]:
-    """The threads of one node by what is wrong with them: the one afflicted, and its peers."""
-    if not anomaly or not ANOMALIES[anomaly].one_thread:
-        return [(cpus, anomaly)]
-    peers = tuple(cpu for cpu in cpus if cpu != afflicted)
-    labels = [(peers, anomaly + PEER if ANOMALIES[anomaly].peers_wait else "")] if peers else []
-    return labels if afflicted is None else [((afflicted,), anomaly), *labels]
+    if fate.onset:
+        parts.append(draw_healthy(signatures, kind, threads, fate.onset, rng))
+    if fate.anomaly:
+        parts.append(draw_afflicted(signatures, kind, fate.anomaly, threads, length - fate.onset, fate.thread, rng))
+    ticks = np.concatenate(parts, axis=1)
+    add_edges(ticks, _edges_of(signatures, kind, fate.anomaly), rng)
+    return ticks
 
 
 def _edges_of(signatures: Signatures, job_type: str, anomaly: str) -> Signature:
     """The signature whose start and end such a job has: of its own kind, or of the recorded size of its family."""
-    if (job_type, anomaly) in signatures.kinds:
+    if (job_type, anomaly) in signatures.kinds and not (anomaly and ANOMALIES[anomaly].one_thread):
         return signatures.kinds[job_type, anomaly]
     same = [kind for kind in signatures.kinds.values() if family(kind.job_type) == family(job_type)]
     return next((kind for kind in same if not kind.anomaly), same[0])
+
+
+def _seats(job: Placed) -> Iterator[tuple[Seat, int]]:
+    """Each node's threads with the number of the first among all threads of the job."""
+    first = 0
+    for seat in job.seats:
+        yield seat, first
+        first += len(seat.cpus)
+
+
+def _struck(cpus: tuple[int, ...], afflicted: int, anomaly: str) -> list[tuple[tuple[int, ...], str]]:
+    """The threads of one node by what is wrong with them; `afflicted` counts from the node's first."""
+    if not anomaly or not ANOMALIES[anomaly].one_thread:
+        return [(cpus, anomaly)]
+    here = cpus[afflicted : afflicted + 1] if afflicted >= 0 else ()
+    peers = tuple(cpu for cpu in cpus if cpu not in here)
+    labels = [(here, anomaly), (peers, anomaly + PEER if ANOMALIES[anomaly].peers_wait else "")]
+    return [(some, what) for some, what in labels if some]
