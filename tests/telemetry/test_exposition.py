@@ -122,7 +122,7 @@ scraps = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.one_of(scraps.map(str.encode), st.binary(max_size=200)))
 @example(b"# EOF")
 @example(b"\x00")
@@ -135,7 +135,7 @@ def test_no_text_raises_anything_but_our_error(text: bytes) -> None:
 
 
 names = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,9}", fullmatch=True)
-label_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True).filter(lambda name: name != "__name__")
+label_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True).filter(lambda name: name[:2] != "__")
 label_values = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('\n"\\ {},='), max_size=8)
 numbers = st.one_of(
     st.floats().map(repr), st.integers(-(10**20), 10**20).map(str), st.sampled_from(["+Inf", "-Inf", "NaN", "12e-2"])
@@ -161,7 +161,8 @@ def same(a: float | None, b: float | None) -> bool:
     return a == b or (a is not None and b is not None and math.isnan(a) and math.isnan(b))
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
 @given(series)
 def test_valid_text_is_read_as_prometheus_client_reads_it(page: dict[Any, Any]) -> None:
     text = write(page)

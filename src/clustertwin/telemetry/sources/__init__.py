@@ -69,14 +69,15 @@ def watch(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Trace]:
-    """Ask at each whole second, for so many seconds, and give each second's trace as it is complete.
+    """Ask at each whole second, and give each second's trace as it is complete, until they span so many seconds.
 
     An outage is waited for `patience_s`, then its SourceError is passed on. Pass a `stream` to choose the channels
     and to see its `faults`.
     """
     stream = stream or RateStream()
     ask_s = ceil(clock())
-    last_s, heard_s = ask_s + seconds, float(ask_s)
+    # An exporter's newest sample may be more than a second old, so the last second may come a little late.
+    last_s, heard_s, begin_s = ask_s + seconds + 2, float(ask_s), None
     while ask_s <= last_s:
         if ask_s > clock():
             sleep(max(0.0, ask_s - clock()))
@@ -90,6 +91,9 @@ def watch(
         for reading in readings:
             trace = stream.push(reading)
             if trace is not None:
+                begin_s = trace.start_s if begin_s is None else begin_s
                 yield trace
+                if trace.end_s - begin_s >= seconds:
+                    return
         # After a stall the seconds that passed cannot be asked for again; the gap is the stream's to count.
         ask_s = max(ask_s + 1, floor(clock()) + (clock() % 1 > 0.5))

@@ -101,14 +101,19 @@ class Http:
     def _open(self) -> httpx.Client:
         if self._client is None:
             end = self.endpoint
-            try:
-                verify = ssl.create_default_context(cafile=end.ca_file or None)
-            except (OSError, ssl.SSLError) as error:
-                raise SettingsError(f"{end.ca_file}: no certificate authority can be read: {error}") from None
             headers = {"Authorization": f"Bearer {end.bearer_token}"} if end.bearer_token else {}
             auth = (end.username, end.password) if end.username else None
-            self._client = httpx.Client(auth=auth, headers=headers, verify=verify)
+            self._client = httpx.Client(auth=auth, headers=headers, verify=self._trust())
         return self._client
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Whom to believe; plain http has nobody to check, and redirects are not followed."""
+        if not self.endpoint.url.startswith("https:"):
+            return False
+        try:
+            return ssl.create_default_context(cafile=self.endpoint.ca_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"{self.endpoint.ca_file}: no certificate authority can be read: {error}") from None
 
     def close(self) -> None:
         if self._client is not None:
