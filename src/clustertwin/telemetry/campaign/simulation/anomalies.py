@@ -31,6 +31,7 @@ class Anomaly:
     one_thread: bool = False  # else every thread of the job is afflicted
     peers_wait: bool = False  # the other threads look different too: they are labelled as its peers
     from_start: bool = False  # else it begins some time into the job
+    grows: bool = False  # else it is as bad at first as at last
 
 
 def straggler(factor: float) -> Effect:
@@ -71,9 +72,9 @@ ANOMALIES: dict[str, Anomaly] = {
     "bad-io": Anomaly(("bad-io",), from_start=True),
     "throttled": Anomaly(("np",), one_thread=True),
     "swap-bursts": Anomaly(("np",)),
-    "slow-io": Anomaly(("np",)),
+    "slow-io": Anomaly(("np",), grows=True),
     "noisy-neighbour": Anomaly(("np",), one_thread=True),
-    "memory-leak": Anomaly(("np",)),
+    "memory-leak": Anomaly(("np",), grows=True),
     "straggler-x2": Anomaly(("mpi",), straggler(2.0), one_thread=True, peers_wait=True),
     "straggler-x1.5": Anomaly(("mpi",), straggler(1.5), one_thread=True, peers_wait=True),
     "hung-rank": Anomaly(("mpi",), hung_rank, one_thread=True, peers_wait=True),

@@ -17,7 +17,6 @@ from clustertwin.telemetry.campaign.simulation.shares import ORDERS, TICKS, Orde
 from clustertwin.telemetry.campaign.simulation.signature import SCORES, SEGMENT_S, Signature
 from clustertwin.telemetry.campaign.simulation.spectra import WEIGHTS, Spectrum, estimate, factor, product
 
-_TREND_SCORES = 1.5  # a slope below this is drift, which the spectrum holds already
 _CALIBRATION_ROUNDS = 6
 _NORMAL = NormalDist()
 
@@ -43,21 +42,26 @@ class Scale:
         return np.where(np.isfinite(shares), np.interp(np.nan_to_num(shares), self.values, self.scores), 0.0)
 
 
-def fit(bouts: Sequence[Bout], seed: int = 0, orders: Sequence[Order] = ORDERS) -> Signature:
-    """The signature of one kind of thread from every recorded bout of it, in the order of channels that draws best."""
+def fit(bouts: Sequence[Bout], seed: int = 0, *, grows: bool = False, orders: Sequence[Order] = ORDERS) -> Signature:
+    """The signature of one kind of thread from every recorded bout of it, in the order of channels that draws best.
+
+    `grows` looks for a trend over the job; without it, a slope is taken for what it mostly is: slow noise.
+    """
     kinds = {(bout.job_type, bout.anomaly) for bout in bouts}
     if len(kinds) != 1:
         raise SettingsError(f"a signature needs recorded jobs of one kind, got {sorted(kinds)}")
-    candidates = [_fit_in_order(bouts, order, seed) for order in orders]
+    candidates = [_fit_in_order(bouts, order, grows, seed) for order in orders]
     recorded = _shape([bout.body() for bout in bouts])
     return min(candidates, key=lambda signature: _misfit(recorded, signature, seed))
 
 
-def _fit_in_order(bouts: Sequence[Bout], order: Order, seed: int) -> Signature:
+def _fit_in_order(bouts: Sequence[Bout], order: Order, grows: bool, seed: int) -> Signature:
     shares = [to_shares(bout.body(), order) for bout in bouts]
     pooled = np.concatenate([part.reshape(-1, 3) for part in shares])
     scales = [Scale.of(pooled[:, i]) for i in range(3)]
-    trend, residuals = _detrend([_scores(part, scales) for part in shares])
+    scored = [_scores(part, scales) for part in shares]
+    trend = _slope(scored) if grows else np.zeros(3)
+    residuals = _detrend(scored, trend)
     target = estimate(residuals)
     shared, own = _factors(target, trend)
     every = [bout.ratios for bout in bouts]
@@ -104,9 +108,7 @@ def _calibrate(first: Signature, target: Spectrum, scales: list[Scale], threads:
     for round_ in range(_CALIBRATION_ROUNDS):
         rng = np.random.default_rng((seed, round_))
         drawn = [draw(signature, min(threads, 4), 4 * SEGMENT_S, rng) / TICKS for _ in range(24)]
-        _, residuals = _detrend(
-            [_scores(to_shares(ratios, signature.order), scales) for ratios in drawn], signature.trend
-        )
+        residuals = _detrend([_scores(to_shares(ratios, signature.order), scales) for ratios in drawn], signature.trend)
         got = estimate(residuals)
         latent = Spectrum(
             _towards(latent.total, target.total, got.total), _towards(latent.shared, target.shared, got.shared)
@@ -143,16 +145,15 @@ def _scores(shares: NDArray[np.float64], scales: list[Scale]) -> NDArray[np.floa
     return np.stack([scale.score(shares[..., i]) for i, scale in enumerate(scales)], axis=-1)
 
 
-def _detrend(
-    jobs: list[NDArray[np.float64]], trend: NDArray[np.float64] | None = None
-) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
-    """The mean slope of the scores over a job, first second to last, and the scores without it."""
+def _slope(jobs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The mean slope of the scores over a job, first second to last."""
     times = [np.linspace(-0.5, 0.5, job.shape[1])[None, :, None] for job in jobs]
-    if trend is None:
-        slopes = [(job * time).mean((0, 1)) / (time**2).mean() for job, time in zip(jobs, times, strict=True)]
-        mean = np.mean(slopes, axis=0)
-        trend = np.where(np.abs(mean) >= _TREND_SCORES, mean, 0.0)
-    return trend, [job - time * trend for job, time in zip(jobs, times, strict=True)]
+    slopes = [(job * time).mean((0, 1)) / (time**2).mean() for job, time in zip(jobs, times, strict=True)]
+    return np.asarray(np.mean(slopes, axis=0))
+
+
+def _detrend(jobs: list[NDArray[np.float64]], trend: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    return [job - np.linspace(-0.5, 0.5, job.shape[1])[None, :, None] * trend for job in jobs]
 
 
 def _quantiles(sample: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -43,7 +43,7 @@ def fit_signatures(bouts: Iterable[Bout], provenance: dict[str, Any], seed: int 
         )
     mpi = [bout for (name, anomaly), same in kinds.items() for bout in same if family(name) == "mpi" and not anomaly]
     return Signatures(
-        {kind: fit(same, seed) for kind, same in sorted(kinds.items())},
+        {kind: fit(same, seed, grows=_grows(kind[1])) for kind, same in sorted(kinds.items())},
         fit_barrier(mpi, STEP_S, seed) if mpi else None,
         provenance,
     )
@@ -54,6 +54,10 @@ def fit_recordings(paths: Iterable[Path], provenance: dict[str, Any], seed: int 
     recordings = open_recordings(paths)
     about = {"campaigns": sorted({r.campaign for r in recordings}), "thread_s": _thread_s(recordings), **provenance}
     return fit_signatures(take(traces_of(recordings)), about, seed)
+
+
+def _grows(anomaly: str) -> bool:
+    return bool(anomaly) and ANOMALIES[anomaly].grows
 
 
 def _thread_s(recordings: list[Recording]) -> int:
