@@ -28,7 +28,14 @@ def test_the_default_mix_can_be_drawn_with_every_anomaly_there_is():
 
 def test_job_types_look_like_what_they_do():
     signatures = read_signatures()
-    small = ClusterSettings(nodes=2, threads=8, hours=0.5, job_s=(100, 300), anomalies=("bad-io",), anomaly_ratio=0.4)
+    small = ClusterSettings(
+        nodes=4,
+        threads=8,
+        hours=0.5,
+        job_s=(100, 300),
+        anomalies=("bad-io",),
+        job_types=("np", "good-io", "mpi-2", "mpi-8"),
+    )
     means: dict[str, list[np.ndarray]] = {}
     for trace in simulate(small, signatures, seed=1):
         for span in trace.spans:
