@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.campaign.simulation.shares import TICKS, to_ticks
 from clustertwin.telemetry.campaign.simulation.signature import FREQUENCIES, SCORES, SEGMENT_S, Signature
 
-_FINE = 16  # table cells between two scores of a signature
+_FINE = 16  # table cells spread two scores of a signature
 
 
 def draw(signature: Signature, threads: int, seconds: int, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -45,13 +45,12 @@ def _coloured(
     white = rng.standard_normal((series, 3, count, 2), dtype=np.float32).view(np.complex64)[..., 0]
     white *= np.float32(np.sqrt(length / 2))
     white[..., [0, -1]] = white[..., [0, -1]].real * np.float32(np.sqrt(2))  # these two are real by nature
-    place = np.linspace(0, FREQUENCIES - 1, count)
-    below = np.minimum(place.astype(np.intp), FREQUENCIES - 2)
-    weight = (place - below)[:, None, None]
-    between = (factor[below] * (1 - weight) + factor[below + 1] * weight).astype(np.complex64)  # (frequency, 3, 3)
+    # The nearest known frequency, not a mean of two: only so is the variance what the factors say.
+    nearest = np.rint(np.linspace(0, FREQUENCIES - 1, count)).astype(np.intp)
+    spread = factor.astype(np.complex64)[nearest]  # (frequency, 3, 3)
     coloured = np.empty_like(white)
     for i in range(3):  # a lower factor: share i hears shares 0 … i
-        coloured[:, i] = sum(between[:, i, j] * white[:, j] for j in range(i + 1))
+        coloured[:, i] = sum(spread[:, i, j] * white[:, j] for j in range(i + 1))
     return coloured
 
 
