@@ -11,7 +11,7 @@ from clustertwin.telemetry.campaign.jobs import partial_waves as pwa
 @pytest.fixture(scope="module")
 def sample() -> tuple[pwa.Events, pwa.Events]:
     rng = np.random.default_rng(1)
-    return pwa.prepare(pwa.draw_events(3000, rng)), pwa.prepare(pwa.draw_phase_space(6000, rng))
+    return pwa.prepare(pwa.draw_events(2000, rng)), pwa.prepare(pwa.draw_phase_space(4000, rng))
 
 
 def test_the_gradient_agrees_with_differences(sample: tuple[pwa.Events, pwa.Events]) -> None:

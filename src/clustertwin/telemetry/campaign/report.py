@@ -43,9 +43,11 @@ def job_windows(recording: Recording, length_s: int = 100) -> Windows | None:
 def summarise(out: Path, length_s: int = 100) -> list[Row]:
     """The table of a campaign directory, in the catalogue's order."""
     parts = [windows for path in find(out) if (windows := job_windows(Recording.open(path), length_s)) is not None]
-    if not parts:
-        return []
-    windows = Windows.concat(parts)
+    return tabulate(Windows.concat(parts)) if parts else []
+
+
+def tabulate(windows: Windows) -> list[Row]:
+    """One row per job type and anomaly."""
     kinds = np.where(windows.anomaly == "", windows.job_type, windows.anomaly)
     return [_row(str(kind), windows.take(kinds == kind)) for kind in sorted(set(kinds), key=_place)]
 

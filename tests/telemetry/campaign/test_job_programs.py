@@ -1,0 +1,193 @@
+"""Each job program really runs and does to the kernel what it is for: CPU time, faults, bytes and sleep.
+
+Only the processes' own accounts are read, so that a busy host cannot spoil what they say.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clustertwin.telemetry.campaign.jobs import neighbour, swap_bursts
+from clustertwin.telemetry.campaign.jobs.bad_io import DirectFile
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))[:2]
+two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+WORK_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a process has used so far."""
+
+    user_s: float
+    system_s: float
+    written_bytes: int  # handed to write()
+    stored_bytes: int  # sent to the disk
+    rss_bytes: int
+
+    def __sub__(self, other: Account) -> Account:
+        return Account(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
+
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.system_s
+
+
+def account(process: psutil.Process) -> Account:
+    times, io = process.cpu_times(), process.io_counters()
+    return Account(times.user, times.system, io.write_chars, io.write_bytes, process.memory_info().rss)
+
+
+@contextmanager
+def job(kind: str, scratch: Path, onset_s: float = 0.0, seconds: float = 60.0) -> Iterator[list[psutil.Process]]:
+    """A job that runs, and its processes that are pinned to one CPU each: its workers or ranks, in order of CPU."""
+    cpus = ",".join(map(str, CPUS))
+    command = [sys.executable, "-m", "clustertwin.telemetry.campaign.supervisor", "--type", kind, "--cpus", cpus]
+    options = ["--seconds", str(seconds), "--scratch", str(scratch / "job"), "--onset-s", str(onset_s)]
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as supervisor:
+        try:
+            yield _workers(supervisor)
+        finally:
+            supervisor.terminate()
+            supervisor.communicate()
+
+
+def _workers(supervisor: subprocess.Popen[str]) -> list[psutil.Process]:
+    end_s = time.monotonic() + WORK_WITHIN_S
+    while time.monotonic() < end_s and supervisor.poll() is None:
+        try:
+            found = psutil.Process(supervisor.pid).children(recursive=True)
+            pinned = [p for p in found if len(p.cpu_affinity() or ()) == 1 and not p.children()]
+        except psutil.NoSuchProcess:
+            continue
+        if len(pinned) >= len(CPUS):
+            return sorted(pinned, key=lambda p: (p.cpu_affinity(), p.pid))
+        time.sleep(0.05)
+    pytest.fail(
+        f"no workers: {supervisor.stderr.read() if supervisor.stderr and supervisor.poll() is not None else ''}"
+    )
+
+
+def used(workers: list[psutil.Process], seconds: float) -> list[Account]:
+    """What each worker uses in this time."""
+    before = [account(worker) for worker in workers]
+    time.sleep(seconds)
+    return [account(worker) - was for worker, was in zip(workers, before, strict=True)]
+
+
+@pytest.mark.slow
+@two_cpus
+def test_np_computes_on_each_of_its_cpus(tmp_path: Path) -> None:
+    with job("np", tmp_path) as workers:
+        assert [worker.cpu_affinity() for worker in workers] == [[cpu] for cpu in CPUS]
+        for spent in used(workers, 1.5):
+            assert spent.user_s > 0.9 * spent.cpu_s > 0
+
+
+@pytest.mark.slow
+@two_cpus
+def test_a_hung_job_stops_altogether(tmp_path: Path) -> None:
+    with job("hung-job", tmp_path) as workers:
+        time.sleep(0.5)
+        assert [spent.cpu_s for spent in used(workers, 1.0)] == [0.0] * len(workers)
+
+
+@pytest.mark.slow
+@two_cpus
+def test_good_io_writes_much_and_bad_io_has_it_all_on_the_disk(tmp_path: Path) -> None:
+    with job("good-io", tmp_path) as workers:
+        assert min(spent.written_bytes for spent in used(workers, 1.0)) > 10 << 20
+    with job("bad-io", tmp_path) as workers:
+        for spent in used(workers, 1.5):
+            assert spent.stored_bytes >= spent.written_bytes - (1 << 20) > 0
+
+
+@pytest.mark.slow
+@two_cpus
+def test_the_peers_of_a_hung_rank_wait_busily(tmp_path: Path) -> None:
+    with job("hung-rank", tmp_path) as (first, last):
+        time.sleep(2.0)  # the longest step
+        waiting, hung = used([first, last], 1.0)
+        assert hung.cpu_s == 0.0
+        assert waiting.cpu_s > 0.0
+
+
+@pytest.mark.slow
+@two_cpus
+def test_ranks_wait_for_a_straggler_in_the_kernel(tmp_path: Path) -> None:
+    with job("straggler-x2", tmp_path) as (first, straggler):
+        waiting, late = used([first, straggler], 4.0)
+        assert waiting.system_s > late.system_s
+
+
+@pytest.mark.slow
+@two_cpus
+def test_misbound_ranks_share_one_cpu(tmp_path: Path) -> None:
+    with job("misbound", tmp_path) as workers:
+        assert [worker.cpu_affinity() for worker in workers] == [[CPUS[0]]] * 2
+
+
+@pytest.mark.slow
+@two_cpus
+def test_a_throttled_worker_is_stopped_part_of_the_time(tmp_path: Path) -> None:
+    with job("throttled", tmp_path) as (_, throttled):
+        states = []
+        for _ in range(60):
+            states.append(throttled.status())
+            time.sleep(0.017)
+        assert psutil.STATUS_STOPPED in states
+        assert set(states) - {psutil.STATUS_STOPPED}
+        assert used([throttled], 2.0)[0].cpu_s < 0.85 * 2.0
+
+
+@pytest.mark.slow
+@two_cpus
+def test_slow_io_writes_ever_more(tmp_path: Path) -> None:
+    with job("slow-io", tmp_path, seconds=6.0) as workers:
+        early, late = (sum(spent.stored_bytes for spent in used(workers, 1.5)) for _ in range(2))
+        assert late > early
+
+
+@pytest.mark.slow
+@two_cpus
+def test_a_leak_grows_and_is_capped(tmp_path: Path) -> None:
+    with job("memory-leak", tmp_path, seconds=3.0) as workers:
+        grown = sum(spent.rss_bytes for spent in used(workers, 2.0))
+        assert 50 << 20 < grown <= 512 << 20
+
+
+def test_a_burst_is_page_faults(tmp_path: Path) -> None:
+    region = mmap.mmap(-1, swap_bursts.REGION_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    region.madvise(mmap.MADV_NOHUGEPAGE)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    swap_bursts.fault(region, 0.05)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_minflt - before.ru_minflt >= swap_bursts.REGION_BYTES // mmap.PAGESIZE
+    assert after.ru_stime > before.ru_stime
+
+
+def test_a_neighbour_reads_packs_and_writes(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"abc" * 100_000)
+    neighbour.pack_and_copy(tmp_path / "in", tmp_path / "out", time.monotonic() + 0.05)
+    assert 0 < (tmp_path / "out").stat().st_size < 300_000
+
+
+def test_a_direct_file_never_grows(tmp_path: Path) -> None:
+    file, rng = DirectFile(tmp_path / "f", size_bytes=4 << 16, block_bytes=1 << 16), random.Random(0)
+    for _ in range(20):
+        file.write_somewhere(rng)
+    assert (tmp_path / "f").stat().st_size == 4 << 16
+    os.close(file.fd)
