@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from clustertwin.telemetry.models.ae import Config as AeConfig
-from clustertwin.telemetry.models.ae import ConvAutoencoder
-from clustertwin.telemetry.models.contract import Batch, Shape
+from clustertwin.telemetry.models import ae
+from clustertwin.telemetry.models.contract import Batch
 from clustertwin.telemetry.models.graph import GraphUpdate
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    shape: Shape = field(default_factory=Shape)
-    latent: int = 16
-    width: int = 24
-    blocks: int = 2
-    hidden: int = 96
-    message: int = 32
+class Config(ae.Config):
+    message: int = 32  # width of the MLPs that weigh and take in what the others send
 
 
-class NodeGraphAutoencoder(ConvAutoencoder):
+class NodeGraphAutoencoder(ae.ConvAutoencoder):
     graph: ClassVar[str] = "node"
 
     def __init__(self, config: Config) -> None:
-        super().__init__(AeConfig(config.shape, config.latent, config.width, config.blocks, config.hidden))
-        self.config = config
+        super().__init__(config)
         self.update = GraphUpdate(config.latent, config.message)
 
     def encode(self, batch: Batch) -> Tensor:

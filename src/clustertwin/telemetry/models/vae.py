@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, errors
-from clustertwin.telemetry.models.patch import Config as PatchConfig
-from clustertwin.telemetry.models.patch import PatchAutoencoder
+from clustertwin.telemetry.models import patch
+from clustertwin.telemetry.models.contract import Autoencoder, Batch, errors
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    shape: Shape = field(default_factory=Shape)
-    latent: int = 16
-    patch_s: int = 5
-    width: int = 24
-    hidden: int = 128
+class Config(patch.Config):
     sigma: float = 0.05  # the spread of a ratio about its reconstruction
     beta: float = 1.0
 
@@ -27,9 +21,7 @@ class VariationalAutoencoder(Autoencoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         # Twice the latent: a mean and a log-variance for each coordinate.
-        self.net = PatchAutoencoder(
-            PatchConfig(config.shape, 2 * config.latent, config.patch_s, config.width, config.hidden)
-        )
+        self.net = patch.PatchAutoencoder(replace(config, latent=2 * config.latent))
         self.widen = nn.Linear(config.latent, 2 * config.latent)
 
     def posterior(self, batch: Batch) -> tuple[Tensor, Tensor]:
