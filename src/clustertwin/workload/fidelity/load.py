@@ -1,0 +1,48 @@
+"""Two logs on one machine -> the load they offer: work asked for over work the machine could do in the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.simulator import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What jobs occupy (cpus or nodes), and how many there are."""
+
+    procs: int
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    real: float  # 1: the machine could be busy all the time
+    synthetic: float
+
+    @property
+    def ratio(self) -> float:
+        return self.synthetic / self.real if self.real else 0.0
+
+
+def capacity(jobs: Jobs, procs: int | None = None) -> Capacity:
+    """Nodes where the log counts them, else cpus; as many as it says its machine has, else its largest job."""
+    unit: Unit = "nodes" if np.any(jobs.nodes > 0) else "cpus"
+    known = jobs.machine.nodes if unit == "nodes" else jobs.machine.cpus
+    return Capacity(procs or known or max(1, int(getattr(jobs, unit).max())), unit)
+
+
+def offered_load(jobs: Jobs, on: Capacity) -> float:
+    """Processor time of all jobs over the processor time there was between the first and the last submission."""
+    size = np.maximum(getattr(jobs, on.unit), 0)
+    span_s = float(jobs.submit_s[-1] - jobs.submit_s[0])
+    return float((size * np.maximum(jobs.run_s, 0)).sum() / (on.procs * span_s)) if span_s > 0 else 0.0
+
+
+def load(real: Sample, synthetic: Sample, on: Capacity) -> Load:
+    """Both logs on the same machine."""
+    return Load(offered_load(real.jobs, on), offered_load(synthetic.jobs, on))

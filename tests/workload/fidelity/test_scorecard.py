@@ -1,0 +1,72 @@
+"""The scorecard as a whole: a log against itself, against noise, and the figures published for Theta."""
+
+from __future__ import annotations
+
+import numpy as np
+import orjson
+import pytest
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.fidelity import Sample, compare, scorecard
+from clustertwin.workload.fidelity.c2st import auc, windows
+from clustertwin.workload.formats import read, read_report
+from clustertwin.workload.jobs import Jobs
+
+pytest.importorskip("sklearn")
+
+
+def bursty(n: int, seed: int) -> Jobs:
+    """Sessions of like jobs by one user, as real logs have them."""
+    rng = np.random.default_rng(seed)
+    session = np.repeat(np.arange(n), rng.geometric(0.2, n))[:n]
+    user = rng.integers(0, 8, n)[session]
+    nodes = (1 << rng.integers(0, 5, n))[session]
+    interval = np.where(np.diff(session, prepend=-1) > 0, rng.exponential(900, n), rng.exponential(10, n))
+    run = rng.lognormal(5, 1, n)[session] * rng.uniform(0.9, 1.1, n)
+    return Jobs.build(np.cumsum(interval), run, nodes=nodes, request_s=np.full(n, 7200.0), user=user)
+
+
+def test_windows_hold_consecutive_jobs_in_order():
+    table = np.arange(12.0).reshape(6, 2)
+    assert windows(table, 3).tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+
+
+def test_trees_cannot_tell_a_table_from_itself_and_always_tell_another_world():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    assert auc(a, b) == pytest.approx(0.5, abs=0.12)
+    assert auc(a, b + 9) > 0.99
+
+
+@pytest.mark.slow
+def test_the_yardsticks_tell_order_from_rows():
+    interleaved, _, bootstrap, twin = compare(Sample("real", bursty(2000, 1)), [Sample("twin", bursty(2000, 2))])
+    assert bootstrap.c2st.row_auc < 0.55 < 0.75 < bootstrap.c2st.window_auc
+    assert interleaved.c2st.window_auc < 0.6
+    assert bootstrap.arrivals.autocorrelation[1] == pytest.approx(0, abs=0.06)
+    assert bootstrap.marginals["run"].ks_complement > 0.95
+    assert twin.validity.share == 1
+    assert orjson.dumps(twin.document(), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+
+
+def test_too_few_jobs_are_refused():
+    with pytest.raises(TraceError, match="31 jobs are too few"):
+        scorecard(bursty(31, 0), bursty(100, 0))
+
+
+@pytest.mark.slow
+def test_the_figures_published_for_theta(data):
+    theta = data / "traces/theta"
+    real = Sample("real", read(theta / "theta-15000-intervals.csv"))
+    fake = read_report(theta / "published/cg.csv", lenient=True)
+    card = scorecard(real, fake, "CopulaGAN", procs=4392)
+    scores = {name: round(score.ks_complement, 3) for name, score in card.marginals.items()}
+    assert scores == {"interval": 0.879, "run": 0.910, "limit": 0.692, "cpus": 0.826, "nodes": 0.819}
+    assert card.arrivals.autocorrelation_real[1] == pytest.approx(0.384, abs=0.001)
+    assert card.arrivals.autocorrelation[1] == pytest.approx(0, abs=0.02)
+    easy = card.scheduler["EASY"]
+    assert (round(easy.real.wait_s), round(easy.real.bounded_slowdown, 1)) == (14989, 29.7)
+    assert round(easy.synthetic.wait_s) == 385
+    assert card.c2st.row_auc > 0.998
+    assert card.privacy.copy_rate_holdout == pytest.approx(0.022, abs=0.001)
+    assert card.validity.share < 0.05
