@@ -8,6 +8,7 @@ from clustertwin.cli import campaign_run, simulation
 
 app = typer.Typer(no_args_is_help=True, help="Labelled jobs: run them for real, or simulate a cluster of them.")
 app.command("run")(campaign_run.run)
+app.command("types")(campaign_run.types)
 app.command("simulate")(simulation.simulate)
 app.command("fit")(simulation.fit)
 app.command("compare")(simulation.compare)

@@ -1,4 +1,4 @@
-"""`twin campaign run`: real jobs, directly or through Slurm -> recordings and the table of what they gave."""
+"""`twin campaign run|types`: real jobs, directly or through Slurm -> recordings and the table of what they gave."""
 
 from __future__ import annotations
 
@@ -62,6 +62,21 @@ def run(
         _show(campaign)
     if campaign.failures:
         raise typer.Exit(1)
+
+
+def types(json: bool = Json) -> None:
+    """The job types a campaign can run: what each does, and where its CPU time should go."""
+    from clustertwin.telemetry.campaign.catalogue import JOB_TYPES, NORMAL
+
+    rows = [
+        (name, row.about, row.anomaly, "; ".join(map(str, row.expect)), "yes" if name in NORMAL else "--anomalies")
+        for name, row in JOB_TYPES.items()
+    ]
+    columns = ("type", "what it does", "anomaly", "on a quiet host", "by default")
+    if json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table("Job types", columns, rows)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from clustertwin.telemetry.campaign.jobs.options import parser
 from clustertwin.telemetry.campaign.jobs.workers import run_workers
 
-FILE_BYTES = 64 << 20  # then the file starts over: the disk holds no more than this per writer
+FILE_BYTES = 48 << 20  # a writer's last two files are on the disk at any time, no more
 BUFFER_BYTES = 1 << 20
 RECORDS = 4096  # per write; 16 bytes each
 
@@ -26,9 +27,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser(__doc__).parse_args(argv)
 
     def work(index: int, cpu: int) -> None:
-        rng, path = np.random.default_rng((options.seed, index)), options.scratch / f"good-{cpu}.bin"
-        while True:
-            write_file(path, rng)
+        rng = np.random.default_rng((options.seed, index))
+        for number in count():
+            write_file(options.scratch / f"good-{cpu}-{number}.bin", rng)
+            # A file of its own each time: truncating an old one would make ext4 write at once, and us wait.
+            (options.scratch / f"good-{cpu}-{number - 1}.bin").unlink(missing_ok=True)
 
     return run_workers(work, options.cpus)
 

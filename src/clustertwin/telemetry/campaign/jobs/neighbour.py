@@ -1,4 +1,7 @@
-"""noisy-neighbour: someone else's process on a job's CPU, which packs and copies files in fits and starts."""
+"""noisy-neighbour: someone else's process on a job's CPU, which copies and packs files in fits and starts.
+
+Mostly copies: a neighbour that only computed would take time from the job, but no CPU ratio would tell.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,28 @@ import random
 import sys
 import time
 import zlib
+from itertools import count
 from pathlib import Path
 
 from clustertwin.telemetry.campaign.jobs.options import parser
 from clustertwin.telemetry.campaign.jobs.workers import run_workers
 
 FILE_BYTES = 32 << 20
+BLOCK_BYTES = 1 << 18
 BUSY_S = (1.0, 6.0)
 PAUSE_S = (0.5, 4.0)
+PACK_EVERY = 16  # blocks; the others are copied as they are
 
 
-def pack_and_copy(source: Path, target: Path, until_s: float) -> None:
-    """Read, compress and write until the time has come; files stay within FILE_BYTES each."""
+def copy_and_pack(source: Path, target: Path, until_s: float) -> None:
+    """Read, now and then compress, and write until the time has come; files stay within FILE_BYTES each."""
     while time.monotonic() < until_s:
         with source.open("rb", buffering=0) as read, target.open("wb", buffering=0) as write:
-            while time.monotonic() < until_s and (block := read.read(1 << 18)):
-                write.write(zlib.compress(block, level=1))
+            for number in count():
+                block = read.read(BLOCK_BYTES)
+                if not block or time.monotonic() >= until_s:
+                    break
+                write.write(block if number % PACK_EVERY else zlib.compress(block, level=1))
             os.fdatasync(write.fileno())
 
 
@@ -33,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         source, target, rng = options.scratch / f"in-{cpu}", options.scratch / f"out-{cpu}", random.Random(options.seed)
         source.write_bytes(rng.randbytes(FILE_BYTES))
         while True:
-            pack_and_copy(source, target, time.monotonic() + rng.uniform(*BUSY_S))
+            copy_and_pack(source, target, time.monotonic() + rng.uniform(*BUSY_S))
             time.sleep(rng.uniform(*PAUSE_S))
 
     return run_workers(work, options.cpus)
