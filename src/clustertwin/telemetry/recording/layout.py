@@ -158,7 +158,9 @@ def read_origin(directory: Path) -> int | None:
 def directory_name(node: str) -> str:
     """A file name for any node name: `gpu/1` -> `gpu%2F1`."""
     name = quote(node, safe="@:+ ")
-    return "%2E" + name[1:] if name.startswith(".") else name
+    if name.startswith(".") or name in (DOCUMENT, LABELS, LOCK):
+        return f"%{ord(name[0]):02X}{name[1:]}"
+    return name
 
 
 def chunk_name(number: int) -> str:

@@ -96,7 +96,7 @@ class Recording:
         for node, size in zip(self.nodes, rows, strict=True):
             mine = slice(at, at + size)
             shape = len(self.nodes[node]), count * length
-            trace_values, trace_valid = values[mine].reshape(*shape, -1), valid[mine].reshape(shape)
+            trace_values, trace_valid = values[mine].reshape(*shape, len(self.schema)), valid[mine].reshape(shape)
             self._fill(node, self.start_s, trace_values, trace_valid)
             trace = self._traced(node, self.start_s, trace_values, trace_valid)
             parts.append(describe(trace, values[mine], valid[mine], length_s, length_s, self.campaign, self.split))

@@ -72,13 +72,14 @@ class Ticks:
         """Fill `values` (cpu, time, channel) and `valid` (cpu, time) from (cpu, stored, time); 0 where invalid."""
         np.not_equal(ticks[:, 0], INVALID, out=valid)
         for row, (channel, steps) in enumerate(zip(self.stored, self.steps, strict=True)):
-            values[:, :, channel] = _RATIOS[steps][ticks[:, row]]
+            np.multiply(ticks[:, row], np.float32(1 / steps), out=values[:, :, channel])
         for rest, rows in self.rests:
-            total = ticks[:, rows[0]].copy()
+            left = SIMPLEX_STEPS - ticks[:, rows[0]]  # wraps where invalid
             for row in rows[1:]:
-                total += ticks[:, row]  # at most 100 where valid
-            total = np.where(valid, SIMPLEX_STEPS - total, np.uint8(INVALID))
-            values[:, :, rest] = _RATIOS[SIMPLEX_STEPS][total]
+                left -= ticks[:, row]
+            np.multiply(left, np.float32(1 / SIMPLEX_STEPS), out=values[:, :, rest])
+        if not valid.all():
+            values[~valid] = 0
 
     def _not_ratios(self, values: NDArray[np.float32]) -> NDArray[np.bool_] | None:
         """Where a value is NaN or outside [0, 1], or a simplex does not sum to one; None: nowhere."""
@@ -107,12 +108,3 @@ def _give_back(ticks: NDArray[np.uint8], rows: tuple[int, ...]) -> None:
     for cpu, time in np.argwhere(total > SIMPLEX_STEPS):
         largest = max(rows, key=lambda row: int(ticks[cpu, row, time]))
         ticks[cpu, largest, time] -= total[cpu, time] - SIMPLEX_STEPS
-
-
-def _ratios(steps: int) -> NDArray[np.float32]:
-    table = np.minimum(np.arange(256) / steps, 1).astype(np.float32)
-    table[INVALID] = 0
-    return table
-
-
-_RATIOS = {steps: _ratios(steps) for steps in (SIMPLEX_STEPS, BOUNDED_STEPS)}

@@ -1,0 +1,33 @@
+"""A public library opens a recording: the zarr package sees the bytes that were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.recording import Recorder, RecordingSettings
+
+zarr = pytest.importorskip("zarr")
+
+
+def test_zarr_reads_what_was_recorded(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ticks = rng.multinomial(100, [0.4, 0.3, 0.2, 0.1], size=(3, 150)).astype(np.uint8)
+    valid = rng.random((3, 150)) > 0.2
+    valid[1] = False  # a thread that was never seen
+    trace = Trace("gpu/1", (4, 5, 6), 1030, CPU, (ticks / 100).astype(np.float32), valid)
+    with Recorder.create(tmp_path / "r", {"gpu/1": (4, 5, 6)}, settings=RecordingSettings(chunk_s=60)) as recorder:
+        recorder.append(trace)
+
+    array = zarr.open_group(str(tmp_path / "r"), mode="r")["gpu%2F1"]
+    assert array.attrs["channel"] == ["user", "system", "iowait"]
+    assert array.attrs["rest"] == {"other": ["user", "system", "iowait"]}
+    at = trace.start_s - array.attrs["origin_s"]
+    expected = np.where(valid[:, None], ticks[..., :3].swapaxes(1, 2), 255)
+    assert np.array_equal(array[:, :, at : at + 150], expected)
+    assert (array[:, :, :at] == 255).all()
+    assert array.metadata.dimension_names == ("cpu", "channel", "time")
