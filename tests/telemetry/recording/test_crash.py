@@ -95,7 +95,8 @@ def test_ten_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, recording_
         if trace.valid.size:
             assert trace.start_s == START_S
             assert np.allclose(trace.values, values_at(START_S, trace.valid.shape[1]), atol=1e-6)
-        assert [span.job for span in recording.spans] == [f"job{i}" for i in range(len(recording.spans))]
+        # A label may outlive unflushed seconds, and the clock then starts again before it: order means nothing here.
+        assert {span.job for span in recording.spans} == {f"job{i}" for i in range(len(recording.spans))}
         assert len(recording.spans) >= durable_labels
     assert durable_s > START_S
     assert durable_labels > 0
