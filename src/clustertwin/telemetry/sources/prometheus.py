@@ -88,12 +88,18 @@ class Prometheus:
             raise SourceError(f"{self.endpoint.url}: does not answer like Prometheus") from None
 
     def _samples(self, row: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A row's times and values, after a look at whether it is a row at all."""
         try:
-            row["metric"].items()
             times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
-            return np.array(times, dtype=np.float64), np.array(values, dtype=np.float64)
+            samples = np.array(times, dtype=np.float64), np.array(values, dtype=np.float64)
+            if (
+                all(isinstance(word, str) for word in row["metric"].values())
+                and samples[0].ndim == samples[1].ndim == 1
+            ):
+                return samples
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise SourceError(f"{self.endpoint.url}: a series that is none: {str(row)[:120]}") from None
+            pass
+        raise SourceError(f"{self.endpoint.url}: a series that is none: {str(row)[:120]}")
 
     def _nodes(
         self, dialect: Dialect, by_instance: dict[str, list[Series]], start_s: float, end_s: float
@@ -114,10 +120,7 @@ class Prometheus:
 
     def _table(self, group: list[Series], times_s: NDArray[np.float64]) -> tuple[Any, Any, NDArray[np.float64]]:
         """One node's series -> cpus, modes and seconds (cpu, time, mode)."""
-        try:
-            placed = [(thread_number(series.labels), series.labels.get("mode", ""), series) for series in group]
-        except ValueError as reason:
-            raise SourceError(f"{self.endpoint.url}: {reason}") from None
+        placed = [(self._thread(series), series.labels.get("mode", ""), series) for series in group]
         cpus = tuple(sorted({cpu for cpu, _, _ in placed}))
         modes = tuple(mode for mode in MODES if any(own == mode for _, own, _ in placed))
         row, column = {cpu: i for i, cpu in enumerate(cpus)}, {mode: i for i, mode in enumerate(modes)}
@@ -126,6 +129,12 @@ class Prometheus:
             if mode in column:
                 seconds[row[cpu], :, column[mode]] = _on(times_s, series)
         return cpus, modes, seconds
+
+    def _thread(self, series: Series) -> int:
+        try:
+            return thread_number(series.labels)
+        except ValueError as reason:
+            raise SourceError(f"{self.endpoint.url}: {reason}") from None
 
     def _company(self, dialect: Dialect, times: dict[str, NDArray[np.float64]], start_s: float, end_s: float) -> Any:
         """Each node's memory_used_ratio and io_stalled_s, on its own times; NaN where not told."""
@@ -137,15 +146,17 @@ class Prometheus:
             own = groups.get(instance)
             return _on(times[instance], own[0]) if own else np.full(len(times[instance]), np.nan)
 
-        return {
-            instance: (1 - on(available, instance) / on(total, instance), on(stalled, instance)) for instance in times
-        }
+        with np.errstate(divide="ignore", invalid="ignore"):  # no total, no ratio: masked like any other NaN
+            return {
+                instance: (1 - on(available, instance) / on(total, instance), on(stalled, instance))
+                for instance in times
+            }
 
     def _spans(self, node: str, times_s: NDArray[np.float64], allocations: list[Series]) -> tuple[JobSpan, ...]:
         """Which job had which thread at which scrape -> spans."""
         at: dict[float, list[tuple[str, int]]] = {float(time_s): [] for time_s in times_s}
         for series in allocations:
-            cpu = thread_number(series.labels)
+            cpu = self._thread(series)
             for time_s, value in zip(series.times_s.tolist(), series.values.tolist(), strict=True):
                 if value > 0 and time_s in at:
                     at[time_s].append((series.labels.get("jobid", ""), cpu))
