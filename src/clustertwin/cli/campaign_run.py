@@ -81,9 +81,9 @@ def types(json: bool = Json) -> None:
 
 @contextmanager
 def _progress(rounds: int) -> Iterator[Callable[[Where], None]]:
-    """A bar of the round's jobs, with what runs now."""
+    """A bar of the round's jobs, with what runs now; drawn once a second, for this host is being recorded."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[running]}"), console=err) as bar:
+    with Progress(*columns, TextColumn("{task.fields[running]}"), console=err, refresh_per_second=1) as bar:
         tasks: dict[int, Any] = {}
 
         def report(where: Where) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ class DirectLauncher:
             del self._quiet_since_s[cpu]
         command = supervisor_command(job, self._scratch / f"{self._prefix}-{job.name}")
         process = subprocess.Popen(
-            [*command, "--cpus", ",".join(map(str, cpus))],
+            [*command, "--cpus", ",".join(map(str, cpus)), "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,10 +10,11 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -85,20 +86,30 @@ def run_rounds(
             shutil.rmtree(directory)  # it was killed: half a round is no round
         jobs = plan_round(settings, number, room)
         campaign = f"{settings.seed}-{number:03d}"
-        launcher = make_launcher(jobs, scratch or out / "scratch", campaign)
         schema = CPU + NODE if settings.node_channels else CPU
         with (
+            _room_for_files(scratch or out / "scratch", campaign) as files,
             Recorder.create(directory, nodes, schema, campaign=campaign, split=split_of(number)) as recorder,
-            closing(launcher),
+            closing(make_launcher(jobs, files, campaign)) as launcher,
         ):
             sampler = Sampler(nodes, recorder, settings.node_channels)
             failures = _run_round(number, jobs, launcher, recorder, sampler, tick, report)
         outcome = Outcome(number, campaign, split_of(number), directory, failures)
         _write_json(complete, {"outcome": _plain(outcome), "jobs": [asdict(job) for job in jobs]})
         outcomes.append(outcome)
-    with suppress(OSError):
-        (out / "scratch").rmdir()  # the jobs removed what was in it
     return outcomes
+
+
+@contextmanager
+def _room_for_files(scratch: Path, campaign: str) -> Iterator[Path]:
+    """A directory of this round alone, gone afterwards, and its parent too if it was only for us."""
+    ours = not scratch.exists()
+    scratch.mkdir(parents=True, exist_ok=True)
+    # A cancelled job of a batch system may still be writing its last.
+    with TemporaryDirectory(prefix=f"campaign-{campaign}-", dir=scratch, ignore_cleanup_errors=True) as mine:
+        yield Path(mine)
+    if ours:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _run_round(

@@ -112,7 +112,6 @@ class SlurmLauncher:
 
     def _submit(self, job: Planned) -> str:
         per_node = len(next(iter(self._node_cpus.values())))
-        self._scratch.mkdir(parents=True, exist_ok=True)
         minutes = int((job.seconds + _PATIENCE_S) // 60) + 1
         ranks = per_node if find_type(job.type).mpi else 1
         options = [

@@ -145,8 +145,11 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--scratch", type=Path, required=True, help="made for the job and removed after it")
     options.add_argument("--onset-s", type=float, default=0.0)
     options.add_argument("--ranks", type=int, default=0)
+    options.add_argument("--parent", type=int, help="end with this process, which started us")
     chosen = options.parse_args(argv)
     die_with_parent(signal.SIGTERM)
+    if chosen.parent not in (None, os.getppid()):
+        return 1  # it died before the kernel knew that we care
     made = not chosen.scratch.exists()
     try:
         if not made:
