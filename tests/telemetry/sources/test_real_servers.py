@@ -7,11 +7,12 @@ nobody scrapes; reading that directly, at the phase of a server's scrapes, must 
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -44,8 +45,19 @@ class Proc:
 
     def __post_init__(self) -> None:
         (self.root / "proc").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu memory\n")
         self.ticks = self.rng.integers(1_000, 1_000_000, size=(4, 8))
         self.move()
+
+    def start_job(self) -> None:
+        job = self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17"
+        job.mkdir()
+        for name in ("cpuset.cpus", "cpuset.cpus.effective"):
+            (job / name).write_text("1-2\n")
+
+    def end_job(self) -> None:
+        shutil.rmtree(self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17")
 
     def move(self) -> None:
         self.ticks += self.rng.multinomial(100, np.full(8, 1 / 8), size=4)
@@ -66,6 +78,8 @@ class Minute:
     start_s: int
     end_s: int
     direct: dict[str, list[Reading]]  # the /proc of our own, read at each server's phase
+    lagging: list[Reading]  # of Prometheus's exporter, asked live but not for fifteen seconds in the middle
+    slurm: str  # the exporter of a node with one Slurm job, for the third fifteen seconds
 
 
 def scrape_phase(url: str) -> float:
@@ -110,11 +124,10 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
             )
         )
         ours = {name: enter(exporter(tmp / f"exporter-{name}", f"--node={name}")) for name in SERVERS}
+        slurm = enter(exporter(tmp / "slurm", "--node=slurm", f"--path.rootfs={proc.root}"))
         start = {"prometheus": prometheus, "victoria_metrics": victoria_metrics}
-        urls = {
-            name: enter(start[name](tmp / name, {"twin": [ours[name].address], "node": [node.address]})).url
-            for name in SERVERS
-        }
+        targets = {"node": [node.address], "slurm": [slurm.address]}
+        urls = {name: enter(start[name](tmp / name, {"twin": [ours[name].address], **targets})).url for name in SERVERS}
         phases = {name: scrape_phase(url) for name, url in urls.items()}
         direct: dict[str, list[Reading]] = {name: [] for name in SERVERS}
         stop = threading.Event()
@@ -124,13 +137,30 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
         threads = [each_second(away % 1, proc.move, stop)]
         for name, phase in phases.items():
             threads.append(each_second(phase, lambda name=name: direct[name].extend(host.readings()), stop))
+        source, lagging = Exporter(Endpoint(ours["prometheus"].url)), []
         start_s = int(time.time()) + 2
-        time.sleep(SECONDS + 4)
+
+        def ask_live() -> None:
+            if not start_s + 20 < time.time() < start_s + 35:
+                lagging.extend(source.readings())
+
+        threads.append(each_second(0.0, ask_live, stop))
+        time.sleep(SECONDS / 2)
+        proc.start_job()
+        time.sleep(SECONDS / 4)
+        proc.end_job()
+        time.sleep(SECONDS / 4 + 4)
         stop.set()
         for thread in threads:
             thread.join()
         time.sleep(2)  # VictoriaMetrics shows what is a second old
-        yield Minute(urls, {n: s.url for n, s in ours.items()}, start_s, start_s + SECONDS, direct)
+        exporters = {name: server.url for name, server in ours.items()}
+        yield Minute(urls, exporters, start_s, start_s + SECONDS, direct, lagging, slurm.url)
+
+
+def twin(minute: Minute, server: str) -> Prometheus:
+    """The exporter on this host, as a server stored it."""
+    return Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"')
 
 
 def only(history: object, minute: Minute) -> Counters:
@@ -150,7 +180,7 @@ def assert_same_trace(a: Trace, b: Trace, phase: float) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_server_gives_our_exporters_counters_as_its_ring_does(minute: Minute, server: str) -> None:
-    stored = only(Prometheus(Endpoint(minute.urls[server])), minute)
+    stored = only(twin(minute, server), minute)
     ring = only(Exporter(Endpoint(minute.exporters[server])), minute)
     assert stored.node == server
     assert (stored.cpus, stored.modes) == (ring.cpus, ring.modes)
@@ -162,7 +192,7 @@ def test_a_server_gives_our_exporters_counters_as_its_ring_does(minute: Minute, 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_server_gives_our_exporters_trace_as_its_ring_does(minute: Minute, server: str) -> None:
-    (stored,), _ = traces(Prometheus(Endpoint(minute.urls[server])), minute.start_s, minute.end_s)
+    (stored,), _ = traces(twin(minute, server), minute.start_s, minute.end_s)
     ring = Exporter(Endpoint(minute.exporters[server]))
     (read,), _ = traces(ring, minute.start_s, minute.end_s)
     assert_same_trace(stored, read, only(ring, minute).times_s[0] % 1)
@@ -177,11 +207,29 @@ def test_a_server_gives_node_exporters_trace_as_read_directly(minute: Minute, se
     assert faults == Faults()
 
 
+def test_an_exporter_asked_late_gives_all_that_was_missed(minute: Minute) -> None:
+    lagging, faults = to_trace(stack(minute.lagging), start_s=minute.start_s, end_s=minute.end_s - 2)
+    ring = Exporter(Endpoint(minute.exporters["prometheus"]))
+    (whole,), _ = traces(ring, minute.start_s, minute.end_s - 2)
+    assert replace(faults, doubled=0) == Faults()  # our own first look at the page is one more sample
+    np.testing.assert_array_equal(lagging.values, whole.values)
+
+
+@pytest.mark.parametrize("server", [*SERVERS, "ring"])
+def test_a_slurm_job_is_a_span_through_every_door(minute: Minute, server: str) -> None:
+    ring = Exporter(Endpoint(minute.slurm))
+    source = ring if server == "ring" else Prometheus(Endpoint(minute.urls[server]), matchers='job="slurm"')
+    (span,) = only(source, minute).spans
+    assert (span.job, span.node, span.cpus) == ("17", "slurm", (1, 2))
+    assert span.start_s == pytest.approx(minute.start_s - 2 + SECONDS / 2, abs=2.5)
+    assert span.end_s - span.start_s == pytest.approx(SECONDS / 4, abs=2.5)
+
+
 def test_a_range_in_many_pieces_is_the_same_range(minute: Minute, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = only(Prometheus(Endpoint(minute.urls["prometheus"])), minute)
+    whole = only(twin(minute, "prometheus"), minute)
     monkeypatch.setattr("clustertwin.telemetry.sources.prometheus.PIECE_S", 7.0)
     for server in SERVERS:
-        pieces = only(Prometheus(Endpoint(minute.urls[server])), minute)
+        pieces = only(twin(minute, server), minute)
         assert len(np.unique(pieces.times_s)) == len(pieces.times_s) >= SECONDS
         if server == "prometheus":
             np.testing.assert_array_equal(pieces.times_s, whole.times_s)
