@@ -186,33 +186,34 @@ class RateStream:
 
     def __init__(self, interval_s: int = 1, node_channels: bool = False) -> None:
         self.interval_s, self.node_channels = interval_s, node_channels
-        self.faults = Faults()
         self._clock = Boundaries(interval_s)
+        self._faults = Faults()
         self._last: tuple[Reading, int] | None = None
         self._since_s: dict[JobCpus, float] = {}
+
+    @property
+    def faults(self) -> Faults:
+        """All that was wrong so far."""
+        return self._faults + Faults(late=self._clock.late, doubled=self._clock.doubled)
 
     def push(self, reading: Reading) -> Trace | None:
         """The trace of the seconds between the last reading and this one, or None where there is none yet.
 
         Its threads are those of either reading; its spans are the jobs seen now, from when they were first seen.
         """
-        before = self._clock.late, self._clock.doubled
         boundary = self._clock.place(reading.time_s)
-        faults = Faults(late=self._clock.late - before[0], doubled=self._clock.doubled - before[1])
-        trace = None
-        if boundary is not None:
-            self._since_s = {job: self._since_s.get(job, reading.time_s) for job in reading.jobs}
-            if self._last is not None:
-                trace, found = self._step(*self._last, reading, boundary)
-                faults += found
-            self._last = reading, boundary
-        self.faults += faults
+        if boundary is None:
+            return None
+        self._since_s = {job: self._since_s.get(job, reading.time_s) for job in reading.jobs}
+        trace = self._step(*self._last, reading, boundary) if self._last is not None else None
+        self._last = reading, boundary
         return trace
 
-    def _step(self, last: Reading, start: int, now: Reading, end: int) -> tuple[Trace | None, Faults]:
+    def _step(self, last: Reading, start: int, now: Reading, end: int) -> Trace | None:
         elapsed_s = now.time_s - last.time_s
         if end - start > 1 and elapsed_s > GAP * self.interval_s:
-            return None, Faults(gap=(end - start) * len(now.cpus))
+            self._faults += Faults(gap=(end - start) * len(now.cpus))
+            return None
         pair = _pair(last, now)
         elapsed = np.array([elapsed_s])
         ratios, valid, counts = _steps(pair, np.arange(2), elapsed, self.node_channels)
@@ -220,9 +221,10 @@ class RateStream:
             ratios, valid = np.repeat(ratios, end - start, axis=1), np.repeat(valid, end - start, axis=1)
         spans = tuple(JobSpan(j.job, now.node, j.cpus, t, now.time_s) for j, t in self._since_s.items())
         schema = CPU + NODE if self.node_channels else CPU
-        start_s = start * self.interval_s
-        trace = Trace(now.node, pair.cpus, start_s, schema, ratios.astype(np.float32), valid, spans, self.interval_s)
-        return trace, Faults(0, 0, 0, *map(int, counts))
+        if counts.any():
+            self._faults += Faults(0, 0, 0, *map(int, counts))
+        values = ratios.astype(np.float32)
+        return Trace(now.node, pair.cpus, start * self.interval_s, schema, values, valid, spans, self.interval_s)
 
 
 def _pair(last: Reading, now: Reading) -> Counters:
