@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -111,6 +110,3 @@ def serve(agent: Callable[..., Agent]) -> Iterator[Callable[..., Server]]:
     yield start
     for server in running:
         server.close()
-    for thread in threading.enumerate():
-        if thread.daemon and thread is not threading.current_thread():
-            thread.join(0.5)

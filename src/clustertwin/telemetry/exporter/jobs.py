@@ -19,106 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from clustertwin.core.errors import InputError
+from clustertwin.telemetry.exporter.batch import Batch
 from clustertwin.telemetry.exporter.cpuset import format_cpulist, own_cpus
 from clustertwin.telemetry.exporter.exposition import family, label_value
+from clustertwin.telemetry.exporter.jobfiles import FAMILIES, FILES, JobFile, words_of
 from clustertwin.telemetry.exporter.kernelfile import reread
 from clustertwin.telemetry.exporter.layouts import JobDirectory, Place, find_hierarchies, find_places
 from clustertwin.telemetry.exporter.owner import owner_uid
-from clustertwin.telemetry.exporter.pressure import parse_pressure
 
 #: Between two searches for places, and between two looks at a settled job's CPU set and owner.
 SURVEY_S = 10.0
 YOUNG_S = 1.0  # between two looks at a new job that is not complete yet
 MAX_JOBS = 512
-
-FAMILIES: dict[str, bytes] = {
-    name: family(name, kind, text)
-    for name, kind, text in (
-        ("twin_job_cpu_allocated", "gauge", "1 for every hardware thread in the job's own CPU set."),
-        ("twin_job_owner_uid", "gauge", "The user id of the job's owner."),
-        ("twin_job_cpu_seconds_total", "counter", "CPU seconds the job used, by mode."),
-        ("twin_job_cpu_throttled_seconds_total", "counter", "Seconds the job was held back by its CPU quota."),
-        ("twin_job_memory_bytes", "gauge", "Memory the job uses, files in memory included."),
-        ("twin_job_memory_peak_bytes", "gauge", "The most memory the job ever used."),
-        (
-            "twin_job_pressure_seconds_total",
-            "counter",
-            "Seconds in which some, or all (full), tasks of the job waited.",
-        ),
-        ("twin_job_read_bytes_total", "counter", "Bytes the job read from block devices."),
-        ("twin_job_written_bytes_total", "counter", "Bytes the job wrote to block devices."),
-    )
-}
-
-#: One file's text and the job's labels -> sample lines for each of the file's families, in their order.
-Writer = Callable[[bytes, bytes], tuple[bytes, ...]]
-
-_CPU = b'twin_job_cpu_seconds_total{%b,mode="user"} %de-6\ntwin_job_cpu_seconds_total{%b,mode="system"} %de-6\n'
-
-
-def cpu_stat(text: bytes, labels: bytes) -> tuple[bytes, ...]:
-    words = text.split()
-    usec = dict(zip(words[::2], words[1::2], strict=False))
-    used = _CPU % (labels, int(usec[b"user_usec"]), labels, int(usec[b"system_usec"]))
-    if b"throttled_usec" not in usec:
-        return (used,)
-    return used, b"twin_job_cpu_throttled_seconds_total{%b} %de-6\n" % (labels, int(usec[b"throttled_usec"]))
-
-
-def io_stat(text: bytes, labels: bytes) -> tuple[bytes, ...]:
-    read = sum(map(int, re.findall(rb"rbytes=(\d+)", text)))
-    written = sum(map(int, re.findall(rb"wbytes=(\d+)", text)))
-    return (
-        b"twin_job_read_bytes_total{%b} %d\n" % (labels, read),
-        b"twin_job_written_bytes_total{%b} %d\n" % (labels, written),
-    )
-
-
-def number(metric: str) -> Writer:
-    """A file of one number of bytes."""
-    line = metric.encode() + b"{%b} %d\n"
-    return lambda text, labels: (line % (labels, int(text)),)
-
-
-def cpuacct(mode: str) -> Writer:
-    """A v1 file of one number of nanoseconds."""
-    line = b'twin_job_cpu_seconds_total{%b,mode="' + mode.encode() + b'"} %de-9\n'
-    return lambda text, labels: (line % (labels, int(text)),)
-
-
-def pressure(resource: str) -> Writer:
-    line = b'twin_job_pressure_seconds_total{%b,resource="' + resource.encode() + b'",share="%b"} %be-6\n'
-
-    def write(text: bytes, labels: bytes) -> tuple[bytes, ...]:
-        return (b"".join([line % (labels, share, total) for share, total in parse_pressure(text)]),)
-
-    return write
-
-
-@dataclass(frozen=True, slots=True)
-class JobFile:
-    """A file that may be in a job's directory: managers delegate only some controllers, so all are optional."""
-
-    version: int
-    name: str
-    families: tuple[str, ...]
-    write: Writer
-
-
-_USED = "twin_job_cpu_seconds_total"
-FILES: tuple[JobFile, ...] = (
-    JobFile(2, "cpu.stat", (_USED, "twin_job_cpu_throttled_seconds_total"), cpu_stat),
-    JobFile(2, "memory.current", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
-    JobFile(2, "memory.peak", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
-    JobFile(2, "cpu.pressure", ("twin_job_pressure_seconds_total",), pressure("cpu")),
-    JobFile(2, "io.pressure", ("twin_job_pressure_seconds_total",), pressure("io")),
-    JobFile(2, "memory.pressure", ("twin_job_pressure_seconds_total",), pressure("memory")),
-    JobFile(2, "io.stat", ("twin_job_read_bytes_total", "twin_job_written_bytes_total"), io_stat),
-    JobFile(1, "cpuacct.usage_user", (_USED,), cpuacct("user")),
-    JobFile(1, "cpuacct.usage_sys", (_USED,), cpuacct("system")),
-    JobFile(1, "memory.usage_in_bytes", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
-    JobFile(1, "memory.max_usage_in_bytes", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
-)
 
 
 @dataclass(slots=True)
@@ -129,7 +41,7 @@ class Job:
     labels: bytes
     born_s: float
     next_look_s: float = float("-inf")  # when its CPU set and owner are looked at again
-    files: list[tuple[int, JobFile]] = field(default_factory=list)  # open descriptors
+    files: dict[str, int] = field(default_factory=dict)  # name -> open descriptor
     allocated: bytes = b""
     owner: bytes = b""
     ring_line: bytes = b""
@@ -137,22 +49,20 @@ class Job:
     def open(self) -> None:
         """Open what is there. On a hybrid host v1 tells only what v2 does not."""
         told_by_v2: set[str] = set()
-        opened: set[str] = set()
         for directory in sorted(self.directories, key=lambda d: -d.hierarchy.version):
             for file in FILES:
-                if file.version != directory.hierarchy.version or file.name in opened:
+                if file.version != directory.hierarchy.version or file.name in self.files:
                     continue
                 if file.version == 1 and not told_by_v2.isdisjoint(file.families):
                     continue
                 with contextlib.suppress(OSError):
-                    fd = os.open(os.path.join(directory.path, file.name), os.O_RDONLY | os.O_CLOEXEC)
-                    self.files.append((fd, file))
-                    opened.add(file.name)
+                    path = os.path.join(directory.path, file.name)
+                    self.files[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                     if file.version == 2:
                         told_by_v2.update(file.families)
 
     def close(self) -> None:
-        for fd, _ in self.files:
+        for fd in self.files.values():
             os.close(fd)
         self.files.clear()
 
@@ -181,6 +91,7 @@ class JobsCollector:
         self._places: list[Place] = []
         self._listings: list[list[JobDirectory]] = []
         self._jobs: dict[tuple[str, str], Job] = {}
+        self._batches = {file.name: Batch(file.write) for file in FILES}
         self._next_survey_s = float("-inf")
         self._found = 0
         self._dropped_total = 0
@@ -215,24 +126,35 @@ class JobsCollector:
         pieces: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
         pieces["twin_job_cpu_allocated"] = [job.allocated for job in self._jobs.values()]
         pieces["twin_job_owner_uid"] = [job.owner for job in self._jobs.values()]
-        for key, job in list(self._jobs.items()):
-            for fd, file in job.files:
-                try:
-                    for name, lines in zip(file.families, file.write(reread(fd), job.labels), strict=False):
-                        pieces[name].append(lines)
-                except OSError:
-                    # The job ended while it was read; a new one of the same name is opened at the next scrape.
-                    self._forget(key)
-                    break
-                except (ValueError, KeyError) as error:
-                    where = os.path.join(job.directories[0].path, file.name)
-                    faults.append(f"{where}: not what the kernel writes there: {error}")
+        for file in FILES:
+            members, texts = self._read_all(file)
+            if not members:
+                continue
+            lines = self._batches[file.name].lines(texts, [job.labels for job in members])
+            if lines is None:
+                lines = _one_by_one(file, members, texts, faults)
+            for name, piece in zip(file.families, lines, strict=False):
+                pieces[name].append(piece)
         text = [FAMILIES[name] + b"".join(lines) for name, lines in pieces.items() if any(lines)]
         return b"".join(text) + _TALLY % (self._found, self._dropped_total)
 
     def close(self) -> None:
         for job in self._jobs.values():
             job.close()
+
+    def _read_all(self, file: JobFile) -> tuple[list[Job], list[bytes]]:
+        """One file of every job that has it, now."""
+        members, texts = [], []
+        for key, job in list(self._jobs.items()):
+            fd = job.files.get(file.name)
+            if fd is not None:
+                try:
+                    texts.append(reread(fd))
+                    members.append(job)
+                except OSError:
+                    # The job ended while it was read; a new one of the same name is opened at the next scrape.
+                    self._forget(key)
+        return members, texts
 
     def _list(self, place: Place, faults: list[str]) -> list[JobDirectory]:
         try:
@@ -259,6 +181,19 @@ class JobsCollector:
     def _forget(self, key: tuple[str, str]) -> None:
         self._jobs.pop(key).close()
         self._listings = []
+
+
+def _one_by_one(file: JobFile, members: list[Job], texts: list[bytes], faults: list[str]) -> list[bytes]:
+    """The careful way: a file that is not what it should be is a fault of its own."""
+    pieces: list[list[bytes]] = [[] for _ in file.families]
+    for job, text in zip(members, texts, strict=True):
+        try:
+            for lines, piece in zip(pieces, file.write(words_of(text), job.labels), strict=False):
+                lines.append(piece)
+        except (ValueError, KeyError) as error:
+            where = os.path.join(job.directories[0].path, file.name)
+            faults.append(f"{where}: not what the kernel writes there: {error}")
+    return [b"".join(lines) for lines in pieces]
 
 
 def _differ(a: list[JobDirectory], b: list[JobDirectory]) -> bool:

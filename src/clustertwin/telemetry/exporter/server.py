@@ -237,6 +237,7 @@ class Server:
         self._site = site
         self._connections: set[Connection] = set()
         self._lock = threading.Lock()
+        self._is_closing = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=64)
@@ -256,6 +257,10 @@ class Server:
             connection.end()
 
     def close(self) -> None:
+        """Stop accepting and end every connection."""
+        self._is_closing = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake up who waits in accept
         self._listener.close()
         self.reap(math.inf)
 
@@ -264,7 +269,7 @@ class Server:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
-                if self._listener.fileno() < 0:
+                if self._is_closing:
                     return
                 time.sleep(0.1)  # out of descriptors for a moment
                 continue

@@ -1,0 +1,138 @@
+"""The whole scrape: one golden text, collectors that break and mend, and which samples the ring gets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from clustertwin.telemetry.exporter import agent as agent_module
+from clustertwin.telemetry.exporter.exposition import to_rows
+
+GOLDEN = Path(__file__).parent / "golden.prom"
+
+
+def success(text: bytes) -> dict[str, float]:
+    rows = to_rows(text.decode())
+    return {row["labels"]["collector"]: row["value"] for row in rows if row["name"].endswith("collector_success")}
+
+
+def still(text: bytes) -> str:
+    """Without what differs from run to run: durations, versions, and what zlib makes of a sample."""
+    text_ = re.sub(r"^(\w+(?:duration_seconds|ring_bytes)(?:\{.*\})?) \S+$", r"\1 0", text.decode(), flags=re.M)
+    return re.sub(r'(version|python)="[^"]*"', r'\1=""', text_)
+
+
+def full_tree(tree):
+    job = "system.slice/slurmstepd.scope/job_42"
+    tree.node().v2().group(
+        job,
+        cpuset_cpus="0-1",
+        cpuset_cpus_effective="0-1",
+        cpu_stat="usage_usec 3\nuser_usec 2\nsystem_usec 1",
+        memory_current="4096",
+        io_stat="8:0 rbytes=10 wbytes=20 rios=1 wios=1",
+        cpu_pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=7",
+    )
+    tree.group(f"{job}/step_0/user/task_0", cgroup_procs="11")
+    tree.process(11, uid=1234)
+    tree.group("user.slice/user-1000.slice", cpu_stat="usage_usec 3\nuser_usec 2\nsystem_usec 1")
+    return tree
+
+
+def test_the_whole_text_is_the_golden_one(tree, agent):
+    """After a wanted change: write `still(agent().scrape())` to golden.prom and read the difference."""
+    full_tree(tree)
+    assert still(agent().scrape()) == GOLDEN.read_text()
+
+
+def test_a_broken_collector_leaves_the_scrape_alive_and_is_logged_once(tree, agent, logged):
+    node = agent()
+    tree.node()
+    (tree.root / "proc/meminfo").unlink()
+    for _ in range(3):
+        text = node.scrape()
+        assert success(text)["memory"] == 0
+        assert success(text)["cpu"] == 1
+        assert b"twin_cpu_seconds_total{" in text
+    tree.write("proc/meminfo", "MemTotal: 1 kB\n")
+    assert success(node.scrape())["memory"] == 1
+    assert [level for level, _ in logged] == ["warning", "info"]
+    assert "meminfo" in logged[0][1]
+
+
+def test_a_collector_with_a_bug_is_contained_too(tree, agent, monkeypatch):
+    tree.node()
+    node = agent()
+    monkeypatch.setattr(agent_module.MemoryCollector, "collect", lambda *_: 1 / 0)
+    assert success(node.scrape())["memory"] == 0
+
+
+def test_an_empty_root_gives_a_scrape_all_the_same(agent):
+    told = success(agent().scrape())
+    assert told == {"cpu": 0, "memory": 0, "disk": 0, "pressure": 1, "jobs": 1}
+
+
+def test_collectors_can_be_left_out(tree, agent):
+    tree.node()
+    text = agent(collectors=("cpu",)).scrape()
+    assert success(text) == {"cpu": 1}
+    assert b"twin_memory" not in text
+
+
+def test_a_scrape_is_what_the_ring_holds(tree, agent):
+    full_tree(tree)
+    node = agent(clock=lambda: 1234.5)
+    node.scrape()
+    lines = b"cpu0 1234 4 200 4000 50 0 9 2 0 0\ncpu1 66 0 60 5000 20 0 0 0 0 0\njob slurm 42 0-1\n"
+    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + lines
+
+
+def ring_times(node) -> list[float]:
+    return [float(line[2:]) for line in b"".join(node.ring_since(0)).splitlines() if line.startswith(b"t ")]
+
+
+def test_the_timer_samples_each_second_when_nobody_scrapes(tree, agent):
+    tree.node()
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    for i in range(50):
+        now[0] = 1000 + i / 10
+        node.tick()
+    assert ring_times(node) == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0]
+
+
+def test_the_timer_steps_back_for_a_regular_scraper_that_is_a_little_late(tree, agent):
+    tree.node()
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    for second in range(5):
+        now[0] = 1000 + second + 0.02 * second  # each scrape 20 ms later than a second after the last
+        node.scrape()
+        for tenth in range(1, 10):
+            now[0] = 1000 + second + 0.02 * second + tenth / 10
+            node.tick()
+    assert len(ring_times(node)) == 5
+
+
+def test_a_clock_that_is_set_back_does_not_stop_the_timer(tree, agent):
+    tree.node()
+    now = [5000.0]
+    node = agent(clock=lambda: now[0])
+    node.tick()
+    now[0] = 1000.0
+    assert node.tick() <= 1.25
+    assert ring_times(node)[-1] == 1000.0
+
+
+def test_a_failing_kernel_file_does_not_stop_the_timer(agent):
+    node = agent()
+    assert 0 < node.tick() <= 1.25
+    assert ring_times(node) == []
+
+
+def test_no_ring_is_kept_when_none_is_wanted(tree, agent):
+    tree.node()
+    node = agent(ring_seconds=0.0)
+    assert node.tick() == 1.0
+    assert b"ring" not in node.scrape()
+    assert node.ring_since(0) is None
