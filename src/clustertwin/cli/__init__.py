@@ -9,6 +9,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("clustertwin.cli.doctor:app", "What is installed, reachable and missing on this machine."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "top": ("clustertwin.cli.top:app", "This host's hardware threads, live in the terminal."),
+    "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
+    "recording": ("clustertwin.cli.recording:app", "Recordings: info, windows, export."),
     "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run for real and recorded, or simulated."),
     "train": ("clustertwin.cli.train:app", "Train an autoencoder on recordings."),
     "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -59,13 +61,20 @@ class Recorder:
         """Go on with a recording that was closed, or left behind by a crash."""
         about = layout.read_group(directory)
         recorder = cls(directory, about, _take(directory))
-        spans = labels.read(directory / layout.LABELS)
-        if spans:
-            labels.rewrite(directory / layout.LABELS, spans)  # without a torn last line
         for writer in recorder._nodes.values():
             writer.recover()
             recorder._written(writer, list(layout.chunk_sizes(writer.directory)))
+        recorder._mend_labels()
         return recorder
+
+    def admit(self, node: str, cpus: tuple[int, ...]) -> None:
+        """Let a node in that was not there at the start."""
+        with self._mutex:
+            if self._lock < 0 or node in self._nodes or not cpus:
+                raise RecordingError(self.directory, f"cannot let node {node!r} in: closed, known, or without cpus")
+            self.about = dataclasses.replace(self.about, nodes={**self.about.nodes, node: tuple(cpus)})
+            durable.replace(self.directory / layout.DOCUMENT, layout.group_document(self.about))
+            self._nodes[node] = NodeWriter(self.directory, self.about, node)
 
     def append(self, trace: Trace) -> None:
         """Take in any number of seconds of one node, later than all before; gaps are welcome."""
@@ -126,6 +135,18 @@ class Recorder:
             self._nodes[chunk.node].delete(chunk.number)
         if gone:
             self._forget_labels()
+
+    def _mend_labels(self) -> None:
+        """Without a torn last line; what ran when the last writer died was last seen with its node's last second."""
+        path = self.directory / layout.LABELS
+        spans = [
+            dataclasses.replace(span, end_s=self._nodes[span.node].next_s or span.start_s)
+            if math.isinf(span.end_s)
+            else span
+            for span in labels.read(path)
+        ]
+        if spans:
+            labels.rewrite(path, spans)
 
     def _forget_labels(self) -> None:
         oldest_end_s = self._retention.oldest_end_s

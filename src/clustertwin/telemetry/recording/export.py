@@ -1,0 +1,89 @@
+"""A recording for other tools: Parquet or CSV with a row per thread and second, or npz with its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from clustertwin.core.errors import OutputError, SettingsError
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.recording.durable import writing
+from clustertwin.telemetry.recording.reader import Recording
+from clustertwin.telemetry.windows import cut
+
+PIECE_S = 3600
+SUFFIXES = (".parquet", ".csv", ".npz")
+
+
+def export(recording: Recording, out: Path, length_s: int = 100) -> int:
+    """Write the file its suffix asks for, without what was never seen; how many rows, or windows for npz."""
+    if out.suffix not in SUFFIXES:
+        raise SettingsError(f"{out}: the name must end in {', '.join(SUFFIXES)}")
+    if out.exists():
+        raise OutputError(f"{out}: already there")
+    fresh = out.with_name(f".{out.name}.new{out.suffix}")
+    with writing(out):
+        try:
+            rows = _windows(recording, fresh, length_s) if out.suffix == ".npz" else _rows(recording, fresh)
+            fresh.replace(out)
+        finally:
+            fresh.unlink(missing_ok=True)
+    return rows
+
+
+def _windows(recording: Recording, out: Path, length_s: int) -> int:
+    windows = recording.windows(length_s)
+    columns = {f.name: getattr(windows, f.name) for f in fields(windows) if f.name not in ("schema", "interval_s")}
+    np.savez_compressed(out, channels=np.array(recording.schema.names), interval_s=recording.interval_s, **columns)
+    return len(windows)
+
+
+def _rows(recording: Recording, out: Path) -> int:
+    schema = _schema(recording)
+    rows = 0
+    if out.suffix == ".csv":
+        file = csv.CSVWriter(out, schema)
+    else:
+        file = parquet.ParquetWriter(out, schema, compression="zstd")
+    with file as writer:
+        for table in _tables(recording, schema):
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def _schema(recording: Recording) -> pa.Schema:
+    words = ("job", "job_type", "anomaly")
+    return pa.schema(
+        [("time_s", pa.int64()), ("node", pa.string()), ("cpu", pa.int32())]
+        + [(name, pa.float32()) for name in recording.schema.names]
+        + [(name, pa.string()) for name in words]
+    )
+
+
+def _tables(recording: Recording, schema: pa.Schema) -> Iterator[pa.Table]:
+    for node in recording.nodes:
+        for start_s in range(recording.start_s, recording.end_s, PIECE_S):
+            trace = recording.trace(node, start_s, min(start_s + PIECE_S, recording.end_s))
+            yield pa.table(_columns(trace), schema=schema)
+
+
+def _columns(trace: Trace) -> dict[str, Any]:
+    """A window of one sample is a second with its labels."""
+    seconds = cut(trace, length_s=trace.interval_s)
+    ratios = seconds.values[:, 0]  # (n, channel)
+    return {
+        "time_s": seconds.start_s,
+        "node": seconds.node,
+        "cpu": seconds.cpu,
+        **{name: np.ascontiguousarray(ratios[:, i]) for i, name in enumerate(trace.schema.names)},
+        "job": seconds.job,
+        "job_type": seconds.job_type,
+        "anomaly": seconds.anomaly,
+    }

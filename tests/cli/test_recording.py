@@ -1,0 +1,96 @@
+"""`twin record` and `twin recording` as a person calls them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.recording import Recorder, Recording
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """Two recordings of 300 s and two threads; a job on thread 0 for the second hundred."""
+    root = tmp_path_factory.mktemp("campaign")
+    values = np.tile(np.array([0.25, 0, 0, 0.75], np.float32), (2, 300, 1))
+    for split in ("train", "test"):
+        with Recorder.create(root / split, {"n0": (0, 1)}, campaign="c", split=split) as recorder:
+            recorder.append(Trace("n0", (0, 1), 1000, CPU, values, np.ones((2, 300), np.bool_)))
+            recorder.label(JobSpan("7", "n0", (0,), 1100, 1200, "np", anomaly="hung" if split == "test" else ""))
+    return root
+
+
+def test_info_tells_what_each_recording_holds(twin, campaign):
+    result = twin("recording", "info", campaign, "--json")
+    assert result.returncode == 0, result.stderr
+    first = json.loads(result.stdout)[0]
+    assert (first["split"], first["samples"], first["jobs"]) == ("test", 2 * 300 * 4, 1)
+    assert first["windows"] == {"idle": 5, "np": 1}
+    assert first["missing_ratio"] == 0
+
+
+def test_windows_are_counted_by_type_anomaly_and_split(twin, campaign):
+    rows = json.loads(twin("recording", "windows", campaign, "--json").stdout)
+    assert [tuple(row.values()) for row in rows] == [
+        ("idle", "", "test", 5),
+        ("idle", "", "train", 5),
+        ("np", "", "train", 1),
+        ("np", "hung", "test", 1),
+    ]
+
+
+@pytest.mark.slow
+def test_export_says_how_many_rows(twin, campaign, tmp_path):
+    result = twin("recording", "export", campaign / "train", "--out", tmp_path / "rows.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 600
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 601
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("recording", "info", "{tmp}"), 1, "no recording here or below"),
+        (("record", "--out", "{tmp}/r", "--prometheus", "http://localhost:1", "--start", "noon"), 2, "epoch seconds"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(twin, tmp_path, arguments, code, reason):
+    result = twin(*(each.format(tmp=tmp_path) for each in arguments))
+    assert result.returncode == code
+    assert reason in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_record_records_this_host(twin, tmp_path):
+    result = twin("record", "--out", tmp_path / "r", "--seconds", "3", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["threads"] >= 1
+    recording = Recording.open(tmp_path / "r")
+    trace = recording.trace(next(iter(recording.nodes)))
+    assert trace.valid.any()
+    assert np.allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)
+    again = twin("record", "--out", tmp_path / "r", "--seconds", "1")
+    assert again.returncode == 1
+    assert "already holds a recording" in again.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_reports_and_leaves_a_whole_recording(tmp_path: Path):
+    command = [sys.executable, "-m", "clustertwin", "record", "--out", str(tmp_path / "r"), "--flush-s", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        patience_s = time.monotonic() + 60
+        while not list(tmp_path.glob("r/*/journal")):
+            assert time.monotonic() < patience_s
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "until Ctrl-C" in said
+    assert Recording.open(tmp_path / "r").end_s > 0
