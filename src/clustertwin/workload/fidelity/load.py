@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from clustertwin.workload.fidelity.sample import Sample
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.simulator import Unit
+
+#: What a job occupies.
+Unit = Literal["cpus", "nodes"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,22 @@ from clustertwin.core.extras import load
 from clustertwin.workload.formats.reading import Finding, Findings, Reading
 from clustertwin.workload.formats.rules import to_jobs
 from clustertwin.workload.formats.source import Progress, head
-from clustertwin.workload.formats.whole import writing
+from clustertwin.workload.formats.whole import refuse_existing, writing
 from clustertwin.workload.jobs import Jobs
 
-__all__ = ["FORMATS", "Finding", "Format", "Reading", "read", "read_report", "sniff", "writable", "write"]
+__all__ = [
+    "FORMATS",
+    "Finding",
+    "Format",
+    "Reading",
+    "read",
+    "read_report",
+    "refuse_existing",
+    "sniff",
+    "writable",
+    "write",
+    "writing",
+]
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +66,9 @@ def sniff(path: Path) -> str:
     for name, known in FORMATS.items():
         if known.looks.match(start):
             return name
-    raise TraceError(path, f"not a job log of a known kind ({', '.join(FORMATS)}); --format names one", 1)
+    if path.suffix == ".swf":
+        return "swf"  # whose reader says what is wrong with the first line
+    raise TraceError(path, f"not a job log of a known kind ({', '.join(FORMATS)}); --from names one", 1)
 
 
 def read_report(

@@ -1,0 +1,122 @@
+"""A log -> the figures people ask for first: how many jobs, how large, how long, when, whose, how busy the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.fidelity.arrivals import by_hour, by_weekday
+from clustertwin.workload.fidelity.load import Capacity, capacity, offered_load
+from clustertwin.workload.fidelity.users import gini
+from clustertwin.workload.jobs import Jobs, Status
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MEASURED = {"interval_s": "interval", "wait_s": "wait", "run_s": "run time", "request_s": "limit", "nodes": "nodes",
+            "cpus": "cpus", "gpus": "gpus", "memory_bytes": "memory"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean, extremes and quantiles over the jobs where the value is known."""
+
+    known: int
+    mean: float
+    least: float
+    quantiles: tuple[float, ...]  # of QUANTILES
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    jobs: int
+    first: str  # ISO time, or "" where the log has no date
+    last: str
+    span_s: float
+    machine: Capacity
+    offered_load: float
+    columns: dict[str, Spread]
+    status: dict[str, float]  # share of jobs
+    users: int
+    groups: int
+    user_gini: float
+    top_users: dict[str, float]  # share of jobs
+    by_hour: tuple[float, ...]  # share of submissions, 24
+    by_weekday: tuple[float, ...]  # Monday first, 7
+
+
+def describe(jobs: Jobs, procs: int | None = None) -> Description:
+    """A log's figures, on the machine it names, on `procs`, or on one as large as its largest job."""
+    on = capacity(jobs, procs)
+    columns = {}
+    for name in MEASURED:
+        values = np.asarray(getattr(jobs, name), dtype=np.float64)
+        if name != "interval_s":
+            values = values[values >= 0]
+        if len(values) and np.any(values != 0):
+            columns[name] = spread(values)
+    who, counts = np.unique(jobs.user, return_counts=True)
+    busiest = np.argsort(-counts, kind="stable")[:5]
+    return Description(
+        len(jobs), _moment(jobs, 0), _moment(jobs, -1), float(jobs.submit_s[-1] - jobs.submit_s[0]), on,
+        offered_load(jobs, on), columns, {word: share for word, share in _status(jobs) if share},
+        int((who >= 0).sum()), len(np.unique(jobs.group[jobs.group >= 0])), gini(counts),
+        {_name(jobs, int(who[i])): float(counts[i] / len(jobs)) for i in busiest},
+        tuple(by_hour(jobs).tolist()), tuple(by_weekday(jobs).tolist()),
+    )  # fmt: skip
+
+
+def spread(values: NDArray[np.float64]) -> Spread:
+    quantiles = tuple(float(value) for value in np.quantile(values, QUANTILES))
+    return Spread(len(values), float(values.mean()), float(values.min()), quantiles, float(values.max()))
+
+
+def running(jobs: Jobs, on: Capacity, bins: int = 150) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(bins,) middles and the mean share of the machine that ran there; an unknown wait counts as none."""
+    start_s = jobs.submit_s + np.maximum(jobs.wait_s, 0)
+    end_s = start_s + np.maximum(jobs.run_s, 0)
+    size = np.maximum(getattr(jobs, on.unit), 0).astype(np.float64)
+    edges = np.linspace(float(jobs.submit_s[0]), max(float(end_s.max()), float(jobs.submit_s[0]) + 1), bins + 1)
+    work = _ramp(start_s, size, edges) - _ramp(end_s, size, edges)  # processor seconds done by each edge
+    return (edges[1:] + edges[:-1]) / 2, np.diff(work) / np.diff(edges) / on.procs
+
+
+def _ramp(from_s: NDArray[np.float64], size: NDArray[np.float64], at_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum over jobs of size * (t - from), from then on."""
+    order = np.argsort(from_s)
+    passed = np.searchsorted(from_s[order], at_s, side="right")
+    sizes = np.concatenate([[0.0], np.cumsum(size[order])])[passed]
+    moments = np.concatenate([[0.0], np.cumsum((size * from_s)[order])])[passed]
+    return np.asarray(sizes * at_s - moments)
+
+
+def short(value: float, column: str) -> str:
+    """A number for a narrow table: 90 s, 12 min, 3.4 h, 2.1 d; 16 GB; 4,392."""
+    if column.endswith("_s"):
+        for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+            if value >= 2 * size:
+                return f"{value / size:.3g} {unit}"
+        return f"{value:.3g} s"
+    if column.endswith("_bytes"):
+        return f"{value / 2**30:.3g} GB"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _status(jobs: Jobs) -> list[tuple[str, float]]:
+    return [(status.name.lower(), float(np.mean(jobs.status == status))) for status in Status]
+
+
+def _name(jobs: Jobs, code: int) -> str:
+    if code < 0:
+        return "unknown"
+    return jobs.names["user"][code] if "user" in jobs.names else str(code)
+
+
+def _moment(jobs: Jobs, i: int) -> str:
+    if not jobs.epoch_s:
+        return ""
+    moment = datetime.fromtimestamp(jobs.epoch_s + float(jobs.submit_s[i]), UTC)
+    return moment.astimezone(ZoneInfo(jobs.timezone)).isoformat(timespec="seconds")

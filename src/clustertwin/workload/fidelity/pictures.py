@@ -1,0 +1,109 @@
+"""Samples -> inline SVG: distributions, correlation heat maps, arrivals; the ink is the page's, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+
+from clustertwin.core.extras import require
+from clustertwin.workload.fidelity.arrivals import LAGS, SCALES, autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.correlation import spearman
+from clustertwin.workload.fidelity.sample import Sample
+
+#: Distinct on light and on dark; the real log is drawn in the page's own ink.
+COLOURS = ("#3b82c4", "#d9713c", "#4aa564", "#b05fb5", "#c9a227", "#2fa8a8", "#d4577a", "#8a7a66")
+INK = "#0a0b0c"  # replaced by the page's text colour
+UNITS = {"interval": "s", "run": "s", "limit": "s", "memory": "bytes"}
+POINTS = 400
+
+
+def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
+    made = require("matplotlib.figure", "plots").Figure(figsize=(width, height), layout="constrained")
+    made.patch.set_alpha(0)
+    axes = made.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.patch.set_alpha(0)
+        axis.tick_params(colors=INK)
+        for part in (*axis.spines.values(), axis.xaxis.label, axis.yaxis.label, axis.title):
+            part.set_color(INK)
+    return made, axes
+
+
+def svg(made: Any, name: str) -> str:
+    """An <svg> element to put into a page: no ids of others, no fixed ink, scaled to the page's width."""
+    out = io.StringIO()
+    with require("matplotlib", "plots").rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        made.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = out.getvalue()[out.getvalue().index("<svg") :]
+    text = re.sub(r'<svg [^>]*?width="[^"]*"[^>]*?(viewBox="[^"]*")[^>]*>|<svg [^>]*?(viewBox="[^"]*")[^>]*>',
+                  lambda match: f'<svg role="img" xmlns="http://www.w3.org/2000/svg" '
+                  f'xmlns:xlink="http://www.w3.org/1999/xlink" {match[1] or match[2]}>', text, count=1)  # fmt: skip
+    # Ids of several pictures share one page.
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S).replace(INK, "currentColor")
+
+
+def distributions(real: Sample, others: list[Sample], names: tuple[str, ...]) -> str:
+    """Cumulative distribution of every compared column, on a log axis (moved by 1, so that 0 has a place)."""
+    across = min(3, len(names))
+    down = -(-len(names) // across)
+    made, axes = figure(12, 3.1 * down, down, across)
+    for axis, name in zip(axes.flat, names, strict=False):
+        for sample, colour, width in _styled(real, others):
+            values = np.sort(sample.column(name))
+            values = values[values >= 0]
+            # Enough points to be exact to the eye at any number of jobs.
+            at = np.unique(np.linspace(0, len(values) - 1, POINTS).astype(int))
+            axis.step(values[at] + 1, (at + 1) / len(values), where="post", color=colour, linewidth=width)
+        axis.set(xscale="log", title=name, ylim=(0, 1.02), xlabel=f"{UNITS.get(name, '')} + 1".strip())
+    for axis in list(axes.flat)[len(names) :]:
+        axis.set_visible(False)
+    return svg(made, "cdf")
+
+
+def _styled(real: Sample, others: list[Sample]) -> list[tuple[Sample, str, float]]:
+    styled = [(sample, COLOURS[i % len(COLOURS)], 1.4) for i, sample in enumerate(others)]
+    return [*styled, (real, INK, 2.2)]
+
+
+def heat_maps(real: Sample, others: list[Sample], names: tuple[str, ...]) -> str:
+    """Rank correlations side by side, the number in each cell."""
+    samples = [real, *others]
+    across = min(3, len(samples))
+    down = -(-len(samples) // across)
+    made, axes = figure(12, 3.9 * down, down, across)
+    for axis, sample in zip(axes.flat, samples, strict=False):
+        matrix = spearman(sample.table(names))
+        axis.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r", aspect="auto")
+        axis.set(xticks=range(len(names)), yticks=range(len(names)), title=sample.name)
+        axis.set_xticklabels(names, rotation=30, ha="right")
+        axis.set_yticklabels(names)
+        for i, row in enumerate(matrix):
+            for j, value in enumerate(row):
+                axis.text(
+                    j, i, f"{value:.2f}", ha="center", va="center", color="white" if abs(value) > 0.55 else "black"
+                )
+    for axis in list(axes.flat)[len(samples) :]:
+        axis.set_visible(False)
+    return svg(made, "heat")
+
+
+def arrival_plots(real: Sample, others: list[Sample]) -> str:
+    """Autocorrelation by lag, dispersion by scale, hours of the day, weekdays."""
+    made, axes = figure(12, 6.2, 2, 2)
+    for sample, colour, width in _styled(real, others):
+        interval = sample.column("interval")[1:]
+        style = {"color": colour, "linewidth": width, "marker": "."}
+        axes[0, 0].plot(LAGS, [autocorrelation(interval, lag) for lag in LAGS], **style)
+        axes[0, 1].plot(SCALES, [fano(sample.jobs.submit_s, scale) for scale in SCALES], **style)
+        axes[1, 0].plot(range(24), by_hour(sample.jobs), **style)
+        axes[1, 1].plot(range(7), by_weekday(sample.jobs), **style)
+    axes[0, 0].set(xscale="log", xlabel="lag, jobs", title="Rank autocorrelation of intervals")
+    axes[0, 1].set(xscale="log", yscale="log", xlabel="window, mean intervals", title="Dispersion (Fano) of arrivals")
+    axes[1, 0].set(xlabel="hour of the day", ylim=(0, None), title="Submissions by hour")
+    axes[1, 1].set(xlabel="weekday", ylim=(0, None), title="Submissions by weekday")
+    axes[1, 1].set_xticks(range(7), ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))
+    return svg(made, "arrive")

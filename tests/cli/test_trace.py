@@ -1,0 +1,123 @@
+"""`twin trace` as a user types it: its exit code, its standard output, its files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from clustertwin.cli import COMMANDS
+from clustertwin.cli.app import run
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.jobs import Jobs
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def twin(monkeypatch, capsys):
+    """The command in this process: its exit code and what it printed."""
+
+    def run_twin(*words: object) -> Done:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["twin", "trace", *map(str, words)])
+        code = run(COMMANDS)
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run_twin
+
+
+def log(n: int = 400, seed: int = 0) -> Jobs:
+    rng = np.random.default_rng(seed)
+    user, nodes = rng.integers(0, 3, n), 1 << rng.integers(0, 4, n)
+    return Jobs.build(
+        np.cumsum(rng.exponential(300, n)), np.round(rng.lognormal(6, 1, n)), request_s=np.full(n, 7200.0),
+        wait_s=np.zeros(n), nodes=nodes, cpus=nodes * 8, user=user, status=np.ones(n), epoch_s=1_700_000_000.0,
+        names={"user": ("ann", "bob", "eve")},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write(log(), tmp_path / "log.csv")
+    return tmp_path / "log.csv"
+
+
+def test_convert_writes_and_says_what_it_read(twin, source, tmp_path):
+    done = twin("convert", source, tmp_path / "log.swf", "--json")
+    assert done.returncode == 0, done.stderr
+    document = orjson.loads(done.stdout)
+    assert (document["jobs"], document["format"], document["read"]["format"]) == (400, "swf", "alcf")
+    assert len(read(tmp_path / "log.swf")) == 400
+
+
+def test_convert_refuses_faults_and_overwriting_with_one_line(twin, source, tmp_path):
+    bad = tmp_path / "bad.swf"
+    bad.write_text("1 2 3\n")
+    refused = twin("convert", bad, tmp_path / "out.swf")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == f"twin: {bad}:1: 3 fields, SWF has 18\n"
+    again = twin("convert", source, bad)
+    assert again.returncode == 1
+    assert "--force" in again.stderr
+    assert bad.read_text() == "1 2 3\n"
+
+
+def test_lenient_lists_every_line_it_touched(twin, tmp_path):
+    good = "{} {} 0 60 4 -1 -1 4 3600 -1 1 7 2 -1 3 -1 -1 -1\n"
+    (tmp_path / "log.swf").write_text(good.format(1, 5) + "1 2 3\n" + good.format(2, 3))
+    done = twin("convert", tmp_path / "log.swf", tmp_path / "out.parquet", "--lenient", "--json")
+    found = orjson.loads(done.stdout)["read"]["findings"]
+    assert [(each["line"], each["fate"]) for each in found] == [(2, "dropped"), (3, "repaired")]
+
+
+def test_anonymise_leaves_no_names_and_is_consistent_under_one_secret(twin, source, tmp_path):
+    (tmp_path / "secret").write_text("a secret nobody guesses")
+    for out in ("a.csv", "b.csv"):
+        assert twin("anonymise", source, tmp_path / out, "--secret-file", tmp_path / "secret").returncode == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert twin("anonymise", source, tmp_path / "c.csv").returncode == 0
+    assert (tmp_path / "a.csv").read_bytes() != (tmp_path / "c.csv").read_bytes()
+    for out in ("a.csv", "c.csv"):
+        assert not {"ann", "bob", "eve"} & set(
+            (tmp_path / out).read_text().replace('"', "").replace("\n", ",").split(",")
+        )
+
+
+def test_describe_prints_and_draws(twin, source, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = twin("describe", source, "--procs", 16, "--out", tmp_path / "log.png")
+    assert "400 jobs in" in done.stdout, done.stderr
+    assert (tmp_path / "log.png").read_bytes()[:4] == b"\x89PNG"
+    document = orjson.loads(twin("describe", source, "--procs", 16, "--json").stdout)
+    assert document["columns"]["nodes"]["most"] == 8
+    assert sum(document["by_hour"]) == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_compare_writes_a_scorecard_and_one_page_that_needs_nothing_else(twin, source, tmp_path):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    write(log(seed=1), tmp_path / "twin.csv")
+    done = twin("compare", source, tmp_path / "twin.csv", "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    cards = orjson.loads(done.stdout)
+    names = ["real, interleaved blocks of 100", "real, first half against second half", "IID bootstrap", "twin"]
+    assert [card["name"] for card in cards] == names
+    assert orjson.loads((tmp_path / "out/scorecard.json").read_bytes()) == cards
+    page = (tmp_path / "out/report.html").read_text()
+    assert page.count("<svg ") == 3
+    assert "prefers-color-scheme: dark" in page
+    for outside in ("<script", "<link", "src=", "@import", "url(http"):
+        assert outside not in page
+    assert twin("compare", source, tmp_path / "twin.csv", "--out", tmp_path / "out").returncode == 1

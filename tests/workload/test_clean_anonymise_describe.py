@@ -1,0 +1,80 @@
+"""Cleaning, hiding and describing a log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.anonymise import anonymise, pseudonym
+from clustertwin.workload.clean import clean
+from clustertwin.workload.describe import describe, running, short
+from clustertwin.workload.fidelity.load import Capacity
+from clustertwin.workload.jobs import Jobs, Machine
+
+SECRET = b"sixteen bytes or more"
+
+
+def test_every_job_left_out_has_a_reason():
+    jobs = Jobs.build(np.arange(5.0), [10, 0, -1, 5, 5], cpus=[1, 1, 1, -1, 99], machine=Machine(8, 1))
+    cleaned = clean(jobs)
+    assert cleaned.jobs.id.tolist() == [1]
+    assert {reason.split(" (")[0]: ids.tolist() for reason, ids in cleaned.removed.items()} == {
+        "run time unknown": [3],
+        "never ran": [2],
+        "no size": [4],
+        "larger than the machine": [5],
+    }
+
+
+def people(words: tuple[str, ...], codes: list[int]) -> Jobs:
+    n = len(codes)
+    return Jobs.build(np.arange(float(n)), np.ones(n), user=codes, names={"user": words}, id=np.arange(n) + 7000,
+                      header=("; Installation: here",), machine=Machine(4, 2, name="Theta"))  # fmt: skip
+
+
+def test_the_same_person_has_the_same_pseudonym_in_every_log_of_one_secret():
+    first, second = anonymise(people(("ann", "bob"), [0, 1]), SECRET), anonymise(people(("eve", "ann"), [1, 0]), SECRET)
+    assert (
+        first.names["user"][first.user[0]] == second.names["user"][second.user[0]] == pseudonym("ann", "user", SECRET)
+    )
+    other = anonymise(people(("ann", "bob"), [0, 1]), b"another secret of bytes")
+    assert set(other.names["user"]).isdisjoint(first.names["user"])
+
+
+def test_nothing_of_the_people_is_left_but_how_they_behave():
+    hidden = anonymise(people(("ann", "bob"), [0, 1, 0, -1]), SECRET)
+    assert hidden.user[0] == hidden.user[2] != hidden.user[1]
+    assert hidden.user[3] == -1
+    assert (hidden.header, hidden.machine.name, hidden.id.tolist()) == ((), "", [1, 2, 3, 4])
+    assert not {"ann", "bob"} & set(hidden.names["user"])
+
+
+def test_a_secret_that_can_be_guessed_is_refused():
+    with pytest.raises(SettingsError, match="can be guessed"):
+        anonymise(people(("ann",), [0]), b"1234")
+
+
+def test_a_description_on_paper():
+    jobs = Jobs.build([0.0, 3600.0], [1800.0, 3600.0], nodes=[2, 4], user=[5, 5], status=[1, 0])
+    found = describe(jobs, procs=4)
+    assert (found.jobs, found.span_s, found.machine) == (2, 3600, Capacity(4, "nodes"))
+    assert found.offered_load == (2 * 1800 + 4 * 3600) / (4 * 3600)
+    assert found.columns["nodes"].mean == 3
+    assert (found.status, found.top_users) == ({"failed": 0.5, "completed": 0.5}, {"5": 1.0})
+    assert found.first == ""
+
+
+def test_the_load_over_time_is_the_work_in_each_bin():
+    jobs = Jobs.build([0.0, 50.0], [100.0, 50.0], nodes=[2, 2])
+    at, share = running(jobs, Capacity(4, "nodes"), bins=4)
+    assert np.allclose(at, [12.5, 37.5, 62.5, 87.5])
+    assert np.allclose(share, [0.5, 0.5, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "text"),
+    [(90, "run_s", "90 s"), (7200, "run_s", "2 h"), (4392, "nodes", "4,392"), (2**34, "memory_bytes", "16 GB")],
+)
+def test_numbers_for_a_narrow_table(value, column, text):
+    assert short(value, column) == text
