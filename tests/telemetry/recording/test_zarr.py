@@ -24,10 +24,10 @@ def test_zarr_reads_what_was_recorded(tmp_path: Path) -> None:
         recorder.append(trace)
 
     array = zarr.open_group(str(tmp_path / "r"), mode="r")["gpu%2F1"]
-    assert array.attrs["channel"] == ["user", "system", "iowait"]
-    assert array.attrs["rest"] == {"other": ["user", "system", "iowait"]}
+    assert array.attrs["channel"] == ["system", "iowait", "other"]
+    assert array.attrs["rest"] == {"user": ["system", "iowait", "other"]}
     at = trace.start_s - array.attrs["origin_s"]
-    expected = np.where(valid[:, None], ticks[..., :3].swapaxes(1, 2), 255)
+    expected = np.where(valid[:, None], ticks[..., 1:].swapaxes(1, 2), 255)
     assert np.array_equal(array[:, :, at : at + 150], expected)
     assert (array[:, :, :at] == 255).all()
     assert array.metadata.dimension_names == ("cpu", "channel", "time")

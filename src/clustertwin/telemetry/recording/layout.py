@@ -24,7 +24,7 @@ from clustertwin.core.errors import RecordingError, SettingsError
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
