@@ -225,6 +225,14 @@ def test_a_slurm_job_is_a_span_through_every_door(minute: Minute, server: str) -
     assert span.end_s - span.start_s == pytest.approx(SECONDS / 4, abs=2.5)
 
 
+@pytest.mark.parametrize("server", SERVERS)
+def test_memory_comes_with_the_counters_where_wanted(minute: Minute, server: str) -> None:
+    source = Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"', node_channels=True)
+    memory = only(source, minute).memory_used_ratio
+    assert memory is not None
+    assert ((memory > 0) & (memory < 1)).all()
+
+
 def test_a_range_in_many_pieces_is_the_same_range(minute: Minute, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = only(twin(minute, "prometheus"), minute)
     monkeypatch.setattr("clustertwin.telemetry.sources.prometheus.PIECE_S", 7.0)
