@@ -93,8 +93,8 @@ def used(workers: list[psutil.Process], seconds: float) -> list[Account]:
 def test_np_computes_on_each_of_its_cpus(tmp_path: Path) -> None:
     with job("np", tmp_path) as workers:
         assert [worker.cpu_affinity() for worker in workers] == [[cpu] for cpu in CPUS]
-        for spent in used(workers, 1.5):
-            assert spent.user_s > 0.9 * spent.cpu_s > 0
+        for spent in used(workers, 2.0):
+            assert spent.user_s > 3 * spent.system_s  # its first page faults included
 
 
 @pytest.mark.slow
