@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
+from tests import servers
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
@@ -94,3 +96,25 @@ def test_ctrl_c_reports_and_leaves_a_whole_recording(tmp_path: Path):
     assert process.returncode == 0
     assert "until Ctrl-C" in said
     assert Recording.open(tmp_path / "r").end_s > 0
+
+
+@pytest.mark.real
+def test_record_takes_a_range_from_prometheus(twin, tmp_path: Path):
+    with (
+        servers.exporter(tmp_path / "exporter") as node,
+        servers.prometheus(tmp_path / "prometheus", {"twin": [node.address]}) as server,
+    ):
+        patience_s, scrapes = time.monotonic() + 60, 0.0
+        while scrapes < 8 and time.monotonic() < patience_s:
+            time.sleep(0.5)
+            answer = httpx.get(server.url + "/api/v1/query", params={"query": "sum_over_time(up[1m])"}).json()
+            scrapes = float(answer["data"]["result"][0]["value"][1]) if answer["data"]["result"] else 0.0
+        start_s = int(time.time()) - 6
+        span = ("--start", str(start_s), "--end", str(start_s + 4))
+        result = twin("record", "--out", tmp_path / "r", "--prometheus", server.url, *span, "--json")
+    assert result.returncode == 0, result.stderr
+    recording = Recording.open(tmp_path / "r")
+    trace = recording.trace(next(iter(recording.nodes)))
+    assert start_s <= trace.start_s < trace.end_s <= start_s + 4
+    assert trace.valid.any()
+    assert np.allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)

@@ -64,8 +64,6 @@ class NodeWriter:
             self._origin_s = trace.start_s // chunk_s * chunk_s
             durable.make_directory(self.directory)
             self._grow(0)
-        rows = [self._rows[cpu] for cpu in trace.cpus]
-        everyone = rows == list(range(self._shape[0]))
         whole, at, total = [], 0, trace.values.shape[1]
         while at < total:
             number, begin = divmod((trace.start_s - self._origin_s) // self._interval_s + at, self._shape[2])
@@ -73,23 +71,28 @@ class NodeWriter:
             if number != self._chunk:
                 whole += self.fold()
                 self._open_chunk(number)
-            if self._flushed == self._filled:
-                self._flushed = begin  # a gap needs no room in the journal
-            target = self._buffer[:, :, begin : begin + count]
-            ticks = target if everyone else np.empty((len(rows), *target.shape[1:]), np.uint8)
-            self.refused += self._ticks.quantise(
-                trace.values[:, at : at + count], trace.valid[:, at : at + count], ticks
-            )
-            if not everyone:
-                target[rows] = ticks
+            self._quantise(trace, at, begin, count)
             at += count
-            self._filled, self._unfolded = begin + count, True
             self.next_s = trace.start_s + at * self._interval_s
             if self._filled == self._shape[2]:
                 whole += self.fold()
             elif self._filled - self._flushed >= self._flush:
                 self.flush()
         return whole
+
+    def _quantise(self, trace: Trace, at: int, begin: int, count: int) -> None:
+        """Samples `at` and on of a trace -> samples `begin` and on of the chunk in memory."""
+        if self._flushed == self._filled:
+            self._flushed = begin  # a gap needs no room in the journal
+        here = slice(at, at + count)
+        target = self._buffer[:, :, begin : begin + count]
+        rows = [self._rows[cpu] for cpu in trace.cpus]
+        everyone = rows == list(range(self._shape[0]))
+        ticks = target if everyone else np.empty((len(rows), *target.shape[1:]), np.uint8)
+        self.refused += self._ticks.quantise(trace.values[:, here], trace.valid[:, here], ticks)
+        if not everyone:
+            target[rows] = ticks
+        self._filled, self._unfolded = begin + count, True
 
     def flush(self) -> None:
         """Journal what is only in memory; it is on disk when this returns."""

@@ -50,21 +50,29 @@ class Recorder:
         )
         durable.make_directory(directory)
         lock = _take(directory)
-        if (directory / layout.DOCUMENT).exists():
+        try:
+            if (directory / layout.DOCUMENT).exists():
+                raise OutputError(f"{directory}: already holds a recording")
+            durable.replace(directory / layout.DOCUMENT, layout.group_document(about))
+        except BaseException:
             os.close(lock)
-            raise OutputError(f"{directory}: already holds a recording")
-        durable.replace(directory / layout.DOCUMENT, layout.group_document(about))
+            raise
         return cls(directory, about, lock)
 
     @classmethod
     def resume(cls, directory: Path) -> Recorder:
         """Go on with a recording that was closed, or left behind by a crash."""
         about = layout.read_group(directory)
-        recorder = cls(directory, about, _take(directory))
-        for writer in recorder._nodes.values():
-            writer.recover()
-            recorder._written(writer, list(layout.chunk_sizes(writer.directory)))
-        recorder._mend_labels()
+        lock = _take(directory)
+        try:
+            recorder = cls(directory, about, lock)
+            for writer in recorder._nodes.values():
+                writer.recover()
+                recorder._written(writer, list(layout.chunk_sizes(writer.directory)))
+            recorder._mend_labels()
+        except BaseException:
+            os.close(lock)
+            raise
         return recorder
 
     def admit(self, node: str, cpus: tuple[int, ...]) -> None:
