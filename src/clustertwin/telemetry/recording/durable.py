@@ -23,6 +23,13 @@ def writing(path: Path) -> Iterator[None]:
 
 def replace(path: Path, data: bytes) -> None:
     """The file holds exactly `data`, on disk, when this returns; until then it holds what it held before."""
+    put(path, data)
+    with writing(path):
+        sync_directory(path.parent)
+
+
+def put(path: Path, data: bytes) -> None:
+    """As `replace`, but a power cut may still undo it until the directory is synced."""
     fresh = path.with_name(f".{path.name}.new")
     with writing(path):
         try:
@@ -34,7 +41,6 @@ def replace(path: Path, data: bytes) -> None:
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
-        sync_directory(path.parent)
 
 
 def append(path: Path, data: bytes) -> None:

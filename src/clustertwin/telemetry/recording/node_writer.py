@@ -37,6 +37,7 @@ class NodeWriter:
         self._buffer: NDArray[np.uint8] = np.empty((0, 0, 0), np.uint8)
         self._flushed = self._filled = 0  # samples of the buffer in the journal, and in memory
         self._unfolded = False
+        self._unsynced = False  # a chunk whose name a power cut may still undo
 
     def recover(self) -> None:
         """Take up a recording left behind: fold its journal into chunks and go on after its last second."""
@@ -95,7 +96,8 @@ class NodeWriter:
         self._filled, self._unfolded = begin + count, True
 
     def flush(self) -> None:
-        """Journal what is only in memory; it is on disk when this returns."""
+        """Journal what is only in memory; all is on disk when this returns."""
+        self._sync()
         if self._filled <= self._flushed:
             return
         assert self._origin_s is not None
@@ -109,17 +111,19 @@ class NodeWriter:
         if not self._unfolded:
             return []
         self._grow(self._chunk)
-        durable.replace(
-            self.directory / layout.chunk_name(self._chunk), chunks.encode(self._buffer, self._about.settings.level)
-        )
-        # Should the journal survive a crash here, its records say again what the chunk says.
-        (self.directory / layout.JOURNAL).unlink(missing_ok=True)
+        path = self.directory / layout.chunk_name(self._chunk)
+        durable.put(path, chunks.encode(self._buffer, self._about.settings.level))
+        self._unsynced = True
+        if (self.directory / layout.JOURNAL).exists():
+            self._sync()  # before the journal goes; should it survive a crash, it says again what the chunk says
+            (self.directory / layout.JOURNAL).unlink()
         self._flushed, self._unfolded = self._filled, False
         return [self._chunk]
 
     def close(self) -> list[int]:
         """Fold, and let the array's document end with its last chunk."""
         written = self.fold()
+        self._sync()
         if self._origin_s is not None and self._chunk >= 0 and self._length != self._chunk + 1:
             self._write_document(self._chunk + 1)
         return written
@@ -168,6 +172,12 @@ class NodeWriter:
         end = begin + ticks.shape[2]
         self._buffer[:, :, begin:end] = ticks
         self._filled, self._unfolded = max(self._filled, end), True
+
+    def _sync(self) -> None:
+        if self._unsynced:
+            with durable.writing(self.directory):
+                durable.sync_directory(self.directory)
+            self._unsynced = False
 
     def _grow(self, number: int) -> None:
         if number >= self._length:
