@@ -212,6 +212,53 @@ def test_a_job_that_ends_while_it_is_read_leaves_the_others_alone(tree, monkeypa
     jobs.close()
 
 
+def test_a_kernel_that_refuses_one_file_leaves_the_jobs_others(tree, monkeypatch):
+    tree.v2().group("system.slice/slurmstepd.scope/job_1", memory_current="4096", cpu_pressure="")
+    jobs = JobsCollector(str(tree.root), clock=lambda: 0.0)
+    jobs.read([])
+    (job,) = jobs._jobs.values()
+    real, refused = os.pread, job.files["cpu.pressure"]
+
+    def pread(fd, size, offset):
+        if fd == refused:
+            raise OSError(95, "Operation not supported")
+        return real(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    faults: list[str] = []
+    assert by_job(jobs.collect(faults))["slurm", "1"] == {"twin_job_memory_bytes": 4096}
+    assert faults == []
+    jobs.close()
+
+
+def test_a_bad_cpu_set_is_a_fault_of_every_scrape_until_it_is_mended(tree):
+    now = [0.0]
+    job = "system.slice/slurmstepd.scope/job_1"
+    tree.v2().group(job, cpuset_cpus="a-b", memory_current="1")
+    jobs = JobsCollector(str(tree.root), clock=lambda: now[0])
+    for now[0] in (0.0, 0.5, 30.0):
+        faults: list[str] = []
+        jobs.collect(faults)
+        assert len(faults) == 1
+    tree.group(job, cpuset_cpus="3")
+    now[0], faults = 60.0, []
+    assert cpus(by_job(jobs.collect(faults))["slurm", "1"]) == [3]
+    assert faults == []
+    jobs.close()
+
+
+def test_a_job_that_appears_in_one_hierarchy_after_another_is_read_from_both(tree):
+    job = "slurm/uid_1000/job_42"
+    tree.group("cpuset", cpuset_cpus="0-7")
+    tree.group(f"cpuset/{job}", cpuset_cpus="0-7")
+    tree.group("memory/slurm/uid_1000")
+    jobs = JobsCollector(str(tree.root), clock=lambda: 0.0)
+    assert "twin_job_memory_bytes" not in by_job(jobs.collect([]))["slurm", "42"]
+    tree.write(f"sys/fs/cgroup/memory/{job}/memory.usage_in_bytes", "4096\n")
+    assert by_job(jobs.collect([]))["slurm", "42"]["twin_job_memory_bytes"] == 4096
+    jobs.close()
+
+
 def test_a_file_of_nonsense_is_a_fault_of_that_file_alone(tree):
     tree.v2().group("system.slice/slurmstepd.scope/job_1", cpu_stat="what", memory_current="4096", cpuset_cpus="a-b")
     jobs = JobsCollector(str(tree.root))

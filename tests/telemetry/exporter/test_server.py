@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import socket
 import time
+from functools import partial
 
 import httpx
 import pytest
 
 from clustertwin.telemetry.exporter import server as server_module
 from clustertwin.telemetry.exporter.server import parse_request
+
+get = partial(httpx.get, verify=False)  # plain HTTP: no need to load certificates each time
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def raw(url: str, request: bytes) -> bytes:
 
 
 def test_metrics_are_served_in_prometheus_text_format(url):
-    answer = httpx.get(f"{url}/metrics")
+    answer = get(f"{url}/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'twin_cpu_seconds_total{cpu="0",mode="user"} 1234e-2\n' in answer.text
@@ -55,28 +58,28 @@ def test_requests_in_one_packet_are_answered_in_turn(url):
 
 
 def test_head_is_get_without_the_body(url):
-    head, get = httpx.head(f"{url}/"), httpx.get(f"{url}/")
+    head, whole = httpx.head(f"{url}/", verify=False), get(f"{url}/")
     assert head.text == ""
-    assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
 
 
 def test_the_landing_page_leads_to_the_rest_and_escapes_names(url):
-    page = httpx.get(f"{url}/").text
+    page = get(f"{url}/").text
     assert 'href="/metrics"' in page
     assert 'href="/ring"' in page
     assert "&lt;b&gt;" in server_module._landing_page("<b>", "/m").decode()
 
 
 def test_the_ring_is_streamed_from_a_moment_on(url):
-    httpx.get(f"{url}/metrics")
-    text = httpx.get(f"{url}/ring?since=0").text
+    get(f"{url}/metrics")
+    text = get(f"{url}/ring?since=0").text
     assert text == "t 1000.000\ncpu0 1234 4 200 4000 50 0 9 2 0 0\ncpu1 66 0 60 5000 20 0 0 0 0 0\n"
-    assert httpx.get(f"{url}/ring?since=1000.001").text == ""
-    assert httpx.get(f"{url}/ring").text == text
+    assert get(f"{url}/ring?since=1000.001").text == ""
+    assert get(f"{url}/ring").text == text
 
 
 def test_http_1_0_gets_its_answer_and_an_end(url):
-    httpx.get(f"{url}/metrics")
+    get(f"{url}/metrics")
     head, _, body = raw(url, b"GET /ring HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
     assert b"chunked" not in head
     assert body.startswith(b"t 1000.000\ncpu0 ")
@@ -84,18 +87,18 @@ def test_http_1_0_gets_its_answer_and_an_end(url):
 
 @pytest.mark.parametrize("since", ["yesterday", "nan", "inf", ""])
 def test_a_moment_that_is_none_is_refused_with_an_example(url, since):
-    answer = httpx.get(f"{url}/ring?since={since}")
+    answer = get(f"{url}/ring?since={since}")
     assert answer.status_code == 400
     assert "/ring?since=1731700000.5" in answer.text
 
 
 def test_the_ring_is_not_found_where_none_is_kept(tree, serve):
     tree.node()
-    assert httpx.get(f"http://127.0.0.1:{serve(ring_seconds=0.0).port}/ring").status_code == 404
+    assert get(f"http://127.0.0.1:{serve(ring_seconds=0.0).port}/ring").status_code == 404
 
 
 def test_other_methods_are_refused(url):
-    answer = httpx.request("DELETE", f"{url}/metrics")
+    answer = httpx.request("DELETE", f"{url}/metrics", verify=False)
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD"
 
@@ -141,7 +144,7 @@ def test_a_flood_of_idle_connections_leaves_room_for_a_scrape(tree, serve, monke
     server = serve()
     idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(12)]
     try:
-        assert httpx.get(f"http://127.0.0.1:{server.port}/metrics").status_code == 200
+        assert get(f"http://127.0.0.1:{server.port}/metrics").status_code == 200
         assert len(server._connections) <= 4
     finally:
         for sock in idle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import bcrypt
@@ -15,6 +16,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.exporter import webconfig
 from clustertwin.telemetry.exporter.webconfig import Passwords, parse_web_config, read_web_config, server_context
 
+get = partial(httpx.get, verify=False)
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 
@@ -35,14 +37,14 @@ def test_a_password_opens_and_nothing_else_does(tree, serve):
     server = serve(parse_web_config(f"basic_auth_users:\n  alice: {HASH}\n", "web.yml"))
     url = f"http://127.0.0.1:{server.port}"
     for path in ("/metrics", "/ring", "/"):
-        assert httpx.get(url + path, auth=("alice", "secret")).status_code == 200
-        refused = httpx.get(url + path)
+        assert get(url + path, auth=("alice", "secret")).status_code == 200
+        refused = get(url + path)
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Basic ")
     for auth in (("alice", "wrong"), ("bob", "secret"), ("", ""), ("alice", "secret\0")):
-        assert httpx.get(url, auth=auth).status_code == 401
+        assert get(url, auth=auth).status_code == 401
     for header in ("Bearer x", "Basic !!", "Basic YWxpY2U=", "Basic", "basic /w=="):
-        assert httpx.get(url, headers={"Authorization": header}).status_code == 401
+        assert get(url, headers={"Authorization": header}).status_code == 401
 
 
 def test_bcrypt_is_asked_once_for_each_guess_also_for_nobody(monkeypatch):

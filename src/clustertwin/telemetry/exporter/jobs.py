@@ -12,6 +12,7 @@ own (HTCondor's shares, most pods) cannot be joined and has no such samples; its
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -45,6 +46,7 @@ class Job:
     allocated: bytes = b""
     owner: bytes = b""
     ring_line: bytes = b""
+    fault: str = ""  # of the last look at its CPU set and owner
 
     def open(self) -> None:
         """Open what is there. On a hybrid host v1 tells only what v2 does not."""
@@ -117,8 +119,11 @@ class JobsCollector:
             if now_s >= job.next_look_s:
                 try:
                     job.look_up(self._rootfs, now_s)
+                    job.fault = ""
                 except (OSError, InputError) as error:
-                    faults.append(f"{job.directories[0].path}: {error}")
+                    job.fault = f"{job.directories[0].path}: {error}"
+            if job.fault:
+                faults.append(job.fault)
 
     def collect(self, faults: list[str]) -> bytes:
         self.read(faults)
@@ -151,9 +156,12 @@ class JobsCollector:
                 try:
                     texts.append(reread(fd))
                     members.append(job)
-                except OSError:
-                    # The job ended while it was read; a new one of the same name is opened at the next scrape.
-                    self._forget(key)
+                except OSError as error:
+                    if error.errno == errno.ENODEV:
+                        # The job ended while it was read; a new one of its name is opened at the next scrape.
+                        self._forget(key)
+                    else:
+                        os.close(job.files.pop(file.name))  # pressure on a kernel that was told not to measure it
         return members, texts
 
     def _list(self, place: Place, faults: list[str]) -> list[JobDirectory]:
@@ -170,8 +178,9 @@ class JobsCollector:
             for directory in listing:
                 groups.setdefault((directory.manager, directory.job), []).append(directory)
         self._found = len(groups)
-        for key in self._jobs.keys() - groups.keys():
-            self._jobs.pop(key).close()
+        for key, job in list(self._jobs.items()):
+            if groups.get(key) != job.directories:  # gone, or just being made in one hierarchy after another
+                self._jobs.pop(key).close()
         for key, directories in groups.items():
             if key not in self._jobs and len(self._jobs) < self._max_jobs:
                 labels = f'manager="{key[0]}",jobid="{label_value(key[1])}"'.encode()

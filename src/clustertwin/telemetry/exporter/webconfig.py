@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hmac
 import os
-import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +96,14 @@ class Passwords:
         # Compared for names that do not exist, at the highest cost in use: they take as long as those that do.
         cost = max(int(hashed[4:6]) for hashed in users.values())
         self._nobody = f"$2b${cost:02d}$" + "CwTycUXWue0Thq9StjUM0u" + "." * 31
-        self._key = secrets.token_bytes(32)
+        self._key = os.urandom(32)
         self._answers: OrderedDict[bytes, bool] = OrderedDict()
         self._lock = Lock()  # one bcrypt at a time: a flood of guesses takes one core at most
 
     def is_right(self, name: str, password: str) -> bool:
         """Whether this user has this password."""
+        from hashlib import blake2b  # it brings OpenSSL's library, 5 MB that only those with passwords pay
+
         hashed = self._users.get(name, self._nobody)
         parts = "\0".join((name, hashed, password)).encode("utf-8", "surrogateescape")
         key = blake2b(parts, key=self._key).digest()
@@ -122,7 +121,7 @@ def _bcrypt_agrees(password: str, hashed: str) -> bool:
 
     secret = password.encode("utf-8", "surrogateescape")[:72]  # bcrypt reads no further
     try:
-        return hmac.compare_digest(bcrypt.hashpw(secret, hashed.encode()), hashed.encode())
+        return bcrypt.checkpw(secret, hashed.encode())
     except ValueError:
         return False  # a NUL in the password, or a hash with an impossible salt
 
