@@ -115,4 +115,5 @@ def compare(
 
 
 def _command() -> str:
-    return " ".join(["twin", *sys.argv[1:]])
+    """As it was typed, without the directories of this machine."""
+    return " ".join(["twin", *(Path(word).name or word for word in sys.argv[1:])])

@@ -37,7 +37,7 @@ def trace_of(spans=(), seconds=300):
 def test_a_bout_is_the_whole_seconds_of_a_job_on_its_threads():
     span = JobSpan("1", "n1", (1,), 1050.4, 1150.9, "np")
     bout = next(b for b in take([trace_of([span])]) if b.job_type == "np")
-    assert bout.ratios.shape == (1, 100, 4)  # from second 1051 up to 1151
+    assert bout.ratios.shape == (1, 99, 4)  # from second 1051 up to 1150
 
 
 def test_an_onset_divides_a_job_in_two():

@@ -40,7 +40,10 @@ def take(traces: Iterable[Trace]) -> list[Bout]:
         ratios = np.where(trace.valid[..., None], trace.values[..., :4], np.nan)
         busy = np.zeros(ratios.shape[1], np.bool_)
         for span in trace.spans:
-            first, last = (_second(trace, at_s, len(busy)) for at_s in (span.start_s, span.end_s))
+            first = _second(trace, span.start_s, len(busy))
+            last = _second(
+                trace, math.floor(span.end_s), len(busy)
+            )  # the second in which it ended is not wholly its own
             busy[max(0, first - END_S) : last + END_S] |= span.job_type != IDLE
             bouts += _of_span(trace, span, ratios, first, last)
         bouts += [Bout(IDLE, "", ratios[:, a:b], starts=False, ends=False) for a, b in _runs(~busy)]

@@ -22,7 +22,7 @@ from clustertwin.telemetry.recording import Recording, find
 _FOLDS = 4
 _HALVINGS = 3
 _MOST_WINDOWS = 300  # of each side, drawn at random; more would only cost time
-_FEWEST_JOBS = 4  # below this, no cross-validation by job
+_FEWEST_JOBS = 4  # below this, cross-validation by moment
 _QUIET = 0.01  # a channel whose ratios spread less than a tick has no spectrum worth comparing
 
 
@@ -39,7 +39,7 @@ class Row:
     marginal_distance: float  # Wasserstein, in ratio; the worst channel
     spectral_distance_db: float  # root mean square over frequencies; the worst channel that moves
     auc: float  # of a classifier, simulated against recorded windows; 0.5: cannot tell
-    recorded_auc: float  # of the same between halves of the recording's jobs; NaN where there are too few
+    recorded_auc: float  # of the same between halves of the recording; NaN where there is too little
 
 
 def windows_of(root: Path, length_s: int, stride_s: int | None = None) -> Windows:
@@ -62,11 +62,16 @@ def compare(recorded: Windows, simulated: Windows, seed: int = 0) -> list[Row]:
 
 
 def kinds_of(windows: Windows) -> dict[tuple[str, str], NDArray[np.intp]]:
-    """Which whole windows are of which kind: (job type, anomaly)."""
+    """Which whole windows are of which kind: (job type, anomaly).
+
+    A healthy window of a job that went wrong is left out: it may reach into the anomaly.
+    """
+    columns = (windows.campaign, windows.job, windows.job_type, windows.anomaly, windows.valid.all(axis=1))
+    rows = list(zip(*(np.asarray(column).tolist() for column in columns), strict=True))
+    struck = {(campaign, job) for campaign, job, _, anomaly, _ in rows if anomaly}
     kinds: dict[tuple[str, str], list[int]] = {}
-    whole = np.asarray(windows.valid.all(axis=1))
-    for i, (job_type, anomaly) in enumerate(zip(windows.job_type.tolist(), windows.anomaly.tolist(), strict=True)):
-        if whole[i] and job_type != "mixed":
+    for i, (campaign, job, job_type, anomaly, whole) in enumerate(rows):
+        if whole and job_type != "mixed" and (anomaly or (campaign, job) not in struck):
             kinds.setdefault((job_type, anomaly), []).append(i)
     return {kind: np.array(indices, np.intp) for kind, indices in kinds.items()}
 
@@ -153,17 +158,14 @@ def _between_halves(values: NDArray[np.floating], jobs: NDArray[np.intp], rng: n
 
 
 def _groups(windows: Windows) -> NDArray[np.intp]:
-    """A number per job; seconds without one are grouped by ten minutes of a node."""
-    names = [
-        f"{campaign}/{job}" if job else f"{campaign}/{node}/{start_s // 600}"
-        for campaign, job, node, start_s in zip(
-            windows.campaign.tolist(),
-            windows.job.tolist(),
-            windows.node.tolist(),
-            windows.start_s.tolist(),
-            strict=True,
-        )
-    ]
+    """A number per job; without a job, and where there are too few jobs to set any aside, one per moment of a node.
+
+    Overlapping windows of neighbouring moments are then on both sides: the AUC errs on the high side.
+    """
+    columns = (windows.campaign, windows.job, windows.node, windows.start_s // windows.values.shape[1])
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    jobs = {row[:2] for row in rows if row[1]}
+    names = [str(row[:2] if row[1] and len(jobs) >= _FEWEST_JOBS else row) for row in rows]
     return np.unique(names, return_inverse=True)[1].astype(np.intp)
 
 

@@ -49,6 +49,7 @@ def _figure(pyplot: Any, name: str, recorded: NDArray[np.float32], simulated: ND
                 axes[1, 2].loglog(np.fft.rfftfreq(values.shape[1])[1:], power, line, color=colour)
     axes[0, 2].set(title="distribution of ratios", xlabel="ratio")
     axes[1, 2].set(title="spectra", xlabel="Hz")
+    axes[1, 2].tick_params(which="minor", labelbottom=False, labelleft=False)
     for axis, values, side in ((axes[0, 3], recorded, "recorded"), (axes[1, 3], simulated, "simulated")):
         axis.scatter(values[..., 0].mean(1), values[..., 0].std(1), s=9, color=_COLOURS["user"], alpha=0.6)
         axis.set(title=f"windows, {side}", xlabel="mean of user", ylabel="deviation of user")
