@@ -34,7 +34,7 @@ class RecordingSettings:
     interval_s: int = 1
     chunk_s: int = 3600  # longer compresses better, shorter reads faster
     flush_s: int = 10  # the most that a crash may cost
-    level: int = 3  # of zstd
+    level: int = 1  # of zstd; higher ones gain next to nothing on ratios and cost much
     keep_s: int | None = None  # chunks older than this are deleted; None: kept
     keep_bytes: int | None = None  # the oldest chunks go when all together are larger; None: kept
 

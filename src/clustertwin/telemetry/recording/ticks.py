@@ -106,6 +106,7 @@ def _give_back(ticks: NDArray[np.uint8], rows: tuple[int, ...]) -> None:
         total += ticks[:, row]
     if total.max() <= SIMPLEX_STEPS:
         return
-    for cpu, time in np.argwhere(total > SIMPLEX_STEPS):
-        largest = max(rows, key=lambda row: int(ticks[cpu, row, time]))
-        ticks[cpu, largest, time] -= total[cpu, time] - SIMPLEX_STEPS
+    cpu, time = np.nonzero(total > SIMPLEX_STEPS)
+    parts = ticks[cpu[:, None], list(rows), time[:, None]]  # (n, row)
+    largest = np.array(rows)[parts.argmax(axis=1)]
+    ticks[cpu, largest, time] -= (total[cpu, time] - SIMPLEX_STEPS).astype(np.uint8)
