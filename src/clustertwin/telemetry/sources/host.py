@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,18 +44,8 @@ class Host:
         reading = reading_of(self.node, time_s, lines, self._jobs.lines if self._jobs else b"", stat)
         if not reading.cpus:
             raise SourceError(f"{stat}: no line of a single thread (cpu0 …)")
-        return [
-            Reading(
-                node=reading.node,
-                time_s=reading.time_s,
-                cpus=reading.cpus,
-                seconds=reading.seconds,
-                modes=reading.modes,
-                memory_used_ratio=_memory_used_ratio(self.root),
-                io_stalled_s=_io_stalled_s(self.root),
-                jobs=reading.jobs,
-            )
-        ]
+        memory, stalled = _memory_used_ratio(self.root), _io_stalled_s(self.root)
+        return [replace(reading, memory_used_ratio=memory, io_stalled_s=stalled)]
 
 
 def _memory_used_ratio(root: str) -> float:

@@ -7,7 +7,9 @@ is asked for in pieces, one after the other, each far below the 11,000 points a 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,39 +66,44 @@ class Prometheus:
         for begin_s, stop_s in _pieces(start_s, end_s):
             # Whether a range holds its left end differs between servers and versions: ask for more, cut here.
             query = f"{metric}{{{matchers}}}[{round((stop_s - begin_s) * 1000) + 1000}ms]"
-            for row in self._matrix(query, stop_s):
-                times, values = self._samples(row)
-                inside = (times >= begin_s) & ((times < stop_s) | (stop_s == end_s) & (times <= stop_s))
-                found.setdefault(tuple(sorted(row["metric"].items())), []).append((times[inside], values[inside]))
+            for one in self._matrix(query, stop_s):
+                inside = (one.times_s >= begin_s) & (one.times_s < (np.inf if stop_s == end_s else stop_s))
+                inside &= one.times_s <= end_s
+                part = one.times_s[inside], one.values[inside]
+                found.setdefault(tuple(sorted(one.labels.items())), []).append(part)
         return [
             Series(dict(key), np.concatenate([t for t, _ in parts]), np.concatenate([v for _, v in parts]))
             for key, parts in found.items()
             if any(len(t) for t, _ in parts)
         ]
 
-    def _matrix(self, query: str, time_s: float) -> list[Any]:
-        """The rows of an instant query of a range."""
+    def _matrix(self, query: str, time_s: float) -> list[Series]:
+        """What an instant query of a range gives."""
         params = {"query": query, "time": f"{time_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
+        body = self._http.get("/api/v1/query", params)
+        with _uncollected():
+            return self._decode(query, body)
+
+    def _decode(self, query: str, body: bytes) -> list[Series]:
         try:
-            answer = orjson.loads(self._http.get("/api/v1/query", params))
+            answer = orjson.loads(body)
             if answer["status"] != "success":
                 raise SourceError(f"{self.endpoint.url}: {query}: {answer.get('error', 'no reason given')}")
-            if answer["data"]["resultType"] != "matrix":
-                raise SourceError(f"{self.endpoint.url}: {query}: a {answer['data']['resultType']}, not raw samples")
-            return list(answer["data"]["result"])
+            kind, rows = answer["data"]["resultType"], answer["data"]["result"]
+            if kind != "matrix" or not isinstance(rows, list):
+                raise SourceError(f"{self.endpoint.url}: {query}: a {kind}, not raw samples")
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             raise SourceError(f"{self.endpoint.url}: does not answer like Prometheus") from None
+        return [self._series(row) for row in rows]
 
-    def _samples(self, row: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A row's times and values, after a look at whether it is a row at all."""
+    def _series(self, row: Any) -> Series:
+        """One row of an answer, after a look at whether it is a row at all."""
         try:
             times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
-            samples = np.array(times, dtype=np.float64), np.array(values, dtype=np.float64)
-            if (
-                all(isinstance(word, str) for word in row["metric"].values())
-                and samples[0].ndim == samples[1].ndim == 1
-            ):
-                return samples
+            series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
+            words = all(isinstance(word, str) for word in series.labels.values())
+            if words and series.times_s.ndim == series.values.ndim == 1:
+                return series
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
         raise SourceError(f"{self.endpoint.url}: a series that is none: {str(row)[:120]}")
@@ -161,6 +168,18 @@ class Prometheus:
                 if value > 0 and time_s in at:
                     at[time_s].append((series.labels.get("jobid", ""), cpu))
         return job_spans(node, [(time_s, jobs_of(pairs)) for time_s, pairs in at.items()])
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: it would look through half a million new lists again and again, five times the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _pieces(start_s: float, end_s: float) -> Iterator[tuple[float, float]]:
