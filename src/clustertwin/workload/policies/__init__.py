@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import SettingsError
@@ -31,11 +32,13 @@ def names() -> list[str]:
 
 
 def policy(which: str | Policy | Callable[..., Any]) -> Policy:
-    """The policy of that name, or behind that score function."""
+    """The policy of that name, behind that score function, or in that file of a trained one."""
     if isinstance(which, Policy):
         return which
     if callable(which):
         return Policy(getattr(which, "__name__", "score"), which)
+    if which.endswith(".safetensors"):
+        return load("clustertwin.workload.policies.learned:read_learned")(Path(which))
     if which in POLICIES:
         target, varies = POLICIES[which]
         found = load(target)
@@ -43,7 +46,7 @@ def policy(which: str | Policy | Callable[..., Any]) -> Policy:
     for point in entry_points(group=ENTRY_POINTS, name=which):
         found = point.load()
         return found if isinstance(found, Policy) else Policy(which, found)
-    raise SettingsError(f"no policy {which!r}; there are {', '.join(names())}")
+    raise SettingsError(f"no policy {which!r}; there are {', '.join(names())}, or FILE.safetensors")
 
 
 __all__ = ["POLICIES", "Now", "Policy", "Request", "names", "policy"]

@@ -21,6 +21,7 @@ class Request(NamedTuple):
     group: float
     queue: float
     usage_ratio: float  # the user's part of the machine's recent use, older use halved every week
+    ready_s: float  # when enough processors are free for it at the latest, if nothing else starts
 
 
 class Now(NamedTuple):

@@ -20,7 +20,7 @@ def compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     def decorate(kernel: Callable[..., Any]) -> Callable[..., Any]:
         @lru_cache(maxsize=1)
         def ready() -> Callable[..., Any]:
-            dispatcher = njit(kernel)
+            dispatcher = njit(nogil=True)(kernel)
             dispatcher.enable_caching()
             # numba looks only at the kernel's own file; a verb changed in another one would go unnoticed, and crash.
             dispatcher._cache._cache_file._source_stamp = _sources()

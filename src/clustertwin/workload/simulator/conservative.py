@@ -11,7 +11,17 @@ from numba import boolean, float64, int64
 
 from clustertwin.workload.simulator.compiled import compiled
 from clustertwin.workload.simulator.events import next_event_s
-from clustertwin.workload.simulator.machine import CLOCKS, DUES, ENDS, JOBS, dequeue, enqueue, finish_first, start
+from clustertwin.workload.simulator.machine import (
+    CLOCKS,
+    DUES,
+    ENDS,
+    JOBS,
+    dequeue,
+    enqueue,
+    finish_first,
+    start,
+    tabulate,
+)
 from clustertwin.workload.simulator.profile import STEPS, change, earliest_s, forget
 from clustertwin.workload.simulator.scoring import POINTER, ask
 from clustertwin.workload.simulator.usage import ACCOUNTS, charge
@@ -30,6 +40,7 @@ def run_conservative(  # type: ignore[no-untyped-def]
     """Run the log to its end; gives how often a score was no number. `reserved_s` keeps the first reservations."""
     clock = clocks[0]
     nonsense = np.zeros(1, dtype=np.int64)
+    room = np.zeros((2, len(dues)), dtype=np.int64)
     planned_s = np.zeros(len(jobs))
     score = np.zeros(len(jobs))
     n = 1
@@ -56,8 +67,9 @@ def run_conservative(  # type: ignore[no-untyped-def]
         if gap and clock.last > clock.first:
             waiting = order[queue[clock.first : clock.last]]
             if varies:
+                tabulate(clock, jobs, dues, room)
                 for i in range(len(waiting)):
-                    score[i] = ask(clock, jobs[waiting[i]], procs, accounts, pointer, weights, nonsense)
+                    score[i] = ask(clock, dues, room, jobs[waiting[i]], procs, accounts, pointer, weights, nonsense)
                 waiting = waiting[np.argsort(score[: len(waiting)], kind="mergesort")]
             # Who moves forward may leave a place to one who stayed: go on until all stay.
             while gap:

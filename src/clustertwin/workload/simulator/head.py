@@ -22,6 +22,7 @@ from clustertwin.workload.simulator.machine import (
     fits,
     reservation,
     start,
+    tabulate,
 )
 from clustertwin.workload.simulator.scoring import POINTER, ask
 from clustertwin.workload.simulator.usage import ACCOUNTS, charge
@@ -46,6 +47,7 @@ def run_head(  # type: ignore[no-untyped-def]
     """Run the log to its end; gives how often a score was no number."""
     clock = clocks[0]
     nonsense = np.zeros(1, dtype=np.int64)
+    room = np.zeros((2, len(dues)), dtype=np.int64)
     shadow_s, spare, spare_gpus = np.inf, 0, 0
     reserved = False  # whether these three still hold
     while True:
@@ -63,9 +65,12 @@ def run_head(  # type: ignore[no-untyped-def]
                     break
                 at = clock.first
                 if varies:
+                    tabulate(clock, jobs, dues, room)
                     lowest = np.inf
                     for place in range(clock.first, clock.last):
-                        score = ask(clock, jobs[order[queue[place]]], procs, accounts, pointer, weights, nonsense)
+                        score = ask(
+                            clock, dues, room, jobs[order[queue[place]]], procs, accounts, pointer, weights, nonsense
+                        )
                         if score < lowest:
                             at, lowest = place, score
                 clock.head = order[dequeue(clock, queue, at)]
@@ -93,11 +98,12 @@ def run_head(  # type: ignore[no-untyped-def]
                 at += 1
                 continue
             if varies:
-                lowest = ask(clock, jobs[chosen], procs, accounts, pointer, weights, nonsense)
+                tabulate(clock, jobs, dues, room)
+                lowest = ask(clock, dues, room, jobs[chosen], procs, accounts, pointer, weights, nonsense)
                 for place in range(at + 1, clock.last):
                     other = jobs[order[queue[place]]]
                     if may_pass(clock, other, shadow_s, spare, spare_gpus):
-                        score = ask(clock, other, procs, accounts, pointer, weights, nonsense)
+                        score = ask(clock, dues, room, other, procs, accounts, pointer, weights, nonsense)
                         if score < lowest:
                             at, lowest, chosen = place, score, order[queue[place]]
             first = clock.first

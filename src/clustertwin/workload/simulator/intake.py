@@ -71,3 +71,12 @@ def sizes(jobs: Jobs, unit: Unit) -> NDArray[np.int64]:
         raise SettingsError(f"a job is counted in cpus or nodes, not in {unit!r}")
     first, second = (jobs.cpus, jobs.nodes) if unit == "cpus" else (jobs.nodes, jobs.cpus)
     return np.where(first > 0, first, second)
+
+
+def machine_size(jobs: Jobs, unit: Unit) -> int:
+    """The size of the machine a log says it comes from."""
+    machine = jobs.machine
+    size = machine.nodes if unit == "nodes" else machine.cpus or machine.nodes
+    if size <= 0:
+        raise SettingsError("the log does not say how large its machine is: give --procs")
+    return size

@@ -202,3 +202,29 @@ def reservation(clock, jobs, dues, head):  # type: ignore[no-untyped-def]
             # Whatever ends at the same moment is free beside it too.
             shadow_s = dues[i].due_s
     return shadow_s, free - head.procs, free_gpus - head.gpus
+
+
+@njit
+def tabulate(clock, jobs, dues, room):  # type: ignore[no-untyped-def]
+    """Note in `room` (2, running) what will be free after each end that is due, for `ready_s`."""
+    free, free_gpus = clock.free, clock.free_gpus
+    for i in range(clock.running):
+        job = jobs[dues[i].job]
+        free += job.procs
+        free_gpus += job.gpus
+        room[0, i], room[1, i] = free, free_gpus
+
+
+@njit
+def ready_s(clock, dues, room, job):  # type: ignore[no-untyped-def]
+    """When a job fits at the latest, if nothing else starts: the shadow of `reservation`, by bisection."""
+    if fits(clock, job):
+        return clock.now_s
+    low, high = 0, clock.running - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if room[0, middle] >= job.procs and room[1, middle] >= job.gpus:
+            high = middle
+        else:
+            low = middle + 1
+    return dues[low].due_s

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.policies.request import Now, Policy, Request
-from clustertwin.workload.simulator.machine import Records
+from clustertwin.workload.simulator.machine import Records, ready_s
 from clustertwin.workload.simulator.usage import share
 
-#: Eight numbers of a request, five of the moment, and the weights.
-SIGNATURE = float64(*[float64] * 13, float64[::1])
+#: The numbers of a request, those of the moment, and the weights.
+SIGNATURE = float64(*[float64] * (len(Request._fields) + len(Now._fields)), float64[::1])
 POINTER = types.FunctionType(SIGNATURE)
 
 
@@ -55,8 +55,8 @@ def scorer(policy: Policy, jobs: Records, procs: int) -> Scorer:
 
 def score_all(policy: Policy, jobs: Records, procs: int) -> NDArray[np.float64]:
     """The score of every job at its submission, on an empty machine."""
-    columns: dict[str, Any] = {name: jobs[name] for name in Request._fields[:-1]}
-    request = Request(**columns, usage_ratio=0.0)
+    columns: dict[str, Any] = {name: jobs[name] for name in Request._fields[:-2]}
+    request = Request(**columns, usage_ratio=0.0, ready_s=jobs["submit_s"])  # type: ignore[arg-type]
     now = Now(jobs["submit_s"], float(procs), 0.0, float(procs), 0.0)  # type: ignore[arg-type]
     try:
         score = policy.score(request, now, *(() if policy.weights is None else (policy.weights,)))
@@ -71,12 +71,12 @@ def compile_score(score: Any, weighted: bool) -> Any:
     inner = njit(error_model="numpy")(score)
     if weighted:
 
-        def plain(s, r, p, g, u, gr, q, us, t, fp, fg, mp, w, weights):  # type: ignore[no-untyped-def]
-            return inner(Request(s, r, p, g, u, gr, q, us), Now(t, fp, fg, mp, w), weights)
+        def plain(s, r, p, g, u, gr, q, us, rs, t, fp, fg, mp, w, weights):  # type: ignore[no-untyped-def]
+            return inner(Request(s, r, p, g, u, gr, q, us, rs), Now(t, fp, fg, mp, w), weights)
     else:
 
-        def plain(s, r, p, g, u, gr, q, us, t, fp, fg, mp, w, weights):  # type: ignore[no-untyped-def]
-            return inner(Request(s, r, p, g, u, gr, q, us), Now(t, fp, fg, mp, w))
+        def plain(s, r, p, g, u, gr, q, us, rs, t, fp, fg, mp, w, weights):  # type: ignore[no-untyped-def]
+            return inner(Request(s, r, p, g, u, gr, q, us, rs), Now(t, fp, fg, mp, w))
 
     try:
         return njit(SIGNATURE)(plain)
@@ -89,8 +89,8 @@ def compile_score(score: Any, weighted: bool) -> Any:
 
 
 @njit
-def ask(clock, job, procs, accounts, pointer, weights, nonsense):  # type: ignore[no-untyped-def]
-    """The score of one waiting job, now; what is no number is counted and goes last."""
+def ask(clock, dues, room, job, procs, accounts, pointer, weights, nonsense):  # type: ignore[no-untyped-def]
+    """The score of one waiting job, now, after `tabulate`; what is no number is counted and goes last."""
     score = pointer(
         job.submit_s,
         job.request_s,
@@ -100,6 +100,7 @@ def ask(clock, job, procs, accounts, pointer, weights, nonsense):  # type: ignor
         float(job.group),
         float(job.queue),
         share(accounts, job.user, clock.now_s),
+        ready_s(clock, dues, room, job),
         clock.now_s,
         float(clock.free),
         float(clock.free_gpus),

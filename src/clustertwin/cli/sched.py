@@ -1,0 +1,127 @@
+"""twin sched: schedule a job log, train a policy, ask what would be if."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from clustertwin.cli.output import Json, err, print_json, print_table
+
+app = typer.Typer(
+    no_args_is_help=True, help="Schedule job logs: simulate, train, study, what-if.", rich_markup_mode=None
+)
+
+Trace = typer.Argument(help="A job log: SWF, sacct, CSV or Parquet.", exists=True, dir_okay=False)
+Procs = typer.Option(0, "--procs", help="Size of the machine; by default what the log's header says.")
+Unit = typer.Option("cpus", help="What a job takes of the machine: cpus or nodes.")
+Lenient = typer.Option(False, "--lenient", help="Mend what can be mended in the log.")
+
+
+@app.command()
+def simulate(
+    trace: Path = Trace,
+    policy: list[str] = typer.Option(["fcfs"], help="A policy, or FILE.safetensors; several give a comparison."),
+    backfill: Literal["none", "easy", "conservative"] = typer.Option(
+        "none", help="Whether later jobs may pass a blocked one."
+    ),
+    procs: int = Procs,
+    gpus: int = typer.Option(0, help="GPUs of the machine; 0 leaves them out."),
+    unit: Literal["cpus", "nodes"] = Unit,
+    kill_at_limit: bool = typer.Option(False, "--kill-at-limit", help="End jobs at the time they asked for."),
+    hold: bool | None = typer.Option(
+        None, "--hold/--no-hold", help="Whether a picked job keeps the head of the queue."
+    ),
+    bound_s: float = typer.Option(10.0, help="Bound of the slowdown, seconds."),
+    trim: float = typer.Option(0.0, help="Part of the jobs to leave out of the figures at each end."),
+    out: Path | None = typer.Option(None, help="Write the schedule here, as a log with simulated waits (.swf)."),
+    gantt: Path | None = typer.Option(None, help="Draw the schedule here (.png, .svg or .html)."),
+    hours: float | None = typer.Option(None, help="Draw only the first hours."),
+    lenient: bool = Lenient,
+    force: bool = typer.Option(False, "--force", help="Overwrite --out."),
+    json: bool = Json,
+) -> None:
+    """Schedule a log with one or several policies and print what they are worth."""
+    from clustertwin.workload.formats import read, write
+    from clustertwin.workload.simulator import machine_size
+    from clustertwin.workload.simulator import simulate as run
+
+    jobs = read(trace, lenient=lenient)
+    size = procs or machine_size(jobs, unit)
+    with err.status("simulating (the very first run compiles, about ten seconds)"):
+        schedules = [
+            run(jobs, size, name, backfill, gpus=gpus, unit=unit, kill_at_limit=kill_at_limit, hold=hold)
+            for name in policy
+        ]
+    if out:
+        write(schedules[0].as_jobs(), out, force=force)
+    if gantt:
+        from clustertwin.workload.simulator.gantt import draw
+
+        draw(schedules[0], gantt, hours)
+    figures = [schedule.metrics(bound_s, trim) for schedule in schedules]
+    remarks = {remark: len(ids) or 1 for remark, ids in schedules[0].remarks.items()}
+    if json:
+        rows: Any = [
+            {"policy": s.policy, "backfill": backfill, **asdict(m)} for s, m in zip(schedules, figures, strict=True)
+        ]
+        print_json({"trace": str(trace), "procs": size, "schedules": rows, "remarks": remarks})
+        return
+    print_table(
+        f"{trace.name}: {figures[0].jobs:,} jobs, {size:,} {unit}, backfilling: {backfill}",
+        ["policy", "wait s", "95 %", "slowdown", "95 %", "p95 wait", "used", "fair"],
+        [
+            [
+                schedule.policy,
+                m.wait_s.mean,
+                f"{m.wait_s.low:.4g} – {m.wait_s.high:.4g}",
+                m.bounded_slowdown.mean,
+                f"{m.bounded_slowdown.low:.4g} – {m.bounded_slowdown.high:.4g}",
+                m.p95_wait_s,
+                m.utilisation_ratio,
+                m.fairness_ratio,
+            ]
+            for schedule, m in zip(schedules, figures, strict=True)
+        ],
+    )
+    for remark, count in remarks.items():
+        err.print(f"{count:,} jobs {remark}")
+
+
+@app.command()
+def train(
+    trace: Path = Trace,
+    out: Path = typer.Option(..., help="The trained policy, and the checkpoint it goes on from (.safetensors)."),
+    backfill: Literal["none", "easy"] = typer.Option("none", help="none: a picked job blocks."),
+    procs: int = Procs,
+    unit: Literal["cpus", "nodes"] = Unit,
+    ppo_rounds: int = typer.Option(40, help="Rounds of PPO; 0 leaves the stage out."),
+    evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
+    hold_out: list[str] = typer.Option([], help="FIRST:LAST, jobs never trained on; may be repeated."),
+    seed: int = typer.Option(0),
+    restart: bool = typer.Option(False, "--restart", help="Begin anew even if --out is there."),
+    lenient: bool = Lenient,
+    json: bool = Json,
+) -> None:
+    """Train a policy on a log. Killed and called again, it goes on where it was."""
+    from clustertwin.cli.sched_progress import training_bar
+    from clustertwin.workload.formats import read
+    from clustertwin.workload.rl.train import TrainSettings, ranges
+    from clustertwin.workload.rl.train import train as run
+    from clustertwin.workload.rl.worth import Rules
+    from clustertwin.workload.simulator import machine_size
+    from clustertwin.workload.simulator.intake import take_in
+
+    jobs = read(trace, lenient=lenient)
+    size = procs or machine_size(jobs, unit)
+    settings = TrainSettings(ppo_rounds=ppo_rounds, evolve_rounds=evolve_rounds, seed=seed)
+    load = take_in(jobs, size, unit=unit).load
+    with training_bar(settings) as report:
+        trained = run(load, Rules(size, backfill=backfill), settings, out, ranges(hold_out), report, not restart)
+    found = {"policy": str(out), "ratio_to_sjf": trained.judged_ratio, "seconds": trained.seconds}
+    if json:
+        print_json({**found, "rounds": [asdict(entry) for entry in trained.rounds]})
+    else:
+        print_table("trained", list(found), [list(found.values())])

@@ -1,0 +1,78 @@
+"""The learned policy: ten features of a waiting job -> one hidden layer -> score. The same small kernel for every job.
+
+One kernel for all jobs makes the policy indifferent to their order and to their number: it is trained on windows of a
+log and scores queues of any length. Weights lie in one vector, so that training changes them without recompiling.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import InputError
+from clustertwin.core.extras import require
+from clustertwin.workload.policies.request import Now, Policy, Request
+
+FEATURES = 10
+HIDDEN = 64
+WEIGHTS = (FEATURES + 2) * HIDDEN  # a row a feature, a row of biases, a row to the score: 768
+
+
+@njit
+def log2(x):  # type: ignore[no-untyped-def]
+    """log2(1 + x), straight between powers of two: the bits of a float already are one, and a feature needs no more."""
+    return np.float64(1.0 + x).view(np.int64) * 2.0**-52 - 1023.0
+
+
+@njit
+def features(request, now):  # type: ignore[no-untyped-def]
+    """What the kernel sees of one job, each about 0 to 1; logarithms, because jobs span seconds to days."""
+    wait_s = now.time_s - request.submit_s
+    return (
+        log2(wait_s) / 16.0,
+        log2(request.request_s) / 16.0,
+        log2(request.procs) / 8.0,
+        1.0 if request.procs <= now.free_procs else 0.0,
+        now.free_procs / now.procs,
+        log2(now.waiting) / 8.0,
+        log2(wait_s / (request.request_s + 10.0)) / 8.0,  # its slowdown so far
+        request.procs / now.procs,
+        log2(request.ready_s - now.time_s) / 16.0,
+        log2(request.request_s * request.procs) / 24.0,
+    )
+
+
+@njit(fastmath=True)
+def kernel(x, weights):  # type: ignore[no-untyped-def]
+    """relu(x W + b) v with `weights` = W row by row, b, v; high is good."""
+    hidden = len(weights) // (FEATURES + 2)
+    value = 0.0
+    for i in range(hidden):
+        unit = weights[FEATURES * hidden + i]
+        for f in range(FEATURES):
+            unit += x[f] * weights[f * hidden + i]
+        value += max(unit, 0.0) * weights[(FEATURES + 1) * hidden + i]
+    return value
+
+
+def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:
+    return -kernel(features(request, now), weights)
+
+
+def learned(weights: NDArray[np.float64], name: str = "learned") -> Policy:
+    """The policy with these weights."""
+    return Policy(name, score, varies=True, weights=np.ascontiguousarray(weights, dtype=np.float64))
+
+
+def read_learned(path: Path) -> Policy:
+    """The policy of a file that `twin sched train` wrote."""
+    try:
+        tensors = require("safetensors.numpy", "rl").load_file(path)
+    except (OSError, ValueError) as reason:
+        raise InputError(path, f"not a trained policy: {reason}") from reason
+    if "policy" not in tensors or len(tensors["policy"]) % (FEATURES + 2):
+        raise InputError(path, f"no policy of {FEATURES} features in it")
+    return learned(tensors["policy"], path.stem)

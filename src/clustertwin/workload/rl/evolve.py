@@ -1,0 +1,67 @@
+"""Evolution strategies: weights + sequences -> better weights. Mirrored noise, ranked outcomes, Adam.
+
+The gradient of the mean outcome under noise on the weights, estimated from whole schedules (Salimans et al., 2017). It
+needs no credit assignment, and the simulator is fast enough to afford it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.policies import policy as find_policy
+from clustertwin.workload.policies.learned import learned
+from clustertwin.workload.rl.sequences import Pool
+from clustertwin.workload.rl.worth import Rules, slowdowns
+
+
+@dataclass(frozen=True, slots=True)
+class EvolveSettings:
+    pairs: int = 16  # of opposite steps
+    sequences: int = 4  # each step is tried on
+    noise: float = 0.05
+    rate: float = 0.02
+    reference: str = "sjf"  # outcomes are counted against this policy on the same sequence
+
+
+@dataclass(slots=True)
+class Evolution:
+    """Where the search is; `weights` is the centre of the cloud."""
+
+    weights: NDArray[np.float64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    generation: int = 0
+
+
+def begin(weights: NDArray[np.float64]) -> Evolution:
+    return Evolution(weights.copy(), np.zeros_like(weights), np.zeros_like(weights))
+
+
+def generation(
+    state: Evolution,
+    pool: Pool,
+    rules: Rules,
+    settings: EvolveSettings,
+    rng: np.random.Generator,
+    scale: float = 1.0,
+) -> float:
+    """One step of the search, `scale` times as long; gives the mean outcome over the reference's."""
+    loads = [pool.draw(rng) for _ in range(settings.sequences)]
+    reference = slowdowns([find_policy(settings.reference)], loads, rules)  # (1, sequence)
+    noise = rng.standard_normal((settings.pairs, len(state.weights)))
+    tried = [state.weights + sign * settings.noise * step for step in noise for sign in (1.0, -1.0)]
+    # Ratios, in logarithms: one crowded sequence must not outvote all others.
+    outcome = np.log(slowdowns([learned(w) for w in tried], loads, rules) / reference).mean(axis=1)  # (2 pairs,)
+    rank = outcome.argsort().argsort() / (len(outcome) - 1) - 0.5
+    slope = (rank[0::2] - rank[1::2]) @ noise / (settings.pairs * settings.noise)
+
+    state.generation += 1
+    state.first = 0.9 * state.first + 0.1 * slope
+    state.second = 0.99 * state.second + 0.01 * slope**2
+    mean = state.first / (1 - 0.9**state.generation)
+    spread = np.sqrt(state.second / (1 - 0.99**state.generation)) + 1e-8
+    state.weights = state.weights - scale * settings.rate * mean / spread
+    return float(np.exp(outcome.mean()))

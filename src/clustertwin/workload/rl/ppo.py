@@ -1,0 +1,182 @@
+"""Masked PPO, whole: a pool of sequences -> weights of the learned policy. Schulman et al. (2017), one file.
+
+The actor is the kernel of `policies/learned.py`, the same weights in the same vector, so that what is trained here runs
+in the compiled simulator as it is. Jobs beyond the queue's end are masked; the critic pools over the jobs it sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clustertwin.workload.policies import policy as find_policy
+from clustertwin.workload.policies.learned import FEATURES, HIDDEN
+from clustertwin.workload.rl.sequences import Pool
+from clustertwin.workload.rl.worth import Rules, slowdowns
+from clustertwin.workload.simulator.vector import Schedules
+
+
+@dataclass(frozen=True, slots=True)
+class PpoSettings:
+    envs: int = 16  # sequences in a rollout
+    view: int = 64  # jobs the learner sees
+    epochs: int = 4
+    batch: int = 1024  # decisions
+    rate: float = 2e-3
+    clip: float = 0.2
+    smoothing: float = 0.97  # λ of generalised advantages; the horizon is the sequence, so nothing is discounted
+    entropy: float = 0.003
+    reference: str = "sjf"  # rewards are counted against this policy on the same sequence
+
+
+class Actor(nn.Module):
+    """(…, K, F) -> (…, K) logits: one kernel, every job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(FEATURES, HIDDEN) * (2 / FEATURES) ** 0.5)
+        self.bias = nn.Parameter(torch.zeros(HIDDEN))
+        self.out = nn.Parameter(torch.randn(HIDDEN) * 0.1)
+
+    def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
+        logits = torch.relu(seen @ self.weight + self.bias) @ self.out
+        return logits.masked_fill(~mask, -1e9)
+
+    def vector(self) -> NDArray[np.float64]:
+        """The weights as the compiled policy reads them."""
+        parts = (self.weight.flatten(), self.bias, self.out)
+        return torch.cat(parts).detach().numpy().astype(np.float64)
+
+    def load_vector(self, weights: NDArray[np.float64]) -> None:
+        parts = torch.from_numpy(weights).float().split([FEATURES * HIDDEN, HIDDEN, HIDDEN])
+        with torch.no_grad():
+            self.weight.copy_(parts[0].reshape(FEATURES, HIDDEN))
+            self.bias.copy_(parts[1])
+            self.out.copy_(parts[2])
+
+
+class Critic(nn.Module):
+    """(…, K, F) -> (…) what is still to come, from the mean and the peak over the jobs seen."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.job = nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU())
+        self.head = nn.Sequential(nn.Linear(2 * width + 1, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, seen: Tensor, mask: Tensor, left: Tensor) -> Tensor:
+        there = mask.unsqueeze(-1)
+        each = self.job(seen) * there  # (…, K, width); zero where no job is
+        mean = each.sum(-2) / there.sum(-2).clamp(min=1)
+        pooled = torch.cat([mean, each.amax(-2), left.unsqueeze(-1)], dim=-1)
+        return self.head(pooled).squeeze(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Decisions of several sequences, (decision, …), those after a sequence's end left out."""
+
+    seen: Tensor
+    mask: Tensor
+    left: Tensor  # the part of the sequence that is not yet scheduled
+    action: Tensor
+    log_prob: Tensor
+    advantage: Tensor
+    target: Tensor
+    ratio: float  # mean slowdown against the reference
+
+
+class Ppo:
+    """A learner: `iterate` rolls out, learns, and says how it went."""
+
+    def __init__(self, pool: Pool, rules: Rules, settings: PpoSettings, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.pool, self.rules, self.settings = pool, rules, settings
+        self.actor, self.critic = Actor(), Critic()
+        self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
+        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.rate)
+        self.schedules = Schedules(
+            rules.procs, rules.gpus, rules.backfill == "easy", settings.envs, pool.length, settings.view, rules.bound_s
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a resumed run needs: both networks and the optimiser's moments."""
+        named = {f"net.{i}": p.detach().numpy() for i, p in enumerate(self.parameters)}
+        for i, p in enumerate(self.parameters):
+            for name, value in self.optimiser.state[p].items():
+                named[f"adam.{i}.{name}"] = value.detach().numpy().reshape(value.shape or (1,))
+        return named
+
+    def load_arrays(self, named: dict[str, NDArray[Any]]) -> None:
+        with torch.no_grad():
+            for i, p in enumerate(self.parameters):
+                p.copy_(torch.from_numpy(named[f"net.{i}"]))
+        state = {
+            i: {
+                "step": torch.tensor(float(named[f"adam.{i}.step"][0])),
+                "exp_avg": torch.from_numpy(named[f"adam.{i}.exp_avg"]),
+                "exp_avg_sq": torch.from_numpy(named[f"adam.{i}.exp_avg_sq"]),
+            }
+            for i in range(len(self.parameters))
+        }
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+
+    def iterate(self, rng: np.random.Generator) -> float:
+        """One rollout and what is learned from it; gives the mean slowdown against the reference, below 1 is better."""
+        torch.manual_seed(int(rng.integers(2**62)))
+        rollout = self.roll_out(rng)
+        self.learn(rollout)
+        return rollout.ratio
+
+    @torch.no_grad()
+    def roll_out(self, rng: np.random.Generator) -> Rollout:
+        env, settings = self.schedules, self.settings
+        loads = [self.pool.draw(rng) for _ in range(settings.envs)]
+        reference = slowdowns([find_policy(settings.reference)], loads, self.rules)[0]  # (env,)
+        env.reset(loads)
+        rows: list[tuple[Tensor, ...]] = []
+        rewards: list[NDArray[np.float64]] = []
+        while not env.over.all():
+            seen, mask = torch.from_numpy(env.seen.copy()), torch.from_numpy(env.mask)
+            left = torch.from_numpy(1.0 - env.clocks["started"] / self.pool.length).float()
+            alive = torch.from_numpy(~env.over)
+            choice = torch.distributions.Categorical(logits=self.actor(seen, mask))
+            action = choice.sample()
+            value = self.critic(seen, mask, left)
+            rows.append((seen, mask, left, action, choice.log_prob(action), value, alive))
+            env.step(action.numpy())
+            rewards.append(env.reward / reference)
+        seen, mask, left, action, log_prob, value, alive = (torch.stack(column) for column in zip(*rows, strict=True))
+        reward = torch.from_numpy(np.array(rewards)).float()  # (decision, env)
+        advantage = torch.zeros_like(value)
+        following, ahead = torch.zeros(settings.envs), torch.zeros(settings.envs)
+        for t in reversed(range(len(reward))):
+            surprise = reward[t] + following - value[t]
+            ahead = torch.where(alive[t], surprise + settings.smoothing * ahead, torch.zeros(()))
+            advantage[t] = ahead
+            following = torch.where(alive[t], value[t], torch.zeros(()))
+        return Rollout(
+            seen[alive], mask[alive], left[alive], action[alive], log_prob[alive], advantage[alive],
+            (advantage + value)[alive], float(np.exp(np.log(env.slowdown() / reference).mean())),
+        )  # fmt: skip
+
+    def learn(self, rollout: Rollout) -> None:
+        settings = self.settings
+        advantage = (rollout.advantage - rollout.advantage.mean()) / (rollout.advantage.std() + 1e-8)
+        for _ in range(settings.epochs):
+            for some in torch.randperm(len(rollout.action)).split(settings.batch):
+                choice = torch.distributions.Categorical(logits=self.actor(rollout.seen[some], rollout.mask[some]))
+                change = (choice.log_prob(rollout.action[some]) - rollout.log_prob[some]).exp()
+                kept = change.clamp(1 - settings.clip, 1 + settings.clip)
+                gain = torch.minimum(change * advantage[some], kept * advantage[some]).mean()
+                value = self.critic(rollout.seen[some], rollout.mask[some], rollout.left[some])
+                miss = nn.functional.smooth_l1_loss(value, rollout.target[some])
+                loss = miss - gain - settings.entropy * choice.entropy().mean()
+                self.optimiser.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.parameters, 0.5)
+                self.optimiser.step()

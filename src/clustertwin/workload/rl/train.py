@@ -1,0 +1,189 @@
+"""Train a policy: a load -> masked PPO, then evolution -> the best weights seen, and a report of how it went.
+
+Both stages write a checkpoint after every round; a run that was killed goes on from there and ends where it would have.
+Candidates are judged on sequences of their own, drawn from the same pool, never on what is held out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.policies import policy as find_policy
+from clustertwin.workload.policies.learned import learned
+from clustertwin.workload.rl import checkpoint
+from clustertwin.workload.rl.evolve import Evolution, EvolveSettings, begin, generation
+from clustertwin.workload.rl.sequences import Pool, pool
+from clustertwin.workload.rl.worth import Rules, slowdowns
+from clustertwin.workload.simulator.machine import Records
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How long and on what; the resolved settings are saved with the run."""
+
+    ppo_rounds: int = 40
+    evolve_rounds: int = 150
+    length: int = 256  # jobs in a training sequence of PPO
+    evolve_length: int = 512
+    judged_on: int = 8  # sequences of 1,024 jobs
+    judge_every: int = 10
+    seed: int = 0
+    evolve: EvolveSettings = field(default_factory=EvolveSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One line of the training curve. Ratios are against SJF on the same sequences; below 1 is better."""
+
+    stage: str
+    number: int
+    ratio: float
+    judged_ratio: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    weights: NDArray[np.float64]
+    judged_ratio: float
+    rounds: tuple[Round, ...]
+    seconds: float  # of work, over all resumptions
+
+
+Report = Callable[[Round], None]
+
+
+def train(
+    load: Records,
+    rules: Rules,
+    settings: TrainSettings,
+    out: Path,
+    held_out: Sequence[tuple[int, int]] = (),
+    report: Report = lambda _: None,
+    resume: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+) -> Trained:
+    """Train on a load, without the jobs held out, writing `out` as it goes."""
+    run = _Run(load, rules, settings, out, held_out, report, clock)
+    if resume and out.exists():
+        run.restore()
+    run.ppo()
+    run.evolve()
+    return Trained(run.best, run.best_ratio, tuple(run.rounds), run.seconds())
+
+
+def ranges(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """`FIRST:LAST` -> ranges of jobs."""
+    try:
+        return [(int(first), int(last)) for first, last in (text.split(":") for text in texts)]
+    except ValueError as reason:
+        raise SettingsError(f"held-out jobs are given as FIRST:LAST, not as {' '.join(texts)!r}") from reason
+
+
+class _Run:
+    """The state of a training run, as far as it must survive a kill."""
+
+    def __init__(
+        self,
+        load: Records,
+        rules: Rules,
+        settings: TrainSettings,
+        out: Path,
+        held_out: Sequence[tuple[int, int]],
+        report: Report,
+        clock: Callable[[], float],
+    ) -> None:
+        self.rules, self.settings, self.out, self.report, self.clock = rules, settings, out, report, clock
+        self.pools = {n: pool(load, n, held_out) for n in {settings.length, settings.evolve_length, 1024}}
+        judge = np.random.default_rng([settings.seed, 1])
+        self.judged_on = [self.pools[1024].draw(judge) for _ in range(settings.judged_on)]
+        self.reference = slowdowns([find_policy("sjf")], self.judged_on, rules)[0]
+        self.begun, self.before = clock(), 0.0
+        self.rounds: list[Round] = []
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.best, self.best_ratio = np.zeros(0), np.inf
+
+    def seconds(self) -> float:
+        return self.before + self.clock() - self.begun
+
+    def done(self, stage: str) -> int:
+        return sum(1 for entry in self.rounds if entry.stage == stage)
+
+    def judge(self, weights: NDArray[np.float64]) -> float:
+        """The mean slowdown of a candidate on the judged sequences, against SJF's."""
+        ratio = float(slowdowns([learned(weights)], self.judged_on, self.rules)[0].mean() / self.reference.mean())
+        if ratio < self.best_ratio:
+            self.best, self.best_ratio = weights.copy(), ratio
+        return ratio
+
+    def note(self, stage: str, ratio: float, weights: NDArray[np.float64], arrays: dict[str, NDArray[Any]]) -> None:
+        """End a round: judge now and then, tell, save."""
+        number = self.done(stage) + 1
+        judged = self.judge(weights) if number == 1 or number % self.settings.judge_every == 0 else None
+        self.rounds.append(Round(stage, number, ratio, judged, self.seconds()))
+        self.arrays = arrays
+        self.save()
+        self.report(self.rounds[-1])
+
+    def save(self) -> None:
+        values = {
+            "settings": asdict(self.settings),
+            "rules": asdict(self.rules),
+            "best_ratio": self.best_ratio,
+            "seconds": self.seconds(),
+            "rounds": [asdict(entry) for entry in self.rounds],
+        }
+        checkpoint.save(self.out, {"policy": self.best, **self.arrays}, values)
+
+    def restore(self) -> None:
+        arrays, values = checkpoint.read(self.out)
+        if values["rules"] != asdict(self.rules):
+            raise SettingsError(f"{self.out} was trained for another machine or backfilling: {values['rules']}")
+        self.best, self.best_ratio = arrays.pop("policy"), values["best_ratio"]
+        self.arrays, self.before = arrays, values["seconds"]
+        self.rounds = [Round(**entry) for entry in values["rounds"]]
+
+    def ppo(self) -> None:
+        """The first stage. Each round has a seed of its own: a resumed run draws what it would have drawn."""
+        if self.done("ppo") >= self.settings.ppo_rounds:
+            return
+        from clustertwin.workload.rl.ppo import Ppo, PpoSettings
+
+        learner = Ppo(self.pools[self.settings.length], self.rules, PpoSettings(), self.settings.seed)
+        if self.done("ppo"):
+            learner.load_arrays(self.arrays)
+        while (number := self.done("ppo")) < self.settings.ppo_rounds:
+            ratio = learner.iterate(np.random.default_rng([self.settings.seed, 2, number]))
+            self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
+
+    def evolve(self) -> None:
+        """The second stage, from the best there is; noise and steps shrink towards its end."""
+        total, settings = self.settings.evolve_rounds, self.settings.evolve
+        if self.done("evolve"):
+            centre, first, second = (self.arrays[name] for name in ("centre", "first", "second"))
+            state = Evolution(centre, first, second, self.done("evolve"))
+        else:
+            state = begin(self.best if len(self.best) else _scattered(self.settings.seed))
+        while (number := self.done("evolve")) < total:
+            rng = np.random.default_rng([self.settings.seed, 3, number])
+            left = 1.0 - number / total
+            ratio = generation(state, self.pools[self.settings.evolve_length], self.rules, settings, rng, scale=left)
+            arrays = {"centre": state.weights, "first": state.first, "second": state.second}
+            self.note("evolve", ratio, state.weights, arrays)
+
+
+def _scattered(seed: int) -> NDArray[np.float64]:
+    from clustertwin.workload.policies.learned import WEIGHTS
+
+    return np.random.default_rng([seed, 4]).standard_normal(WEIGHTS) * 0.2
+
+
+__all__ = ["Pool", "Round", "TrainSettings", "Trained", "ranges", "train"]
