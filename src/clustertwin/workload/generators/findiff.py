@@ -1,0 +1,206 @@
+"""A diffusion model of mixed-type rows, after FinDiff (Sattarov et al., 2023): rows -> noise -> rows, in torch.
+
+Codes become small learnt embeddings, amounts normal scores; one vector a job. A cosine schedule adds Gaussian noise to
+it, a network with an embedding of the step learns what was added, and sampling takes it away again. The embedding
+closest to the result gives back the code. Own code; the interval is a column like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.extras import require
+from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log
+from clustertwin.workload.generators.rows import Frame, frame_from, frame_state, rows
+from clustertwin.workload.jobs import Jobs
+
+Floats = NDArray[np.float64]
+
+BLOCK_JOBS = 20_000
+FEW = 256  # a column with fewer values is a code, whatever its numbers mean
+
+
+@dataclass(frozen=True, slots=True)
+class FinDiff:
+    steps: int = 500  # of noise
+    epochs: int = 60
+    batch: int = 512
+    width: int = 256  # of the network's two hidden layers
+    code_dim: int = 2  # of a code's embedding
+    step_dim: int = 64
+    rate: float = 1e-3
+
+    def fit(
+        self, jobs: Jobs, rng: np.random.Generator, progress: Callable[[int, float], None] | None = None
+    ) -> FittedFinDiff:
+        """Train; `progress` hears of each epoch and its loss."""
+        check_log(jobs)
+        torch = require("torch", "models")
+        columns = rows(jobs)
+        values = {name: np.unique(column) for name, column in columns.items()}
+        codes = tuple(name for name in columns if name in ("user", "status") or len(values[name]) < FEW)
+        amounts = tuple(name for name in columns if name not in codes)
+        torch.manual_seed(int(rng.integers(2**31)))
+        network = _network(self, tuple(len(values[name]) for name in codes), len(amounts))
+        code = torch.as_tensor(
+            np.stack([np.searchsorted(values[name], columns[name]) for name in codes], axis=1)
+            if codes else np.empty((len(jobs), 0), dtype=np.int64)
+        )  # (job, code column)  # fmt: skip
+        ordered = {name: np.sort(columns[name]) for name in amounts}
+        score = torch.as_tensor(
+            np.stack([_scores(columns[name], rng) for name in amounts], axis=1)
+            if amounts else np.empty((len(jobs), 0)), dtype=torch.float32,
+        )  # (job, amount)  # fmt: skip
+        kept = _cosine(self.steps)
+        signal = torch.as_tensor(np.sqrt(kept), dtype=torch.float32)
+        noise = torch.as_tensor(np.sqrt(1 - kept), dtype=torch.float32)
+        optimiser = torch.optim.Adam(network.parameters(), lr=self.rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
+        for epoch in range(self.epochs):
+            total = 0.0
+            for some in torch.randperm(len(jobs)).split(self.batch):
+                with torch.no_grad():
+                    # Embeddings stay as they were drawn: learnt ones would all collapse to be easy to denoise.
+                    x = torch.cat([network.embed(code[some]), score[some]], dim=1)  # (batch, vector)
+                step = torch.randint(self.steps, (len(some),))
+                added = torch.randn_like(x)
+                loss = ((network(signal[step, None] * x + noise[step, None] * added, step) - added) ** 2).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                total += loss.item() * len(some)
+            schedule.step()
+            if progress:
+                progress(epoch + 1, total / len(jobs))
+        weights = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
+        return FittedFinDiff(self, weights, {name: values[name] for name in codes}, ordered, Frame.of(jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class FittedFinDiff(Fitted):
+    settings: FinDiff
+    weights: dict[str, NDArray[Any]]
+    codes: dict[str, Floats]  # column -> the value of each code
+    ordered: dict[str, Floats]  # column -> its real values, sorted
+    frame: Frame
+
+    def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
+        check_count(n)
+        torch = require("torch", "models")
+        network = _network(self.settings, tuple(len(values) for values in self.codes.values()), len(self.ordered))
+        network.load_state_dict({name: torch.as_tensor(array) for name, array in self.weights.items()})
+        clock_s = 0.0
+        for made in range(0, n, BLOCK_JOBS):
+            source = torch.Generator().manual_seed(int(rng.integers(2**31)))
+            x = _denoise(network, self.settings.steps, min(BLOCK_JOBS, n - made), source)
+            block = self.frame.jobs(self._columns(network, x), made, clock_s)
+            clock_s = float(block.submit_s[-1])
+            yield block
+
+    def _columns(self, network: Any, x: Any) -> dict[str, Floats]:
+        """(job, vector) -> columns: the closest code, the amount at the same quantile."""
+        normal = require("scipy.special", "models")
+        chosen = network.closest(x).numpy()
+        columns = {name: values[chosen[:, i]] for i, (name, values) in enumerate(self.codes.items())}
+        scores = x[:, x.shape[1] - len(self.ordered) :].numpy().astype(np.float64)
+        for i, (name, values) in enumerate(self.ordered.items()):
+            at = (np.arange(len(values)) + 0.5) / len(values)
+            columns[name] = np.interp(normal.ndtr(scores[:, i]), at, values)
+        return columns
+
+    def state(self) -> State:
+        parts = (("weight", self.weights), ("code", self.codes), ("ordered", self.ordered))
+        arrays = {f"{part}.{name}": array for part, entries in parts for name, array in entries.items()}
+        order = {"codes": list(self.codes), "amounts": list(self.ordered)}
+        return State({"settings": asdict(self.settings), "frame": frame_state(self.frame), **order}, arrays)
+
+    @classmethod
+    def from_state(cls, state: State) -> FittedFinDiff:
+        arrays = state.arrays
+        weights = {name.removeprefix("weight."): a for name, a in arrays.items() if name.startswith("weight.")}
+        codes = {name: arrays[f"code.{name}"] for name in state.facts["codes"]}
+        ordered = {name: arrays[f"ordered.{name}"] for name in state.facts["amounts"]}
+        return cls(FinDiff(**state.facts["settings"]), weights, codes, ordered, frame_from(state.facts["frame"]))
+
+
+def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
+    """The denoiser; a function, so that importing this file does not import torch."""
+    torch = require("torch", "models")
+    nn = torch.nn
+    module: Any = nn.Module
+
+    class Denoiser(module):
+        def __init__(self) -> None:
+            super().__init__()
+            size = settings.code_dim * len(levels) + amounts
+            self.tables = nn.ModuleList(nn.Embedding(count, settings.code_dim) for count in levels)
+            self.step = nn.Sequential(nn.Linear(settings.step_dim, settings.width), nn.SiLU())
+            self.enter = nn.Linear(size, settings.width)
+            self.body = nn.Sequential(
+                nn.SiLU(), nn.Linear(settings.width, settings.width),
+                nn.SiLU(), nn.Linear(settings.width, settings.width), nn.SiLU(),
+                nn.Linear(settings.width, size),
+            )  # fmt: skip
+
+        def embed(self, code: Any) -> Any:
+            """(batch, column) codes -> (batch, column * code_dim)"""
+            parts = [table(code[:, i]) for i, table in enumerate(self.tables)]
+            return torch.cat(parts, dim=1) if parts else torch.empty(len(code), 0)
+
+        def closest(self, x: Any) -> Any:
+            """(batch, vector) -> (batch, column) codes"""
+            pieces = x[:, : settings.code_dim * len(levels)].split(settings.code_dim, dim=1) if levels else ()
+            chosen = [
+                torch.cdist(piece, table.weight.detach()).argmin(dim=1)
+                for piece, table in zip(pieces, self.tables, strict=True)
+            ]
+            return torch.stack(chosen, dim=1) if chosen else torch.empty(len(x), 0, dtype=torch.long)
+
+        def forward(self, x: Any, step: Any) -> Any:
+            half = settings.step_dim // 2
+            wave = step[:, None] * torch.exp(-torch.arange(half) * (np.log(10_000) / half))  # (batch, half)
+            at = self.step(torch.cat([wave.sin(), wave.cos()], dim=1))
+            return self.body(self.enter(x) + at)
+
+    return Denoiser()
+
+
+def _cosine(steps: int) -> Floats:
+    """(step,) the share of the signal's power that is left, after Nichol and Dhariwal (2021)."""
+    at = (np.arange(1, steps + 1) / steps + 0.008) / 1.008
+    return np.clip(np.cos(at * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2, 1e-5, 1 - 1e-5)
+
+
+def _denoise(network: Any, steps: int, n: int, source: Any) -> Any:
+    """Noise -> (n, vector), step by step (DDPM)."""
+    torch = require("torch", "models")
+    kept = _cosine(steps)
+    size = network.enter.in_features
+    with torch.no_grad():
+        x = torch.randn(n, size, generator=source)
+        for step in range(steps - 1, -1, -1):
+            before = kept[step - 1] if step else 1.0
+            alpha = max(kept[step] / before, 1e-3)
+            guess = network(x, torch.full((n,), step))
+            clean = ((x - np.sqrt(1 - kept[step]) * guess) / np.sqrt(kept[step])).clamp(-6, 6)
+            mean = (
+                np.sqrt(before) * (1 - alpha) / (1 - kept[step]) * clean
+                + np.sqrt(alpha) * (1 - before) / (1 - kept[step]) * x
+            )
+            spread = np.sqrt((1 - before) / (1 - kept[step]) * (1 - alpha)) if step else 0.0
+            x = mean + spread * torch.randn(n, size, generator=source)
+    return x
+
+
+def _scores(values: Floats, rng: np.random.Generator) -> Floats:
+    """Normal scores; equal values in random order."""
+    normal = require("scipy.special", "models")
+    order = np.lexsort((rng.random(len(values)), values))
+    scores = np.empty(len(values))
+    scores[order] = normal.ndtri((np.arange(len(values)) + 0.5) / len(values))
+    return scores

@@ -1,0 +1,78 @@
+"""REaLTabFormer (Solatorio and Dupriez, 2023) on rows: a small GPT-2 writes jobs as text. The extra [realtabformer].
+
+Its models are saved through torch's pickle only, so they cannot be saved here: keep the log they made.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clustertwin.core.extras import require
+from clustertwin.workload.generators.contract import Fitted, check_count, check_log
+from clustertwin.workload.generators.rows import CODES, Frame, rows
+from clustertwin.workload.jobs import Jobs
+
+BLOCK_JOBS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class RealTabFormer:
+    epochs: int = 20
+    batch: int = 64
+    layers: int = 3
+    heads: int = 4
+    width: int = 128
+
+    def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedRealTabFormer:
+        check_log(jobs)
+        models, transformers = require("realtabformer", "realtabformer"), require("transformers", "realtabformer")
+        frames = require("pandas", "realtabformer")
+        columns = rows(jobs)
+        table = frames.DataFrame({name: v.astype(str) if name in CODES else v for name, v in columns.items()})
+        config = transformers.GPT2Config(n_layer=self.layers, n_head=self.heads, n_embd=self.width)
+        with tempfile.TemporaryDirectory() as scratch:
+            model = models.REaLTabFormer(
+                model_type="tabular", tabular_config=config, epochs=self.epochs, batch_size=self.batch,
+                random_state=int(rng.integers(2**31)), checkpoints_dir=f"{scratch}/checkpoints",
+                samples_save_dir=f"{scratch}/samples", full_save_dir=f"{scratch}/full",
+                report_to="none", disable_tqdm=True, use_cpu=True,
+            )  # fmt: skip
+            # Its search for the best stopping point samples whole tables at every turn: hours for what epochs bound.
+            with _still():
+                model.fit(table, n_critic=0)
+        return FittedRealTabFormer(model, Frame.of(jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class FittedRealTabFormer(Fitted):
+    model: Any
+    frame: Frame
+
+    def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
+        check_count(n)
+        torch, transformers = require("torch", "realtabformer"), require("transformers", "realtabformer")
+        clock_s = 0.0
+        for made in range(0, n, BLOCK_JOBS):
+            transformers.set_seed(int(rng.integers(2**31)))
+            with torch.no_grad(), _still():
+                table = self.model.sample(n_samples=min(BLOCK_JOBS, n - made), device="cpu", gen_batch=256)
+            columns = {name: table[name].to_numpy(dtype=np.float64) for name in table}
+            block = self.frame.jobs(columns, made, clock_s)
+            clock_s = float(block.submit_s[-1])
+            yield block
+
+
+@contextmanager
+def _still() -> Iterator[None]:
+    """It prints, warns and draws bars on every call; the caller has its own."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
