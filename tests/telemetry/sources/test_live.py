@@ -77,6 +77,16 @@ def test_watch_gives_up_when_patience_ends() -> None:
     assert 120 < clock.now_s < 130
 
 
+@pytest.mark.parametrize(("fails", "end_s"), [(range(100, 999), 101), (range(107, 999), 113)])
+def test_watch_tells_of_a_source_never_there_at_once_and_of_one_that_stays_away_at_the_end(
+    fails: range, end_s: float
+) -> None:
+    clock = Clock(100.0)
+    with pytest.raises(SourceError, match="gone"):
+        list(watch(Scripted(clock, fails), 10, clock=clock, sleep=clock.sleep))
+    assert clock.now_s < end_s
+
+
 def test_watch_does_not_hurry_after_a_stall() -> None:
     clock, stream = Clock(100.0), RateStream()
     found = list(watch(Scripted(clock, stalls={102: 3.3}), 9, stream=stream, clock=clock, sleep=clock.sleep))

@@ -71,13 +71,15 @@ def watch(
 ) -> Iterator[Trace]:
     """Ask at each whole second, and give each second's trace as it is complete, until they span so many seconds.
 
-    An outage is waited for `patience_s`, then its SourceError is passed on. Pass a `stream` to choose the channels
-    and to see its `faults`.
+    A source that does not answer at all is an error at once. Later an outage is waited for, up to `patience_s` or the
+    end, and only then is its SourceError passed on. Pass a `stream` to choose the channels and to see its `faults`.
     """
     stream = stream or RateStream()
     ask_s = ceil(clock())
     # An exporter's newest sample may be more than a second old, so the last second may come a little late.
-    last_s, heard_s, begin_s = ask_s + seconds + 2, float(ask_s), None
+    last_s = ask_s + seconds + 2
+    heard_s: float | None = None
+    begin_s: int | None = None
     while ask_s <= last_s:
         if ask_s > clock():
             sleep(max(0.0, ask_s - clock()))
@@ -85,7 +87,7 @@ def watch(
             readings = source.readings()
             heard_s = clock()
         except SourceError:
-            if clock() - heard_s > patience_s:
+            if heard_s is None or clock() - heard_s > patience_s or ask_s + 1 > last_s:
                 raise
             readings = []
         for reading in readings:
