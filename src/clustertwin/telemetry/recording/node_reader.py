@@ -20,6 +20,7 @@ class NodeReader:
     def __init__(self, root: Path, about: Description, node: str) -> None:
         self._directory = root / layout.directory_name(node)
         self._prefix = str(self._directory / layout.chunk_name(0))[:-1]
+        self.rows = {cpu: row for row, cpu in enumerate(about.nodes[node])}
         self._shape = about.chunk_shape(node)
         self._interval_s = about.settings.interval_s
         self._decompressor = zstandard.ZstdDecompressor()

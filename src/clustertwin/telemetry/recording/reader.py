@@ -107,12 +107,12 @@ class Recording:
         self, node: str, cpu: int, start_s: int, length_s: int = 100
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """One thread's values (length, channel) and their mask, without unpacking its neighbours."""
-        cpus = self.nodes[self._known(node)]
-        if cpu not in cpus:
+        reader = self._nodes[self._known(node)]
+        if cpu not in reader.rows:
             raise RecordingError(self.directory, f"node {node!r} has no cpu {cpu}")
         length, _ = steps(length_s, None, self.interval_s)
-        ticks = self._nodes[node].thread(cpus.index(cpu), start_s, length)
-        values, valid = np.empty((1, length, len(self.schema)), np.float32), np.empty((1, length), np.bool_)
+        ticks = reader.thread(reader.rows[cpu], start_s, length)
+        values, valid = np.empty((1, length, self._ticks.channels), np.float32), np.empty((1, length), np.bool_)
         self._ticks.dequantise(ticks[None], values, valid)
         return values[0], valid[0]
 
@@ -122,7 +122,7 @@ class Recording:
         return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
 
     def _known(self, node: str) -> str:
-        if node not in self.nodes:
+        if node not in self._nodes:
             raise RecordingError(self.directory, f"no node {node!r}; there are {', '.join(self.nodes)}")
         return node
 

@@ -23,6 +23,7 @@ SIMPLEX_STEPS = 100  # the kernel's USER_HZ
 BOUNDED_STEPS = 250
 #: How far a ratio may lie outside [0, 1], and a simplex's sum from one, before the second is taken for invalid.
 SLACK, SUM_SLACK = 1e-3, 1e-2
+_STEP = {steps: np.float32(1 / steps) for steps in (SIMPLEX_STEPS, BOUNDED_STEPS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,13 @@ class Ticks:
     def dequantise(self, ticks: NDArray[np.uint8], values: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
         """Fill `values` (cpu, time, channel) and `valid` (cpu, time) from (cpu, stored, time); 0 where invalid."""
         np.not_equal(ticks[:, 0], INVALID, out=valid)
-        for row, (channel, steps) in enumerate(zip(self.stored, self.steps, strict=True)):
-            np.multiply(ticks[:, row], np.float32(1 / steps), out=values[:, :, channel])
+        for row, channel in enumerate(self.stored):
+            np.multiply(ticks[:, row], _STEP[self.steps[row]], out=values[:, :, channel])
         for rest, rows in self.rests:
             left = SIMPLEX_STEPS - ticks[:, rows[0]]  # wraps where invalid
             for row in rows[1:]:
                 left -= ticks[:, row]
-            np.multiply(left, np.float32(1 / SIMPLEX_STEPS), out=values[:, :, rest])
+            np.multiply(left, _STEP[SIMPLEX_STEPS], out=values[:, :, rest])
         if not valid.all():
             values[~valid] = 0
 
