@@ -113,6 +113,8 @@ def _show(campaign: Campaign) -> None:
         for row in campaign.table
     ]
     print_table("Windows and mean ratios", ("job type", *splits, *channels, "fits"), rows)
+    if not campaign.table:
+        typer.echo("No job was as long as a window; see --job-seconds and --window-s.")
     for row in campaign.table:
         for unmet in row.unmet:
             typer.echo(f"{row.kind}: this host does not give what it should: {unmet}")

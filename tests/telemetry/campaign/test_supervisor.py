@@ -97,11 +97,15 @@ def test_a_job_that_dies_early_says_so(tmp_path: Path) -> None:
 
 
 def test_an_unknown_type_and_a_used_scratch_are_refused(tmp_path: Path) -> None:
-    assert supervisor.main(["--type", "nap", "--seconds", "1", "--scratch", str(tmp_path / "a")]) == 1
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "mine").write_text("precious")
-    assert supervisor.main(["--type", "idle", "--seconds", "1", "--scratch", str(tmp_path / "b")]) == 1
-    assert (tmp_path / "b" / "mine").read_text() == "precious"
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "mine").write_text("precious")
+    for kind, scratch, says in (
+        ("nap", "new", "no job type 'nap'"),
+        ("idle", "used", "a scratch directory of its own"),
+    ):
+        done = subprocess.run(command(kind, tmp_path / scratch, 1), capture_output=True, text=True)
+        assert (done.returncode, says in done.stderr) == (1, True)
+    assert (tmp_path / "used" / "mine").read_text() == "precious"
 
 
 def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

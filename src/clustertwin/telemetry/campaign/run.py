@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import require
+from clustertwin.telemetry.campaign.catalogue import find_type
 from clustertwin.telemetry.campaign.direct import DirectLauncher
 from clustertwin.telemetry.campaign.launching import Launcher
 from clustertwin.telemetry.campaign.plan import CampaignSettings, Planned, Room
@@ -49,6 +51,9 @@ def run_campaign(
         raise SettingsError("several nodes on one host make sense only --via slurm")
     if len(set(cpus)) > 1:
         raise SettingsError("all nodes of a campaign must have the same number of CPUs")
+    require("scipy", "campaign")  # now, and not by a job that dies in the middle of a round
+    if any(find_type(name).mpi for name in settings.types) or settings.anomalies:
+        require("mpi4py", "campaign")
     room = Room.cluster(len(cpus), cpus[0]) if via == "slurm" else Room.host(cpus[0])
 
     def launcher(jobs: Sequence[Planned], where: Path, prefix: str) -> Launcher:

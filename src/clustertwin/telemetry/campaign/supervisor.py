@@ -35,7 +35,10 @@ GRACE_S = 2.0  # between the polite signal and the other
 
 
 def supervise(job: Job) -> str:
-    """Run the job to its end; empty if it worked all the time, or what went wrong."""
+    """Run the job to its end; empty if it worked all the time, or what went wrong.
+
+    It takes over the process's signals and children, so it is for a process of its own.
+    """
     _check_room(job)
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -60,9 +63,9 @@ def _check_room(job: Job) -> None:
 
 
 def _start(command: list[str], err: int) -> subprocess.Popen[bytes]:
-    # One thread per worker, whatever BLAS thinks of the host.
     # MPI's launcher would hand our node's name to ranks on other nodes, which must find their own.
     mine = {name: value for name, value in os.environ.items() if name != "SLURMD_NODENAME"}
+    # One thread per worker, whatever BLAS thinks of the host.
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
         command,
