@@ -18,7 +18,6 @@ import random
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,6 +51,11 @@ class Tree:
             job.mkdir(parents=True)
             for name in ("cpuset.cpus", "cpuset.cpus.effective"):
                 (job / name).write_text(f"{i * threads // JOBS}-{(i + 1) * threads // JOBS - 1}\n")
+            step = job / "step_0/user/task_0"
+            step.mkdir(parents=True)
+            (step / "cgroup.procs").write_text(f"{1000 + i}\n")
+            (root / f"proc/{1000 + i}").mkdir()
+            (root / f"proc/{1000 + i}/status").write_text("Name:\tfit\nUid:\t5000\t5000\t5000\t5000\n")
         (root / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu memory\n")
         self.advance()
 
@@ -157,9 +161,9 @@ def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None)
             {
                 "where": where,
                 "server": server.name,
-                "us_per_scrape": round(statistics.median(spent[server.name]), 1),
+                "us_per_scrape": round(min(spent[server.name]), 1),
                 "us_per_scrape_rounds": [round(us, 1) for us in spent[server.name]],
-                "percent_of_a_core_at_1hz": round(statistics.median(spent[server.name]) / 1e4, 4),
+                "percent_of_a_core_at_1hz": round(min(spent[server.name]) / 1e4, 4),
                 "rss_mb": round(server.rss_mb(), 1),
                 "bytes": size[server.name],
             }
@@ -173,7 +177,7 @@ def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scrapes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5, help="of which the median is told")
+    parser.add_argument("--rounds", type=int, default=5, help="of which the best is told")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = measure("this host", "/", options.scrapes, options.rounds, None)

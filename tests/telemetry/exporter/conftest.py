@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
-from clustertwin.telemetry.exporter.server import Server, Site
+from clustertwin.telemetry.exporter.server import Server
+from clustertwin.telemetry.exporter.site import Site
 from clustertwin.telemetry.exporter.webconfig import WebConfig
 
 STAT = """\
@@ -102,7 +103,7 @@ def serve(agent: Callable[..., Agent]) -> Iterator[Callable[..., Server]]:
     def start(config: WebConfig | None = None, **settings: object) -> Server:
         config = config or WebConfig()
         node = agent(**settings)
-        server = Server("127.0.0.1", 0, config, Site("n01", node.scrape, node.ring_since, users=config.users))
+        server = Server("127.0.0.1", 0, config, Site("n01", node.pieces, node.ring_since, users=config.users))
         server.start()
         running.append(server)
         return server

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from clustertwin.telemetry.exporter import agent as agent_module
 from clustertwin.telemetry.exporter.exposition import to_rows
 
@@ -112,6 +114,26 @@ def test_the_timer_steps_back_for_a_regular_scraper_that_is_a_little_late(tree, 
             now[0] = 1000 + second + 0.02 * second + tenth / 10
             node.tick()
     assert len(ring_times(node)) == 5
+
+
+def test_ticks_that_are_late_do_not_drift(tree, agent):
+    tree.node()
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    for _ in range(1000):
+        now[0] += node.tick() + 0.003  # every wake-up comes 3 ms late
+    assert ring_times(node)[-1] - ring_times(node)[0] == pytest.approx(len(ring_times(node)) - 1, abs=0.01)
+
+
+def test_when_the_scraper_stops_the_timer_goes_on_in_its_beat(tree, agent):
+    tree.node()
+    now = [1000.5]
+    node = agent(clock=lambda: now[0])
+    node.scrape()
+    for _ in range(4):
+        now[0] += node.tick()
+        node.tick()
+    assert ring_times(node) == [1000.5, 1001.75, 1002.5, 1003.5, 1004.5]
 
 
 def test_a_clock_that_is_set_back_does_not_stop_the_timer(tree, agent):

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from clustertwin.telemetry.exporter import server as server_module
-from clustertwin.telemetry.exporter.server import parse_request
+from clustertwin.telemetry.exporter.messages import parse_request
+from clustertwin.telemetry.exporter.site import _landing_page
 
 get = partial(httpx.get, verify=False)  # plain HTTP: no need to load certificates each time
 
@@ -67,7 +68,7 @@ def test_the_landing_page_leads_to_the_rest_and_escapes_names(url):
     page = get(f"{url}/").text
     assert 'href="/metrics"' in page
     assert 'href="/ring"' in page
-    assert "&lt;b&gt;" in server_module._landing_page("<b>", "/m").decode()
+    assert "&lt;b&gt;" in _landing_page("<b>", "/m").decode()
 
 
 def test_the_ring_is_streamed_from_a_moment_on(url):

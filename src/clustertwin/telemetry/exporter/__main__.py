@@ -16,7 +16,8 @@ from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.telemetry.exporter.agent import COLLECTORS, Agent, AgentSettings
 from clustertwin.telemetry.exporter.exposition import to_rows
 from clustertwin.telemetry.exporter.log import log
-from clustertwin.telemetry.exporter.server import Server, Site
+from clustertwin.telemetry.exporter.server import Server
+from clustertwin.telemetry.exporter.site import Site
 from clustertwin.telemetry.exporter.webconfig import WebConfig, read_web_config
 
 LOOPBACK = ("127.", "::1", "localhost")
@@ -57,7 +58,7 @@ def _serve(settings: AgentSettings, options: argparse.Namespace) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     agent = Agent(settings, log)
-    site = Site(settings.node, agent.scrape, agent.ring_since, options.path, config.users)
+    site = Site(settings.node, agent.pieces, agent.ring_since, options.path, config.users)
     server = Server(host, port, config, site)
     if not host.startswith(LOOPBACK) and not (config.tls and config.users):
         log("warning", f"{host} can be reached by others, without TLS and a password: see --web.config.file")

@@ -6,6 +6,8 @@ Prometheus stored and what the ring holds are the same counters.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,8 @@ COLLECTORS: dict[str, tuple[Callable[[str], Collector], str]] = {
 
 #: A regular scraper comes a little late now and then: only after this long does the timer step in for it.
 GRACE_S = 1.25
+#: More than this between two looks at the clock, or backwards: it was set.
+GAP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,16 @@ class Agent:
         self._jobs = jobs if isinstance(jobs, JobsCollector) else None
         self._ring = Ring(settings.ring_seconds) if settings.ring_seconds and self._cpu else None
         self._faults: dict[str, str] = dict.fromkeys(settings.collectors, "")
-        self._due_s = float("-inf")
+        self._beat_s = self._due_s = float("-inf")
         self._lock = Lock()
         self._self_text = _self_text(settings)
 
     def scrape(self) -> bytes:
         """The whole /metrics text, now."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes]:
+        """The same in pieces, for who sends them on: joining 150 kB costs a part of a scrape."""
         with self._lock:
             begun = time.perf_counter()
             t_s = self._clock()
@@ -88,13 +96,14 @@ class Agent:
                     b'twin_exporter_collector_duration_seconds{collector="%b"} %.6f\n' % (name.encode(), after - before)
                 )
                 before = after
-            self._keep(t_s, GRACE_S)
+            self._keep(t_s)
+            self._beat_s, self._due_s = t_s, t_s + GRACE_S
             pieces += success + duration
             pieces.append(self._self_text)
             if self._ring:
                 pieces.append(_RING % (self._ring.begin_s or t_s, self._ring.size_bytes))
             pieces.append(_SCRAPE % (time.perf_counter() - begun))
-            return b"".join(pieces)
+            return pieces
 
     def tick(self) -> float:
         """Put a sample into the ring if none was taken for a second; the seconds until the next may be due."""
@@ -102,17 +111,17 @@ class Agent:
             return 1.0
         with self._lock:
             t_s = self._clock()
-            if self._due_s - t_s > GRACE_S:
-                self._due_s = t_s  # the clock was set back
+            if not -GAP_S < t_s - self._beat_s < GAP_S:
+                self._beat_s = self._due_s = t_s  # the first, or the clock was set
             if t_s >= self._due_s:
-                faults: list[str] = []
-                try:
+                # On the beat of the last scrape, or of the first tick: a late tick must not make all others late.
+                self._beat_s += math.floor(t_s - self._beat_s + 0.5)
+                self._due_s = self._beat_s + 1.0
+                with contextlib.suppress(Exception):  # the next scrape will say what is wrong
                     self._cpu.read()
                     if self._jobs:
-                        self._jobs.read(faults)
-                    self._keep(t_s, 1.0)
-                except Exception:
-                    self._due_s = t_s + 1.0  # the next scrape will say what is wrong
+                        self._jobs.read([])
+                    self._keep(t_s)
             return max(0.0, self._due_s - self._clock())
 
     def ring_since(self, since_s: float) -> Iterator[bytes] | None:
@@ -126,7 +135,7 @@ class Agent:
             text = collector.collect(faults)
         except Exception as error:
             text = b""
-            faults.append(f"{error}" if isinstance(error, OSError) or str(error) else type(error).__name__)
+            faults.append(str(error) or type(error).__name__)
         was, now = self._faults[name], faults[0] if faults else ""
         self._faults[name] = now
         if now and not was:
@@ -135,8 +144,7 @@ class Agent:
             self._log("info", f"collector {name}: works again")
         return text, not faults
 
-    def _keep(self, t_s: float, next_s: float) -> None:
-        self._due_s = t_s + next_s
+    def _keep(self, t_s: float) -> None:
         if self._ring and self._cpu and self._cpu.lines:
             self._ring.add(t_s, self._cpu.lines + (self._jobs.lines if self._jobs else b""))
 

@@ -23,11 +23,6 @@ def _deflate() -> zlib._Compress:
     return zlib.compressobj(level=1, strategy=zlib.Z_RLE)
 
 
-def _xor(a: bytes, b: bytes) -> bytes:
-    """Of two texts of one length."""
-    return (int.from_bytes(a, "little") ^ int.from_bytes(b, "little")).to_bytes(len(a), "little")
-
-
 @dataclass(slots=True)
 class Chunk:
     """One zlib stream of samples; `samples` holds each one's time, length, and whether it is a difference."""
@@ -35,7 +30,8 @@ class Chunk:
     samples: list[tuple[float, int, bool]] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
     stream: zlib._Compress | None = field(default_factory=_deflate)  # None: closed
-    previous: bytes = b""
+    previous: int = 0  # the last sample's text as one number, and its length
+    previous_length: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -44,15 +40,17 @@ class Chunk:
     def add(self, t_s: float, lines: bytes) -> None:
         assert self.stream is not None
         # A counter that gained a digit shifts the text: that sample is kept whole.
-        is_difference = len(lines) == len(self.previous)
-        self.parts.append(self.stream.compress(_xor(lines, self.previous) if is_difference else lines))
+        is_difference = len(lines) == self.previous_length
+        number = int.from_bytes(lines, "little")
+        kept = (number ^ self.previous).to_bytes(len(lines), "little") if is_difference else lines
+        self.parts.append(self.stream.compress(kept))
         self.samples.append((t_s, len(lines), is_difference))
-        self.previous = lines
+        self.previous, self.previous_length = number, len(lines)
 
     def close(self) -> None:
         if self.stream is not None:
             self.parts = [b"".join(self.parts) + self.stream.flush()]
-            self.stream, self.previous = None, b""
+            self.stream, self.previous = None, 0
 
     def compressed(self) -> bytes:
         """The whole stream, also of a chunk that is still written."""
@@ -65,7 +63,10 @@ def _unpack(samples: list[tuple[float, int, bool]], data: bytes, since_s: float)
     begin, lines, kept = 0, b"", []
     for t_s, length, is_difference in samples:
         piece = plain[begin : begin + length]
-        lines = _xor(piece, lines) if is_difference else piece
+        if is_difference:
+            number = int.from_bytes(lines, "little") ^ int.from_bytes(piece, "little")
+            piece = number.to_bytes(length, "little")
+        lines = piece
         begin += length
         if t_s >= since_s:
             kept.append(b"t %.3f\n%b" % (t_s, lines))
