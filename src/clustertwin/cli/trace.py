@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from clustertwin.cli.imagine import generate, generators, study
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Job logs: convert, describe, clean, anonymise, generate, compare.")
@@ -257,3 +258,8 @@ def _print_cards(cards: Any) -> None:
     print_table("KS complement (1: the same distribution)", ["", *names], like)
     print_table("Told apart (AUC, 0.5: not)", ["", "rows", "windows", "valid", "copies"], apart)
     print_table("Arrivals, load and waits (real)", ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], seen)
+
+
+app.command()(generate)
+app.command()(generators)
+app.command()(study)

@@ -40,12 +40,12 @@ GENERATORS: dict[str, Entry] = {
     "gaussian-copula": Entry(f"{_HERE}.gaussian_copula:GaussianCopula", f"{_HERE}.gaussian_copula:FittedCopula",
                              "real marginals, Gaussian dependence"),
     "findiff": Entry(f"{_HERE}.findiff:FinDiff", f"{_HERE}.findiff:FittedFinDiff",
-                     "a diffusion model of mixed-type rows, in torch [models]"),
-    "ctgan": Entry(f"{_HERE}.sdv:Ctgan", f"{_HERE}.sdv:FittedSdv", "a GAN of rows, through SDV [sdv]"),
-    "tvae": Entry(f"{_HERE}.sdv:Tvae", f"{_HERE}.sdv:FittedSdv", "an autoencoder of rows, through SDV [sdv]"),
-    "copulagan": Entry(f"{_HERE}.sdv:CopulaGan", f"{_HERE}.sdv:FittedSdv", "a GAN on normal scores, through SDV [sdv]"),
+                     "a diffusion model of mixed-type rows, in torch (extra models)"),
+    "ctgan": Entry(f"{_HERE}.sdv:Ctgan", f"{_HERE}.sdv:FittedSdv", "a GAN of rows, through SDV (extra sdv)"),
+    "tvae": Entry(f"{_HERE}.sdv:Tvae", f"{_HERE}.sdv:FittedSdv", "an autoencoder of rows, through SDV (extra sdv)"),
+    "copulagan": Entry(f"{_HERE}.sdv:CopulaGan", f"{_HERE}.sdv:FittedSdv", "a GAN on ranks, through SDV (extra sdv)"),
     "realtabformer": Entry(f"{_HERE}.realtabformer:RealTabFormer", f"{_HERE}.realtabformer:FittedRealTabFormer",
-                           "a small GPT-2 of rows [realtabformer]"),
+                           "a small GPT-2 of rows (extra realtabformer)"),
 }  # fmt: skip
 
 DEFAULT = "crossover"

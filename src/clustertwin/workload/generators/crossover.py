@@ -134,16 +134,32 @@ class Recombined(Fitted):
         if around:
             rate *= period_s / span_s  # a pass lasts whole weeks, the log did not
         skip_s = 0.0
-        if whatif.start_s is not None and log.epoch_s:
-            skip_s = (whatif.start_s - log.epoch_s) % min(WEEK_S, period_s)
-        elif left < expected / 2 or until_s < span_s / 2:
+        if left < expected / 2 or until_s < span_s / 2:
             # A short piece of a long log is taken from anywhere in it, where there are jobs.
             last = np.quantile(log.submit_s, max(0.0, 1 - 1.2 * min(left / expected, until_s / span_s)))
-            skip_s = DAY_S * np.floor(rng.choice(log.submit_s[log.submit_s <= last]) / DAY_S)
+            skip_s = DAY_S * float(np.floor(rng.choice(log.submit_s[log.submit_s <= last]) / DAY_S))
+        if whatif.start_s is not None and log.epoch_s:
+            # Weekdays and hours of the day hold: on to the same moment of a week.
+            skip_s += (whatif.start_s - log.epoch_s - skip_s) % min(WEEK_S, period_s)
         epoch_s = log.epoch_s + skip_s if log.epoch_s else 0.0
         if whatif.start_s is not None:
             epoch_s = whatif.start_s
-        return epoch_s, self._passes(around, period_s, skip_s, rate * user, size, rng)
+        passes = self._passes(around, period_s, skip_s, rate * user, size, rng)
+        return epoch_s, passes if around or skip_s else self._single(left, expected, rate * user, size, passes, rng)
+
+    def _single(
+        self, n: int, expected: float, session_rate: Floats, size_rate: Floats,
+        passes: Iterator[tuple[Floats, Ints]], rng: np.random.Generator,
+    ) -> Iterator[tuple[Floats, Ints]]:  # fmt: skip
+        """A log as long as the real one has n jobs to the job: drawn with some to spare, then thinned evenly."""
+        if abs(n / expected - 1) <= 0.05 and n != len(self.log):
+            at_s, which = self._recombine(1.1 * session_rate, size_rate, rng)
+            if len(which) > n:
+                kept = counts(np.full(len(which), n / len(which)), (sizes(self.log) * self.log.run_s)[which], rng) > 0
+                at_s, which = at_s[kept], which[kept]
+            order = np.argsort(at_s, kind="stable")
+            yield np.round(at_s[order]), which[order]
+        yield from passes
 
     def _passes(
         self, around: bool, period_s: float, skip_s: float, session_rate: Floats, size_rate: Floats,
@@ -158,7 +174,8 @@ class Recombined(Fitted):
             order = np.argsort(at_s, kind="stable")
             at_s, which = at_s[order], which[order]
             # A single pass is the whole log, its last days included.
-            edge_s = edge_s + period_s if around else DAY_S * np.ceil((at_s[-1] + 1) / DAY_S)
+            last_s = at_s[-1] if len(at_s) else edge_s
+            edge_s = edge_s + period_s if around else DAY_S * np.ceil((last_s + 1) / DAY_S)
             due = int(np.searchsorted(at_s, edge_s))
             late_s, late = at_s[due:], which[due:]
             first = int(np.searchsorted(at_s[:due], skip_s))
@@ -190,7 +207,7 @@ class Recombined(Fitted):
             nodes.append(job)
             times.append(now_s)
             node = chains.after[node]
-        return np.concatenate(times), np.concatenate(nodes)
+        return np.concatenate([np.empty(0), *times]), np.concatenate([np.empty(0, dtype=np.int64), *nodes])
 
     def _draw_sessions(self, rate: Floats, work: Floats, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Which sessions this pass has, and of which clone of their user: a user drawn twice works side by side."""
