@@ -124,7 +124,7 @@ def _between_threads(jobs):
 
 def test_a_climbing_job_gets_a_trend(signatures):
     rng = np.random.default_rng(2)
-    climbing = replace(signatures.kinds["good-io", ""], trend=np.array([0, 0, 3.0]))
+    climbing = replace(signatures.kinds["good-io", ""], trend=np.array([0, 0, 0.9]))
     jobs = [Bout("np", "slow-io", (draw(climbing, 2, 120, rng) / 100).astype(np.float32)) for _ in range(4)]
     found = fit(jobs, grows=True, orders=ORDERS[:2])
     drawn = draw(found, 40, 120, rng)[..., 2].mean(axis=0)

@@ -72,7 +72,7 @@ def test_drawn_marginals_are_the_signatures(signatures):
 
 
 def test_a_trend_climbs_from_the_first_second_to_the_last(signatures):
-    kind = replace(signatures.kinds["good-io", ""], trend=np.array([3.0, 0, 0]))
+    kind = replace(signatures.kinds["good-io", ""], trend=np.array([0.9, 0, 0]))
     user = draw(kind, 50, 100, np.random.default_rng(4))[..., 0].mean(axis=0)
     assert user[-10:].mean() > user[:10].mean() + 5
 

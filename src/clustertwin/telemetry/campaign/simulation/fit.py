@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.simulation.bouts import END_S, START_S, Bout
-from clustertwin.telemetry.campaign.simulation.process import draw
+from clustertwin.telemetry.campaign.simulation.process import climb, draw
 from clustertwin.telemetry.campaign.simulation.shares import ORDERS, TICKS, Order, to_shares
 from clustertwin.telemetry.campaign.simulation.signature import SCORES, SEGMENT_S, Signature
 from clustertwin.telemetry.campaign.simulation.spectra import WEIGHTS, Spectrum, estimate, factor, product
@@ -133,7 +133,7 @@ def _factors(spectrum: Spectrum, trend: NDArray[np.float64]) -> tuple[NDArray[np
     shared = product(factor(spectrum.shared))
     own = product(factor(spectrum.total - shared))
     variance = np.einsum("f,fii->i", WEIGHTS, shared + own).real
-    wanted = np.clip(1 - trend**2 / 12, 0.05, 1)
+    wanted = np.clip(1 - trend**2, 1e-3, 1)
     # A share that never changes has no spectrum; it gets a flat one that its quantiles make constant.
     flat = variance < 1e-6
     scale = np.where(flat, 0.0, np.sqrt(wanted / np.where(flat, 1.0, variance)))
@@ -146,14 +146,14 @@ def _scores(shares: NDArray[np.float64], scales: list[Scale]) -> NDArray[np.floa
 
 
 def _slope(jobs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The mean slope of the scores over a job, first second to last."""
-    times = [np.linspace(-0.5, 0.5, job.shape[1])[None, :, None] for job in jobs]
-    slopes = [(job * time).mean((0, 1)) / (time**2).mean() for job, time in zip(jobs, times, strict=True)]
-    return np.asarray(np.mean(slopes, axis=0))
+    """How far the scores climb through a job: 1 is in perfect order, 0 not at all."""
+    ramps = [climb(job.shape[1])[None, :, None] for job in jobs]
+    slopes = [(job * ramp).mean((0, 1)) / (ramp**2).mean() for job, ramp in zip(jobs, ramps, strict=True)]
+    return np.clip(np.mean(slopes, axis=0), -1, 1)
 
 
 def _detrend(jobs: list[NDArray[np.float64]], trend: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    return [job - np.linspace(-0.5, 0.5, job.shape[1])[None, :, None] * trend for job in jobs]
+    return [job - climb(job.shape[1])[None, :, None] * trend for job in jobs]
 
 
 def _quantiles(sample: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.campaign.simulation.shares import TICKS, to_ticks
 from clustertwin.telemetry.campaign.simulation.signature import FREQUENCIES, SCORES, SEGMENT_S, Signature
 
+_RANKS = np.array([NormalDist().cdf(score) for score in SCORES])
 _FINE = 16  # table cells spread two scores of a signature
 
 
 def draw(signature: Signature, threads: int, seconds: int, rng: np.random.Generator) -> NDArray[np.uint8]:
     """(thread, second, channel) ticks, `TICKS` to a second, of a job in full swing."""
     scores = latent(signature, threads, seconds, rng)  # (thread, share, second)
-    scores += np.outer(signature.trend, np.linspace(-0.5, 0.5, seconds)).astype(np.float32)
+    scores += np.outer(signature.trend, climb(seconds)).astype(np.float32)
     return to_ticks(_look_up(signature.quantiles, scores), signature.order)
+
+
+def climb(seconds: int) -> NDArray[np.float64]:
+    """A ramp in normal scores, of unit variance: with a trend of 1, a share takes its quantiles in order."""
+    return np.interp((np.arange(seconds) + 0.5) / seconds, _RANKS, SCORES)
 
 
 def add_edges(ticks: NDArray[np.uint8], signature: Signature, rng: np.random.Generator) -> None:

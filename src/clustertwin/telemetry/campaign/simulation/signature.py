@@ -41,7 +41,7 @@ class Signature:
     quantiles: NDArray[np.float64]  # (share, score) the share at each of SCORES
     shared: NDArray[np.complex128]  # (frequency, share, share) lower factor of the spectrum common to a job's threads
     own: NDArray[np.complex128]  # (frequency, share, share) lower factor of what a thread has on its own
-    trend: NDArray[np.float64]  # (share,) normal scores gained from the first second to the last
+    trend: NDArray[np.float64]  # (share,) how far it climbs through a job: 1 is in perfect order, 0 not at all
     start: NDArray[np.float64]  # (second, channel) mean ratios while a job starts
     end: NDArray[np.float64]  # (second, channel) mean ratios while it ends
     jobs: int  # how many recorded jobs stand behind it
