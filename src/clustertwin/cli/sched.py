@@ -91,6 +91,48 @@ def simulate(
 
 
 @app.command()
+def evaluate(
+    trace: Path = Trace,
+    policy: list[str] = typer.Option(["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"], help="Policies to compare."),
+    window: list[str] = typer.Option(..., help="FIRST:LAST, jobs scheduled on an empty machine; may be repeated."),
+    backfill: Literal["none", "easy", "conservative"] = typer.Option(
+        "none", help="Whether jobs may pass a blocked one."
+    ),
+    hold: bool | None = typer.Option(
+        None, "--hold/--no-hold", help="Whether a picked job keeps the head of the queue."
+    ),
+    procs: int = Procs,
+    unit: Literal["cpus", "nodes"] = Unit,
+    lenient: bool = Lenient,
+    json: bool = Json,
+) -> None:
+    """The mean bounded slowdown of policies on windows of a log, each begun on an empty machine."""
+    from clustertwin.workload.formats import read
+    from clustertwin.workload.policies import policy as find_policy
+    from clustertwin.workload.rl.train import ranges
+    from clustertwin.workload.rl.worth import Rules, slowdowns
+    from clustertwin.workload.simulator import machine_size
+    from clustertwin.workload.simulator.intake import take_in
+
+    jobs = read(trace, lenient=lenient)
+    size = procs or machine_size(jobs, unit)
+    loads = [take_in(jobs.take(slice(first, last)), size, unit=unit).load for first, last in ranges(window)]
+    policies = [find_policy(name) for name in policy]
+    with err.status("simulating (the very first run compiles, about ten seconds)"):
+        found = slowdowns(policies, loads, Rules(size, backfill=backfill, hold=hold))  # (policy, window)
+    rows = [(p.name, float(values.mean()), values.tolist()) for p, values in zip(policies, found, strict=True)]
+    if json:
+        keys = ("policy", "bounded_slowdown", "windows")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    else:
+        print_table(
+            f"{trace.name}: {len(loads)} windows, backfilling: {backfill}",
+            ["policy", "slowdown"],
+            [r[:2] for r in rows],
+        )
+
+
+@app.command()
 def train(
     trace: Path = Trace,
     out: Path = typer.Option(..., help="The trained policy, and the checkpoint it goes on from (.safetensors)."),

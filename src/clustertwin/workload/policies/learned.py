@@ -69,9 +69,11 @@ def learned(weights: NDArray[np.float64], name: str = "learned") -> Policy:
 
 def read_learned(path: Path) -> Policy:
     """The policy of a file that `twin sched train` wrote."""
+    safetensors = require("safetensors", "rl")
     try:
-        tensors = require("safetensors.numpy", "rl").load_file(path)
-    except (OSError, ValueError) as reason:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys() if name == "policy"}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError) as reason:
         raise InputError(path, f"not a trained policy: {reason}") from reason
     if "policy" not in tensors or len(tensors["policy"]) % (FEATURES + 2):
         raise InputError(path, f"no policy of {FEATURES} features in it")

@@ -26,9 +26,10 @@ def save(path: Path, arrays: dict[str, NDArray[Any]], values: dict[str, Any]) ->
 
 def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays and values of a checkpoint."""
+    safetensors = require("safetensors", "rl")
     try:
-        with require("safetensors", "rl").safe_open(path, framework="numpy") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             values = orjson.loads(file.metadata()["clustertwin"])
             return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118
-    except (OSError, ValueError, KeyError, TypeError) as reason:
+    except (OSError, KeyError, TypeError, safetensors.SafetensorError) as reason:
         raise InputError(path, f"not a checkpoint of a training run: {reason}") from reason

@@ -52,13 +52,6 @@ class Actor(nn.Module):
         parts = (self.weight.flatten(), self.bias, self.out)
         return torch.cat(parts).detach().numpy().astype(np.float64)
 
-    def load_vector(self, weights: NDArray[np.float64]) -> None:
-        parts = torch.from_numpy(weights).float().split([FEATURES * HIDDEN, HIDDEN, HIDDEN])
-        with torch.no_grad():
-            self.weight.copy_(parts[0].reshape(FEATURES, HIDDEN))
-            self.bias.copy_(parts[1])
-            self.out.copy_(parts[2])
-
 
 class Critic(nn.Module):
     """(…, K, F) -> (…) what is still to come, from the mean and the peak over the jobs seen."""

@@ -1,0 +1,64 @@
+"""twin sched, as it is called."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clustertwin.cli.sched import app
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.jobs import Jobs, Machine
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    n = 300
+    run_s = rng.integers(1, 500, n)
+    jobs = Jobs.build(
+        np.cumsum(rng.integers(0, 60, n)), run_s, request_s=run_s * 2, cpus=rng.integers(1, 9, n),
+        user=rng.integers(1, 5, n), machine=Machine(nodes=16, cpus_per_node=1),
+    )  # fmt: skip
+    path = tmp_path / "log.swf"
+    write(jobs, path)
+    return path
+
+
+def call(*arguments: object) -> dict:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_simulate_prints_one_document_and_writes_the_schedule(log: Path, tmp_path: Path):
+    out = tmp_path / "schedule.swf"
+    found = call("simulate", log, "--policy", "fcfs", "--policy", "sjf", "--backfill", "easy", "--out", out, "--json")
+    assert found["procs"] == 16
+    assert [row["policy"] for row in found["schedules"]] == ["fcfs", "sjf"]
+    written = read(out)
+    assert len(written) == 300
+    assert written.wait_s.mean() == pytest.approx(found["schedules"][0]["wait_s"]["mean"], abs=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".png", ".html"])
+def test_simulate_draws_a_chart(log: Path, tmp_path: Path, suffix: str):
+    chart = tmp_path / f"chart{suffix}"
+    call("simulate", log, "--gantt", chart, "--json")
+    start = chart.read_bytes()[:15]
+    assert start.startswith(b"\x89PNG" if suffix == ".png" else b"<!doctype html>")
+
+
+def test_evaluate_means_over_windows(log: Path):
+    found = call("evaluate", log, "--policy", "sjf", "--window", "0:100", "--window", "100:200", "--json")
+    assert found[0]["bounded_slowdown"] == pytest.approx(np.mean(found[0]["windows"]))
+    assert len(found[0]["windows"]) == 2
+
+
+def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
+    out = tmp_path / "mine.safetensors"
+    trained = call("train", log, "--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--hold-out", "0:50", "--json")
+    assert trained["rounds"][0]["stage"] == "evolve"
+    assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
