@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from clustertwin.telemetry.campaign.simulation.anomalies import hung_rank, misbound, straggler
-from clustertwin.telemetry.campaign.simulation.barrier import draw_ranks, mean_wait, wait_shares
+from clustertwin.telemetry.campaign.simulation.barrier import draw_ranks, wait_shares
 
 STEP_S = (0.3, 1.2)
+
+
+def mean_wait(step_s, ranks):
+    """The part of its time that one of so many healthy ranks waits, by the mean of the largest of uniform draws."""
+    low_s, high_s = step_s
+    return 1 - (low_s + high_s) / 2 / (low_s + (high_s - low_s) * ranks / (ranks + 1))
 
 
 def test_equal_ranks_never_wait():

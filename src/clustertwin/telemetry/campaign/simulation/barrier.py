@@ -54,10 +54,3 @@ def mix(barrier: Barrier, waiting: NDArray[np.float64], rng: np.random.Generator
     """Ticks of seconds that are partly waited: (…,) -> (…, channel)."""
     ratios = waiting[..., None] * barrier.wait + (1 - waiting[..., None]) * barrier.compute
     return rng.multinomial(TICKS, ratios / ratios.sum(-1, keepdims=True)).astype(np.uint8)
-
-
-def mean_wait(step_s: tuple[float, float], ranks: int) -> float:
-    """The part of its time that one of `ranks` healthy ranks waits, in the long run."""
-    low_s, high_s = step_s
-    slowest_s = low_s + (high_s - low_s) * ranks / (ranks + 1)  # the mean of the largest of uniform draws
-    return 1 - (low_s + high_s) / 2 / slowest_s
