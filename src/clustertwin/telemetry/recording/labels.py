@@ -1,6 +1,6 @@
 """What ran where: job spans <-> labels.jsonl, one JSON object a line, synced line by line.
 
-A later line for the same job, node and start replaces the earlier one: a job may be labelled when it starts
+A later line for the same job, node, threads and start replaces the earlier one: a job may be labelled when it starts
 (`end_s` null: still running) and again when it ends.
 """
 
@@ -37,7 +37,8 @@ def read(path: Path) -> list[JobSpan]:
 
 def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
     """The labels of whole lines; a last line without its end was torn by a crash and never acknowledged."""
-    spans: dict[tuple[str, str, float], JobSpan] = {}
+    # One job may have several spans on a node, one for each set of threads that fared differently.
+    spans: dict[tuple[str, str, tuple[int, ...], float], JobSpan] = {}
     whole = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines(), 1):
         try:
@@ -45,7 +46,7 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
             row["cpus"] = tuple(row["cpus"])
             row["end_s"] = math.inf if row["end_s"] is None else row["end_s"]
             span = JobSpan(**row)
-            spans[span.job, span.node, span.start_s] = span
+            spans[span.job, span.node, span.cpus, span.start_s] = span
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise RecordingError(where, f"no label ({error})", number) from error
     return sorted(spans.values(), key=lambda span: (span.start_s, span.node, span.job))
