@@ -167,3 +167,42 @@ def train(
         print_json({**found, "rounds": [asdict(entry) for entry in trained.rounds]})
     else:
         print_table("trained", list(found), [list(found.values())])
+
+
+@app.command()
+def whatif(
+    from_slurm: bool = typer.Option(False, "--from-slurm", help="Ask squeue and sinfo on this machine."),
+    squeue: Path | None = typer.Option(None, help="squeue's text in a file instead (see docs/scheduling.md)."),
+    policy: list[str] = typer.Option(["fcfs"], help="Policies to try."),
+    backfill: list[str] = typer.Option(["easy"], help="Ways of backfilling to try."),
+    procs: list[int] = typer.Option([], help="Sizes of the machine to try; by default what sinfo says."),
+    unit: Literal["cpus", "nodes"] = Unit,
+    past: Path | None = typer.Option(None, help="A log of this machine; futures are drawn from it."),
+    load: float = typer.Option(1.0, help="Newcomers, times as many as in the past."),
+    futures: int = typer.Option(20, help="How many futures."),
+    hours: float = typer.Option(24.0, help="How far ahead jobs keep coming."),
+    seed: int = typer.Option(0),
+    json: bool = Json,
+) -> None:
+    """When would the jobs that wait now start, under another policy, machine or load?"""
+    from clustertwin.cli.sched_whatif import answers
+
+    found, waiting = answers(from_slurm, squeue, policy, backfill, procs, unit, past, load, futures, hours, seed)
+    if json:
+        print_json({"running": waiting.running, "held": waiting.held, "scenarios": [asdict(entry) for entry in found]})
+        return
+    print_table(
+        f"{len(waiting.jobs) - waiting.running} waiting jobs, {waiting.running} running, {waiting.held} held",
+        ["policy", "backfilling", "size", "mean wait s", "4 of 5 futures", "last start s"],
+        [
+            [
+                entry.scenario.policy,
+                entry.scenario.backfill,
+                entry.scenario.procs,
+                entry.mean_wait_s,
+                f"{entry.mean_wait_low_s:.4g} – {entry.mean_wait_high_s:.4g}",
+                float(entry.start_s.max(initial=0.0)),
+            ]
+            for entry in found
+        ],
+    )
