@@ -130,9 +130,7 @@ class Recombined(Fitted):
         expected = rate * float((user * size).sum())
         if not expected > 0:
             raise SettingsError("nobody is left to submit a job: every factor is zero")
-        around = left > 1.05 * expected and until_s > span_s
-        if around:
-            rate *= period_s / span_s  # a pass lasts whole weeks, the log did not
+        around = left > 1.05 * expected and until_s > period_s
         skip_s = 0.0
         if left < expected / 2 or until_s < span_s / 2:
             # A short piece of a long log is taken from anywhere in it, where there are jobs.
@@ -185,10 +183,10 @@ class Recombined(Fitted):
         """One pass through the log: (time, job), unsorted."""
         set_, log = self.settings, self.log
         work = sizes(log) * log.run_s
-        session, clone = self._draw_sessions(session_rate, work, rng)
+        session, clone, away_s = self._draw_sessions(session_rate, work, rng)
         which, slot = self._draw_jobs(session, size_rate, work, rng)
         n_slots = len(session)
-        chains, start_s = self._chains(session, clone, which, slot, work, rng)
+        chains, start_s = self._chains(session, clone, away_s, which, slot, work, rng)
         most_work = set_.most_work_s * machine_size(log)
         slot_kind = -1 - log.user[self.begins[session]] + log.user.min()  # below every kind of a job
         for kind, sweeps in ((self.fine, set_.sweeps), (self.coarse, set_.coarse_sweeps)):
@@ -209,13 +207,20 @@ class Recombined(Fitted):
             node = chains.after[node]
         return np.concatenate([np.empty(0), *times]), np.concatenate([np.empty(0, dtype=np.int64), *nodes])
 
-    def _draw_sessions(self, rate: Floats, work: Floats, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """Which sessions this pass has, and of which clone of their user: a user drawn twice works side by side."""
+    def _draw_sessions(self, rate: Floats, work: Floats, rng: np.random.Generator) -> tuple[Ints, Ints, Floats]:
+        """Which sessions this pass has, of which clone of their user, and how far each clone's is moved.
+
+        A user drawn twice works side by side with himself, on other days, or every burst would come twice.
+        """
         drawn = counts(rate[self.begins], np.add.reduceat(work, self.begins), rng)
         session = np.repeat(np.arange(len(drawn)), drawn)
         clone = np.arange(len(session)) - np.repeat(np.cumsum(drawn) - drawn, drawn)
-        order = np.lexsort((session, clone, self.log.user[self.begins[session]]))
-        return session[order], clone[order]
+        begin_s = self.log.submit_s[self.begins[session]]
+        away_s: Floats = np.where(clone > 0, DAY_S * rng.integers(1, 7, len(session)), 0.0)
+        away_s[begin_s + away_s > self.log.submit_s.max()] -= WEEK_S
+        away_s[begin_s + away_s < 0] = 0.0
+        order = np.lexsort((begin_s + away_s, clone, self.log.user[self.begins[session]]))
+        return session[order], clone[order], away_s[order]
 
     def _draw_jobs(self, session: Ints, rate: Floats, work: Floats, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """The jobs of these sessions, and the slot each belongs to."""
@@ -226,13 +231,18 @@ class Recombined(Fitted):
         return np.repeat(which, times), np.repeat(slot, times)
 
     def _chains(
-        self, session: Ints, clone: Ints, which: Ints, slot: Ints, work: Floats, rng: np.random.Generator
+        self,
+        session: Ints,
+        clone: Ints,
+        away_s: Floats,
+        which: Ints,
+        slot: Ints,
+        work: Floats,
+        rng: np.random.Generator,
     ) -> tuple[Chains, Floats]:
         """The drawn sessions as they were, and when each starts."""
         log, n_slots, n_jobs = self.log, len(session), len(which)
         user = log.user[self.begins[session]]
-        # Clones work on other days, or every burst would come twice.
-        away_s = DAY_S * rng.integers(1, 7, n_slots) * (clone > 0)
         begin_s = log.submit_s[self.begins[session]] + away_s
         end_s = log.submit_s[self.ends[session] - 1] + away_s
         same = (np.diff(user) == 0) & (np.diff(clone) == 0)
@@ -312,7 +322,7 @@ def _kinds(*columns: NDArray[Any]) -> Ints:
 
 def _period(span_s: float) -> float:
     """How long a pass lasts: whole weeks of a long log, whole days of a short one, so that hours of the day hold."""
-    unit_s = WEEK_S if span_s >= 8 * WEEK_S else DAY_S if span_s >= 4 * DAY_S else 1.0
+    unit_s = WEEK_S if span_s >= 2 * WEEK_S else DAY_S if span_s >= 2 * DAY_S else 1.0
     return max(unit_s, unit_s * float(np.round(span_s / unit_s)))
 
 

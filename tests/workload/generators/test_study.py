@@ -1,0 +1,49 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clustertwin.workload.fidelity import Sample
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.study import page, study
+
+
+@pytest.mark.slow
+def test_a_study_has_real_against_real_every_generator_and_every_published_file(log, tmp_path):
+    short = log.take(slice(0, 400))
+    other = Sample("theirs", short.take(np.arange(400)))
+    found = study(Sample("mine", short), ["crossover", "bootstrap"], [other], tmp_path / "logs", seeds=2)
+    kinds = [row.kind for row in found.rows]
+    assert kinds == ["yardstick"] * 3 + ["generator"] * 2 + ["published"]
+    assert found.rows[3].seeds == 2
+    assert found.rows[5].scores["copies"] == [1.0]
+    assert len(list((tmp_path / "logs").iterdir())) == 4
+    assert "theirs (published)" in page(found)
+    again = study(Sample("mine", short), ["crossover"], [], tmp_path / "logs", seeds=2)
+    assert again.rows[3].fit_s is None  # the logs were there
+    assert again.rows[3].scores == found.rows[3].scores
+
+
+def test_generate_writes_a_log_that_can_be_read_and_the_same_seed_writes_it_again(log, tmp_path):
+    from clustertwin.cli.trace import app
+
+    write(log, tmp_path / "real.swf")
+    command = ["generate", str(tmp_path / "real.swf"), "--jobs", "300", "--seed", "3", "--json", "--out"]
+    done = CliRunner().invoke(app, [*command, str(tmp_path / "a.swf")], catch_exceptions=False)
+    assert json.loads(done.stdout)["jobs"] == 300
+    CliRunner().invoke(app, [*command, str(tmp_path / "b.swf")], catch_exceptions=False)
+    assert (tmp_path / "a.swf").read_bytes() == (tmp_path / "b.swf").read_bytes()
+    assert len(read(tmp_path / "a.swf")) == 300
+
+
+def test_a_saved_generator_generates_without_the_log(log, tmp_path):
+    from clustertwin.cli.trace import app
+
+    write(log, tmp_path / "real.parquet")
+    model, out = str(tmp_path / "model"), str(tmp_path / "a.parquet")
+    first = ["generate", str(tmp_path / "real.parquet"), "--jobs", "99", "--out", out, "--save", model]
+    CliRunner().invoke(app, first, catch_exceptions=False)
+    CliRunner().invoke(app, ["generate", model, "--jobs", "99", "--out", str(tmp_path / "b.parquet")])
+    a, b = read(tmp_path / "a.parquet"), read(tmp_path / "b.parquet")
+    assert np.array_equal(a.run_s, b.run_s)
