@@ -104,6 +104,12 @@ def test_describe_prints_and_draws(twin, source, tmp_path):
     assert sum(document["by_hour"]) == pytest.approx(1)
 
 
+def test_a_picture_nobody_draws_is_refused_before_the_work(twin, source, tmp_path):
+    refused = twin("describe", source, "--out", tmp_path / "log.doc")
+    assert refused.returncode == 2
+    assert ".png, .svg, .pdf, .html" in refused.stderr
+
+
 @pytest.mark.slow
 def test_compare_writes_a_scorecard_and_one_page_that_needs_nothing_else(twin, source, tmp_path):
     pytest.importorskip("sklearn")

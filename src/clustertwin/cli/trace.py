@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from clustertwin.cli.imagine import generate, generators, study
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.core.errors import SettingsError
 
 app = typer.Typer(no_args_is_help=True, help="Job logs: convert, describe, clean, anonymise, generate, compare.")
 
@@ -25,6 +26,7 @@ Zone = typer.Option(None, "--timezone", help="Where the log's clock stood, such 
 Force = typer.Option(False, help="Overwrite what is already there.")
 Procs = typer.Option(None, "--procs", min=1, help="Nodes (or cpus, where a log has no nodes) of the machine.")
 
+PICTURES = (".png", ".svg", ".pdf", ".html")
 #: Findings shown to a person; the JSON document has them all.
 SHOWN = 10
 
@@ -115,7 +117,9 @@ def clean(
 def anonymise(
     source: Path = In,
     out: Path = Out,
-    secret_file: Path = typer.Option(None, help="A file with the secret; logs with one secret can be joined."),
+    secret_file: Path = typer.Option(
+        None, exists=True, dir_okay=False, help="A file with the secret; logs with one secret can be joined."
+    ),
     lenient: bool = Lenient,
     timezone: str = Zone,
     force: bool = Force,
@@ -151,6 +155,8 @@ def describe(
     """How many jobs, how large, how long, when, whose, and how busy the machine was."""
     from clustertwin.workload.describe import describe as look
 
+    if out is not None and out.suffix not in PICTURES:
+        raise SettingsError(f"{out}: a log is drawn as {', '.join(PICTURES)}")
     reading = _read(source, lenient, source_format, timezone)
     described = look(reading.jobs, procs)
     if out is not None:

@@ -102,6 +102,12 @@ def test_parts_of_a_checkpointed_job_are_set_aside_and_said(log):
     assert [(found.line, found.fate) for found in reading.findings] == [(2, "noted")]
 
 
+def test_a_zone_nobody_knows_is_noted_and_read_as_utc(log):
+    reading = read_report(log("; TimeZoneString: Sweden, mostly\n" + line(1) + "\n"))
+    assert reading.jobs.timezone == "UTC"
+    assert "Sweden, mostly" in reading.findings[0].reason
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "; Version: 2.2\n"])
 def test_a_file_without_jobs_is_refused(log, text):
     with pytest.raises(TraceError, match="empty"):

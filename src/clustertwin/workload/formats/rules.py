@@ -40,14 +40,14 @@ def to_jobs(raw: Raw, findings: Findings) -> tuple[Jobs, dict[str, Floats]]:
     if len(raw.lines) == 0:
         findings.settle(lenient=False)  # what was wrong with every line says more
         raise TraceError(findings.where, "no jobs: the file is empty but for its header")
-    columns = {name: np.array(values, dtype=np.float64) for name, values in raw.columns.items()}
+    columns = dict(raw.columns)  # the arrays are the reader's to give, and are mended in place
     as_written = _round_counts(columns, raw, findings)
     _refuse_negative(columns, raw, findings)
     keep = _has_submit(columns, raw, findings) & _first_of_its_id(columns, raw, findings)
     order = _in_order(columns, raw, keep, findings)
-    if len(order) == 0:
+    if not keep.any():
         findings.settle(lenient=False)
-    chosen: dict[str, Any] = {name: np.nan_to_num(values[order], nan=-1.0) for name, values in columns.items()}
+    chosen: dict[str, Any] = {name: _unknown(values[order]) for name, values in columns.items()}
     epoch_s = raw.epoch_s if raw.epoch_s is not None else float(np.floor(chosen["submit_s"][0]))
     if raw.epoch_s is None:
         chosen["submit_s"] = chosen["submit_s"] - epoch_s
@@ -56,6 +56,11 @@ def to_jobs(raw: Raw, findings: Findings) -> tuple[Jobs, dict[str, Floats]]:
         epoch_s=epoch_s, machine=raw.machine, names=raw.names, header=raw.header, timezone=raw.timezone,
     )  # fmt: skip
     return jobs, {name: values[order] for name, values in as_written.items()}
+
+
+def _unknown(values: Floats) -> Floats:
+    missing = np.isnan(values)
+    return np.where(missing, -1.0, values) if missing.any() else values
 
 
 def _label(raw: Raw, name: str) -> str:
@@ -116,7 +121,9 @@ def _first_of_its_id(columns: dict[str, Floats], raw: Raw, findings: Findings) -
     return keep
 
 
-def _in_order(columns: dict[str, Floats], raw: Raw, keep: NDArray[np.bool_], findings: Findings) -> NDArray[np.intp]:
+def _in_order(
+    columns: dict[str, Floats], raw: Raw, keep: NDArray[np.bool_], findings: Findings
+) -> NDArray[np.intp] | slice:
     """The kept rows by submit time; ties stay as the file has them."""
     kept = np.flatnonzero(keep)
     submit = columns["submit_s"][kept]
@@ -126,4 +133,6 @@ def _in_order(columns: dict[str, Floats], raw: Raw, keep: NDArray[np.bool_], fin
             line, label = int(raw.lines[kept[i]]), _label(raw, "submit_s")
             reason = f"{label} {submit[i]:.15g} comes after {latest[i]:.15g}: out of order"
             findings.repair(line, reason, "moved to its place")
+    if len(kept) == len(keep) and np.all(submit[1:] >= submit[:-1]):
+        return slice(None)  # as it stands: a large log is not copied
     return kept[np.argsort(submit, kind="stable")]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,12 @@ LABELS = {"submit_s": "submit time", "wait_s": "wait time", "run_s": "run time",
 #: No log starts more than 15 years after its own time zero: such numbers are dates.
 LATEST_SUBMIT_S = 5e8
 
+#: The fields the job table has a column for, and field 6, where some converters put the limit.
+USED = (ID, SUBMIT, WAIT, RUN, ALLOCATED, CPU_TIME, USED_KB, PROCS, REQUEST, MEMORY_KB, STATUS, USER, GROUP, QUEUE)
 COUNTED = ("; MaxJobs:", "; MaxRecords:")
 
 Table = NDArray[np.float64]  # (jobs, 18)
+Column = NDArray[np.float64]  # (jobs,)
 
 
 def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
@@ -42,7 +46,7 @@ def read_raw(path: Path, findings: Findings, progress: Progress | None = None, t
 
 def parse(texts: Iterable[bytes], findings: Findings, timezone: str | None = None) -> Raw:
     """Blocks of whole lines -> raw columns; the header may stand in any of them."""
-    tables: list[Table] = []
+    kept: dict[int, list[Column]] = {field: [] for field in USED}
     lines: list[NDArray[np.int64]] = []
     header: list[str] = []
     first_line = 1
@@ -50,11 +54,15 @@ def parse(texts: Iterable[bytes], findings: Findings, timezone: str | None = Non
         if not text.endswith(b"\n"):
             text += b"\n"
         table, numbers = _parse_block(text, first_line, header, findings)
-        tables.append(table)
-        lines.append(numbers)
+        whole = ~_parts(table[:, STATUS], numbers, findings)
+        for field, blocks_of_field in kept.items():
+            blocks_of_field.append(table[whole, field])
+        lines.append(numbers[whole])
         first_line += text.count(b"\n")
-    table = np.concatenate(tables) if tables else np.empty((0, FIELDS))
-    return _to_raw(table, np.concatenate(lines) if lines else np.empty(0, np.int64), tuple(header), findings, timezone)
+    # Field by field, so that a large log is not held twice.
+    columns = {field: np.concatenate(kept.pop(field) or [np.empty(0)]) for field in USED}
+    numbers = np.concatenate(lines) if lines else np.empty(0, np.int64)
+    return _to_raw(columns, numbers, tuple(header), findings, timezone)
 
 
 def _parse_block(
@@ -123,26 +131,35 @@ def _is_number(word: bytes) -> bool:
     return True
 
 
-def _to_raw(
-    table: Table, lines: NDArray[np.int64], header: tuple[str, ...], findings: Findings, timezone: str | None
-) -> Raw:
-    parts = np.isin(table[:, STATUS], PARTIAL)
+def _parts(status: Column, lines: NDArray[np.int64], findings: Findings) -> NDArray[np.bool_]:
+    parts = np.isin(status, PARTIAL)
     for line in lines[parts]:
         findings.note(int(line), "part of a checkpointed job (status 2 to 4), set aside: its summary line counts")
-    table, lines = table[~parts], lines[~parts]
+    return parts
+
+
+def _to_raw(
+    fields: dict[int, Column],
+    lines: NDArray[np.int64],
+    header: tuple[str, ...],
+    findings: Findings,
+    timezone: str | None,
+) -> Raw:
     said = parse_header(header)
-    request_s, epoch_s = _request(table, lines, findings), _epoch(said, table, lines, findings)
-    cpus = np.where(table[:, PROCS] > 0, table[:, PROCS], table[:, ALLOCATED])
+    request_s = _request(fields[REQUEST], fields[CPU_TIME], lines, findings)
+    epoch_s = _epoch(said, fields[SUBMIT], lines, findings)
+    cpus = np.where(fields[PROCS] > 0, fields[PROCS], fields[ALLOCATED])
     cpus[cpus == 0] = -1  # a job that never got a processor and did not say how many it wanted
-    kb = np.where(table[:, MEMORY_KB] > 0, table[:, MEMORY_KB], table[:, USED_KB])
+    kb = np.where(fields[MEMORY_KB] > 0, fields[MEMORY_KB], fields[USED_KB])
     memory = np.where((kb > 0) & (cpus > 0), kb * 1024 * cpus, -1.0)
-    columns = {"id": table[:, ID], "submit_s": table[:, SUBMIT], "wait_s": table[:, WAIT], "run_s": table[:, RUN],
-               "request_s": request_s, "cpus": cpus, "memory_bytes": memory, "user": table[:, USER],
-               "group": table[:, GROUP], "queue": table[:, QUEUE], "status": table[:, STATUS]}  # fmt: skip
+    columns = {"id": fields[ID], "submit_s": fields[SUBMIT], "wait_s": fields[WAIT], "run_s": fields[RUN],
+               "request_s": request_s, "cpus": cpus, "memory_bytes": memory,
+               "user": fields[USER], "group": fields[GROUP], "queue": fields[QUEUE],
+               "status": fields[STATUS]}  # fmt: skip
     machine = _machine(said, cpus, lines, findings)
-    _check_count(said, len(table), findings)
+    _check_count(said, len(lines), findings)
     return Raw(columns, lines, LABELS, machine=machine, header=header, epoch_s=epoch_s,
-               timezone=timezone or said.get("TimeZoneString", "UTC"), sorted_by_contract=True)  # fmt: skip
+               timezone=timezone or _zone(said, findings), sorted_by_contract=True)  # fmt: skip
 
 
 def parse_header(header: Iterable[str]) -> dict[str, str]:
@@ -160,25 +177,36 @@ def _number(said: dict[str, str], name: str) -> int:
     return int(match[0]) if match else 0
 
 
-def _epoch(said: dict[str, str], table: Table, lines: NDArray[np.int64], findings: Findings) -> float | None:
-    if len(table) and table[:, SUBMIT].min() > LATEST_SUBMIT_S:
-        reason = f"submit time {table[0, SUBMIT]:.0f} is a date; SWF counts seconds from the header's UnixStartTime"
+def _zone(said: dict[str, str], findings: Findings) -> str:
+    name = said.get("TimeZoneString", "UTC")
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        findings.note(
+            None, f"the header's TimeZoneString {name!r} is no time zone, read as UTC (--timezone says which)"
+        )
+        return "UTC"
+    return name
+
+
+def _epoch(said: dict[str, str], submit: Column, lines: NDArray[np.int64], findings: Findings) -> float | None:
+    if len(submit) and submit.min() > LATEST_SUBMIT_S:
+        reason = f"submit time {submit[0]:.0f} is a date; SWF counts seconds from the header's UnixStartTime"
         findings.repair(int(lines[0]), reason, "counted from the first job's date")
         return None
     return float(_number(said, "UnixStartTime"))
 
 
-def _request(table: Table, lines: NDArray[np.int64], findings: Findings) -> Table:
+def _request(request: Column, cpu_time: Column, lines: NDArray[np.int64], findings: Findings) -> Column:
     """Field 9; some converters put the limit in field 6, where whole minutes give it away."""
-    request, cpu_time = table[:, REQUEST], table[:, CPU_TIME]
-    if len(table) >= 10 and np.all(request == -1) and np.all((cpu_time > 0) & (cpu_time % 60 == 0)):
+    if len(lines) >= 10 and np.all(request == -1) and np.all((cpu_time > 0) & (cpu_time % 60 == 0)):
         reason = "misplaced columns: no line has a requested time (field 9), every field 6 is whole minutes"
         findings.repair(int(lines[0]), reason, "field 6 taken as the requested time")
         return cpu_time
     return request
 
 
-def _machine(said: dict[str, str], cpus: Table, lines: NDArray[np.int64], findings: Findings) -> Machine:
+def _machine(said: dict[str, str], cpus: Column, lines: NDArray[np.int64], findings: Findings) -> Machine:
     nodes, procs = _number(said, "MaxNodes"), _number(said, "MaxProcs")
     procs = procs or nodes
     nodes = nodes or procs
