@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from clustertwin.cli import endpoint
 from clustertwin.cli.output import Json, err, print_json
 from clustertwin.core.errors import SettingsError
 
@@ -34,7 +36,14 @@ def record(
     node: str = typer.Option("", "--node", help="Call the node so; else as it calls itself."),
     matchers: str = typer.Option("", "--match", help='Narrow a Prometheus range: instance=~"n1.*",job="twin".'),
     node_channels: bool = typer.Option(False, "--node-channels", help="Record memory used and I/O pressure too."),
+    interval_s: int = typer.Option(1, "--interval-s", min=1, help="Seconds between samples; a site may scrape at 15."),
+    username: str = endpoint.Username,
+    password_file: Path | None = endpoint.PasswordFile,
+    token_file: Path | None = endpoint.TokenFile,
+    ca_file: Path | None = endpoint.CaFile,
     flush_s: int = typer.Option(10, "--flush-s", min=1, help="The most seconds a crash may cost."),
+    keep_hours: int = typer.Option(0, "--keep-hours", min=0, help="Delete what is older; 0: keep all."),
+    keep_gb: float = typer.Option(0.0, "--keep-gb", min=0.0, help="Delete the oldest above this size; 0: keep all."),
     json: bool = Json,
 ) -> None:
     """Record 1 Hz traces of every hardware thread, with the jobs seen on them. Ctrl-C ends it cleanly."""
@@ -44,20 +53,28 @@ def record(
     from clustertwin.telemetry.sources import watch
     from clustertwin.telemetry.sources.exporter import Exporter
     from clustertwin.telemetry.sources.host import Host
-    from clustertwin.telemetry.sources.http import Endpoint
     from clustertwin.telemetry.sources.prometheus import Prometheus
 
+    server = partial(
+        endpoint.build, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
+    )
     if prometheus:
         start_s, end_s = _epoch_s(start, "--start"), _epoch_s(end or str(int(time.time())), "--end")
         if exporter or node or end_s <= start_s:
             raise SettingsError("--prometheus takes --start before --end, and neither --exporter nor --node")
-        history = Prometheus(Endpoint(prometheus), matchers=matchers, node_channels=node_channels)
-        source, total_s = hour_by_hour(history, start_s, end_s, node_channels=node_channels), end_s - start_s
+        history = Prometheus(server(prometheus), matchers=matchers, node_channels=node_channels)
+        source = hour_by_hour(
+            history, start_s, end_s, interval_s=interval_s, node_channels=node_channels, on_hole=_tell_of_hole
+        )
+        total_s = end_s - start_s
     else:
-        live = Exporter(Endpoint(exporter), node) if exporter else Host(node=node)
-        source, total_s = watch(live, seconds, stream=RateStream(node_channels=node_channels)), seconds
+        live = Exporter(server(exporter), node, pages=node_channels) if exporter else Host(node=node)
+        source, total_s = watch(live, seconds, stream=RateStream(interval_s, node_channels)), seconds
+    settings = RecordingSettings(
+        interval_s, flush_s=flush_s, keep_s=keep_hours * 3600 or None, keep_bytes=int(keep_gb * 1e9) or None
+    )
     with _progress(total_s) as on_trace:
-        taken = take(source, out, RecordingSettings(flush_s=flush_s), on_trace)
+        taken = take(source, out, settings, on_trace)
     if json:
         print_json({"out": str(out), **asdict(taken)})
     else:
@@ -65,6 +82,10 @@ def record(
             f"{out}: {taken.end_s - taken.start_s} s of {taken.threads} threads on {taken.nodes} node(s), "
             f"{taken.jobs} job(s){', until Ctrl-C' if taken.interrupted else ''}"
         )
+
+
+def _tell_of_hole(start_s: int, end_s: int) -> None:
+    err.print(f"no samples between {start_s} and {end_s}: left out")
 
 
 def _epoch_s(text: str, option: str) -> int:

@@ -44,6 +44,10 @@ class SourceError(TwinError):
     """A server or node that does not answer, or not sensibly."""
 
 
+class NoSamples(SourceError):
+    """A source that answers, and has nothing of the time asked for."""
+
+
 class SettingsError(TwinError):
     """A configuration or an option that cannot be honoured."""
 

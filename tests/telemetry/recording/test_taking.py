@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from clustertwin.core.channels import CPU
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import NoSamples, SourceError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.counters import Counters
 from clustertwin.telemetry.recording import Recorder, Recording
-from clustertwin.telemetry.recording.taking import Jobs, take
+from clustertwin.telemetry.recording.taking import Jobs, hour_by_hour, take
 
 
 def second(time_s: int, node: str = "n0", cpus: tuple[int, ...] = (0, 1), jobs: dict[str, int] | None = None) -> Trace:
@@ -79,3 +80,20 @@ def test_after_a_crash_a_job_ends_with_the_last_second_seen(tmp_path: Path) -> N
         recorder.label(JobSpan("7", "n0", (0,), 999, math.inf))
     Recorder.resume(tmp_path / "r").close()
     assert Recording.open(tmp_path / "r").spans == (JobSpan("7", "n0", (0,), 999, 1001),)
+
+
+def test_an_hour_without_samples_is_told_of_and_left_out() -> None:
+    class Holey:
+        """Samples once a second, but none in the second hour."""
+
+        def counters(self, start_s: float, end_s: float) -> list[Counters]:
+            if start_s > 3500 and end_s < 7300:
+                raise NoSamples("nothing")
+            times_s = np.arange(np.ceil(start_s), end_s)
+            seconds = np.stack([times_s * 0.25, times_s * 0.75], axis=-1)[None]  # (cpu, time, mode)
+            return [Counters("n0", (0,), times_s, seconds, ("user", "idle"))]
+
+    holes: list[tuple[int, int]] = []
+    found = list(hour_by_hour(Holey(), 0, 3 * 3600, on_hole=lambda start_s, end_s: holes.append((start_s, end_s))))
+    assert [trace.start_s for trace in found] == [0, 7200]
+    assert holes == [(3600, 7200)]

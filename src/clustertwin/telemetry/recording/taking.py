@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import NoSamples
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.recording.layout import RecordingSettings
 from clustertwin.telemetry.recording.recorder import Recorder
@@ -61,7 +61,7 @@ def take(
         except KeyboardInterrupt:
             interrupted = True
         if recorder is None:
-            raise SourceError("not one whole second was seen: nothing was recorded")
+            raise NoSamples("not one whole second was seen: nothing was recorded")
         for span in jobs.ended():
             recorder.label(span)
         nodes = recorder.about.nodes
@@ -69,10 +69,22 @@ def take(
     return Taken(start_s, end_s, len(nodes), threads, jobs.count, recorder.refused, unknown, interrupted)
 
 
-def hour_by_hour(source: History, start_s: int, end_s: int, *, node_channels: bool = False) -> Iterator[Trace]:
-    """The traces of a range of any length, never more than an hour in memory; an hour without samples is an error."""
+def hour_by_hour(
+    source: History,
+    start_s: int,
+    end_s: int,
+    *,
+    interval_s: int = 1,
+    node_channels: bool = False,
+    on_hole: Callable[[int, int], None] = lambda start_s, end_s: None,
+) -> Iterator[Trace]:
+    """The traces of a range of any length, never more than an hour in memory; hours without samples are told of."""
     for begin_s in range(start_s, end_s, HOUR_S):
-        yield from traces(source, begin_s, min(begin_s + HOUR_S, end_s), node_channels=node_channels)[0]
+        stop_s = min(begin_s + HOUR_S, end_s)
+        try:
+            yield from traces(source, begin_s, stop_s, interval_s=interval_s, node_channels=node_channels)[0]
+        except NoSamples:
+            on_hole(begin_s, stop_s)
 
 
 class Jobs:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import NoSamples, SourceError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.boundaries import GAP
 from clustertwin.telemetry.counters import Counters, Reading
@@ -38,7 +38,7 @@ class History(Protocol):
 def traces(
     source: History, start_s: float, end_s: float, *, interval_s: int = 1, node_channels: bool = False
 ) -> tuple[list[Trace], Faults]:
-    """One trace per node, over exactly the whole intervals inside the range; SourceError where there is nothing."""
+    """One trace per node, over exactly the whole intervals inside the range; NoSamples where there is nothing."""
     # The first and the last interval need a sample beyond them, wherever in the second the sampler fires.
     margin_s = 1.5 * interval_s
     found: list[Trace] = []
@@ -56,7 +56,7 @@ def traces(
         found.append(trace)
         faults += wrong
     if not found:
-        raise SourceError(f"no samples between {start_s:.0f} and {end_s:.0f}")
+        raise NoSamples(f"no samples between {start_s:.0f} and {end_s:.0f}")
     return found, faults
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.errors import NoSamples, SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.counters import MODES, Counters, job_spans
 from clustertwin.telemetry.dialects import DIALECTS, Dialect, jobs_of, thread_number
@@ -50,14 +50,14 @@ class Prometheus:
         self._http = Http(endpoint)
 
     def counters(self, start_s: float, end_s: float) -> list[Counters]:
-        """Each node's counters, by name; SourceError where the server has none."""
+        """Each node's counters, by name; NoSamples where the server has none."""
         for dialect in self._dialects:
             by_instance = _group(self.raw(dialect.cpu, start_s, end_s))
             if by_instance:
                 return self._nodes(dialect, by_instance, start_s, end_s)
         wanted = " or ".join(dialect.cpu for dialect in self._dialects)
         narrowed = f" with {self.matchers}" if self.matchers else ""
-        raise SourceError(f"{self.endpoint.url}: no {wanted}{narrowed} between {start_s:.0f} and {end_s:.0f}")
+        raise NoSamples(f"{self.endpoint.url}: no {wanted}{narrowed} between {start_s:.0f} and {end_s:.0f}")
 
     def raw(self, metric: str, start_s: float, end_s: float, labels: tuple[tuple[str, str], ...] = ()) -> list[Series]:
         """The raw samples of every series of a metric from `start_s` to `end_s`."""

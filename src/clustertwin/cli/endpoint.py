@@ -1,0 +1,36 @@
+"""Options of commands that ask a server: who asks, and whom to trust. Secrets come from files, never from the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from clustertwin.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from clustertwin.telemetry.sources.http import Endpoint
+
+Username = typer.Option("", "--username", help="For basic authentication, with --password-file.")
+PasswordFile = typer.Option(None, "--password-file", help="A file that holds the password.")
+TokenFile = typer.Option(None, "--token-file", help="A file that holds a bearer token.")
+CaFile = typer.Option(None, "--ca-file", help="Trust this authority instead of the system's.")
+
+
+def build(
+    url: str, *, username: str, password_file: Path | None, token_file: Path | None, ca_file: Path | None
+) -> Endpoint:
+    """The endpoint that these options describe."""
+    from clustertwin.telemetry.sources.http import Endpoint
+
+    return Endpoint(url, username, _secret(password_file), _secret(token_file), str(ca_file or ""))
+
+
+def _secret(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
