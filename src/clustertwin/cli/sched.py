@@ -170,6 +170,41 @@ def train(
 
 
 @app.command()
+def study(
+    trace: Path = Trace,
+    out: Path = typer.Option(..., help="A directory for the report and the trained policies; a killed study goes on."),
+    synthetic: list[str] = typer.Option([], help="NAME=FILE, a synthetic log; may be repeated."),
+    generator: list[str] = typer.Option(["crossover"], help="Generators to fit on the learning part; may be repeated."),
+    backfill: Literal["none", "easy"] = typer.Option("easy", help="How the machine is scheduled."),
+    procs: int = Procs,
+    unit: Literal["cpus", "nodes"] = Unit,
+    held_out: float = typer.Option(0.3, help="The last part of the log, to judge on."),
+    windows: int = typer.Option(10, help="Windows of 1,024 jobs to judge on."),
+    seeds: int = typer.Option(3, help="Trainings a source."),
+    both: bool = typer.Option(True, "--both/--no-both", help="Also train on real and synthetic together."),
+    ppo_rounds: int = typer.Option(10),
+    evolve_rounds: int = typer.Option(60),
+    lenient: bool = Lenient,
+    json: bool = Json,
+) -> None:
+    """Train on the real log, on synthetic ones and on both; judge all on real jobs held out."""
+    from clustertwin.cli.sched_study import run
+
+    rows = run(
+        trace, out, synthetic, generator, backfill, procs, unit, held_out, windows, seeds, ppo_rounds, evolve_rounds, both,
+        lenient,
+    )  # fmt: skip
+    if json:
+        print_json([asdict(row) for row in rows])
+        return
+    print_table(
+        f"{trace.name}: bounded slowdown on {windows} held-out windows, backfilling: {backfill}",
+        ["trained on, or heuristic", "slowdown", "95 %", "to real"],
+        [[row.name, row.slowdown, f"{row.low:.4g} – {row.high:.4g}", row.ratio] for row in rows],
+    )
+
+
+@app.command()
 def whatif(
     from_slurm: bool = typer.Option(False, "--from-slurm", help="Ask squeue and sinfo on this machine."),
     squeue: Path | None = typer.Option(None, help="squeue's text in a file instead (see docs/scheduling.md)."),

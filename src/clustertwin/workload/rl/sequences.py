@@ -42,13 +42,15 @@ class Pool:
         return np.concatenate(parts)
 
 
-def pool(load: Records, length: int = 1024, held_out: Sequence[tuple[int, int]] = ()) -> Pool:
-    """What of a load may be trained on; `held_out` are ranges of jobs, first and one past the last."""
+def pool(
+    load: Records, length: int = 1024, held_out: Sequence[tuple[int, int]] = (), also: Sequence[Records] = ()
+) -> Pool:
+    """What may be trained on: a load without the ranges of jobs `held_out` (first, one past the last), and others."""
     usable = np.ones(len(load), dtype=bool)
     for first, last in held_out:
         usable[first:last] = False
     edges = np.flatnonzero(np.diff(usable, prepend=False, append=False))
-    stretches = tuple(load[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    stretches = (*(load[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)), *also)
     longest = max((len(stretch) for stretch in stretches), default=0)
     if longest < min(length, 64):
         raise SettingsError(f"only {longest} jobs in a row are left to train on; hold out less")

@@ -69,10 +69,13 @@ def train(
     held_out: Sequence[tuple[int, int]] = (),
     report: Report = lambda _: None,
     resume: bool = True,
+    also: Sequence[Records] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> Trained:
-    """Train on a load, without the jobs held out, writing `out` as it goes."""
-    run = _Run(load, rules, settings, out, held_out, report, clock)
+    """Train on a load, without the jobs held out, and on others `also`, writing `out` as it goes."""
+    lengths = {settings.length, settings.evolve_length, 1024}
+    pools = {n: pool(load, n, held_out, also) for n in lengths}
+    run = _Run(pools, rules, settings, out, report, clock)
     if resume and out.exists():
         run.restore()
     run.ppo()
@@ -93,16 +96,15 @@ class _Run:
 
     def __init__(
         self,
-        load: Records,
+        pools: dict[int, Pool],
         rules: Rules,
         settings: TrainSettings,
         out: Path,
-        held_out: Sequence[tuple[int, int]],
         report: Report,
         clock: Callable[[], float],
     ) -> None:
         self.rules, self.settings, self.out, self.report, self.clock = rules, settings, out, report, clock
-        self.pools = {n: pool(load, n, held_out) for n in {settings.length, settings.evolve_length, 1024}}
+        self.pools = pools
         judge = np.random.default_rng([settings.seed, 1])
         self.judged_on = [self.pools[1024].draw(judge) for _ in range(settings.judged_on)]
         self.reference = slowdowns([find_policy("sjf")], self.judged_on, rules)[0]

@@ -1,0 +1,70 @@
+"""Wire a study of training sources: options of the command -> logs read, generators fitted, a report written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import orjson
+
+from clustertwin.cli.output import err
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload import generators
+from clustertwin.workload.formats import read
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.rl.study import Row, as_html, split, study
+from clustertwin.workload.rl.train import TrainSettings
+from clustertwin.workload.rl.worth import Rules
+from clustertwin.workload.simulator import machine_size
+
+
+def run(
+    trace: Path,
+    out: Path,
+    synthetic: Sequence[str],
+    generator: Sequence[str],
+    backfill: Literal["none", "easy"],
+    procs: int,
+    unit: Literal["cpus", "nodes"],
+    held_out: float,
+    windows: int,
+    seeds: int,
+    ppo_rounds: int,
+    evolve_rounds: int,
+    both: bool,
+    lenient: bool,
+) -> list[Row]:
+    """The rows, also written to `out` as study.json and study.html."""
+    jobs = read(trace, lenient=lenient)
+    learn, judge = split(jobs, held_out)
+    made = {name: generators.make(name).fit(learn, _rng()).sample(len(learn), _rng()) for name in generator}
+    made |= dict(_named(text, lenient) for text in synthetic)
+    settings = TrainSettings(ppo_rounds=ppo_rounds, evolve_rounds=evolve_rounds)
+    rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
+    with err.status("training") as status:
+        rows = study(
+            learn, judge, made, rules, settings, range(seeds), out, unit, (1024, windows), both,
+            lambda name, seed: status.update(f"training on {name}, seed {seed}"),
+        )  # fmt: skip
+    facts = {
+        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": f"{windows} windows of {len(judge):,}",
+        "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
+        "evolution rounds": evolve_rounds,
+    }  # fmt: skip
+    (out / "study.json").write_bytes(orjson.dumps([asdict(row) for row in rows], option=orjson.OPT_INDENT_2))
+    (out / "study.html").write_text(as_html(rows, f"Schedulers trained on {trace.name} and its likenesses", facts))
+    return rows
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def _named(text: str, lenient: bool) -> tuple[str, Jobs]:
+    name, _, path = text.partition("=")
+    if not path:
+        raise SettingsError(f"a synthetic log is given as NAME=FILE, not as {text!r}")
+    return name, read(Path(path), lenient=lenient)

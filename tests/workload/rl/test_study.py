@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.rl.evolve import EvolveSettings
+from clustertwin.workload.rl.study import as_html, split, study
+from clustertwin.workload.rl.train import TrainSettings
+from clustertwin.workload.rl.worth import Rules
+
+TINY = TrainSettings(
+    ppo_rounds=0, evolve_rounds=1, evolve_length=64, judged_on=1, evolve=EvolveSettings(pairs=1, sequences=1)
+)
+
+
+def log(n: int, seed: int) -> Jobs:
+    rng = np.random.default_rng(seed)
+    run_s = rng.integers(1, 500, n)
+    return Jobs.build(np.cumsum(rng.integers(0, 60, n)), run_s, request_s=run_s, cpus=rng.integers(1, 9, n))
+
+
+def test_the_held_out_part_is_the_last():
+    learn, judge = split(log(100, 0), 0.3)
+    assert (len(learn), len(judge)) == (70, 30)
+    assert learn.submit_s[-1] <= judge.submit_s[0]
+    with pytest.raises(SettingsError):
+        split(log(100, 0), 1.0)
+
+
+def test_every_source_is_judged_beside_the_heuristics(tmp_path: Path):
+    learn, judge = split(log(1000, 0), 0.3)
+    rows = study(learn, judge, {"other": log(700, 1)}, Rules(16), TINY, [0, 1], tmp_path, window=(100, 3))
+    assert [row.name for row in rows[:3]] == ["real", "other", "real + other"]
+    assert {row.name for row in rows[3:]} >= {"fcfs", "sjf"}
+    assert rows[0].ratio == 1
+    assert all(row.low <= row.slowdown <= row.high for row in rows)
+    assert [len(row.by_seed) for row in rows[:3]] == [2, 2, 2]
+    assert "real + other" in as_html(rows, "title", {})
+
+
+def test_windows_longer_than_what_is_held_out_are_refused(tmp_path: Path):
+    learn, judge = split(log(300, 0), 0.3)
+    with pytest.raises(SettingsError, match="hold out more"):
+        study(learn, judge, {}, Rules(16), TINY, [0], tmp_path, window=(100, 3))
