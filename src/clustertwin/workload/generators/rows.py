@@ -25,7 +25,7 @@ class Frame:
 
     bounds: dict[str, tuple[float, float]]  # least and most the log shows of each column
     unit: str  # what `size` counts: nodes or cpus
-    cpus_each: int  # cpus, gpus of one unit of size; 0: the log has none, or no fixed number
+    cpus_each: int  # cpus, gpus of one unit of size; -1: not known, or no fixed number
     gpus_each: int
     resolution_s: float
     epoch_s: float
@@ -52,7 +52,7 @@ class Frame:
         run_s = np.round(np.round(kept["run"] / self.resolution_s) * self.resolution_s, 3)
         given: dict[str, Any] = {self.unit: size, "id": np.arange(made + 1, made + len(size) + 1)}
         for name, each in (("cpus", self.cpus_each), ("gpus", self.gpus_each)):
-            if each and name != self.unit:
+            if each >= 0 and name != self.unit:
                 given[name] = size * each
         if "limit" in kept:
             given["request_s"] = np.round(kept["limit"])
@@ -90,4 +90,4 @@ def frame_from(facts: dict[str, Any]) -> Frame:
 def _each(amount: NDArray[np.int64], size: NDArray[np.int64]) -> int:
     """How much goes with one unit of size, if that never changes."""
     each = int(amount[0]) // int(size[0])
-    return each if each > 0 and np.array_equal(amount, each * size) else 0
+    return each if np.array_equal(amount, each * size) else -1
