@@ -191,8 +191,8 @@ def study(
     from clustertwin.cli.sched_study import run
 
     rows = run(
-        trace, out, synthetic, generator, backfill, procs, unit, held_out, windows, seeds, ppo_rounds, evolve_rounds, both,
-        lenient,
+        trace, out, synthetic, generator, backfill, procs, unit, held_out, windows, seeds, ppo_rounds, evolve_rounds,
+        both, lenient,
     )  # fmt: skip
     if json:
         print_json([asdict(row) for row in rows])

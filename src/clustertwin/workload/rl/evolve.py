@@ -21,8 +21,8 @@ from clustertwin.workload.rl.worth import Rules, slowdowns
 class EvolveSettings:
     pairs: int = 16  # of opposite steps
     sequences: int = 4  # each step is tried on
-    noise: float = 0.05
-    rate: float = 0.02
+    noise: float = 0.1
+    rate: float = 0.05
     reference: str = "sjf"  # outcomes are counted against this policy on the same sequence
 
 

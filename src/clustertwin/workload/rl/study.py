@@ -65,7 +65,7 @@ def study(
     both: bool = True,
     report: Callable[[str, int], None] = lambda *_: None,
 ) -> list[Row]:
-    """Train on the real log, on each synthetic one and, if asked, on both together; judge on windows (length, count)."""
+    """Train on the real log, on each synthetic one and, if asked, on both; judge on windows (length, count)."""
     real = take_in(learn, rules.procs, rules.gpus, unit).load
     made = {name: take_in(jobs, rules.procs, rules.gpus, unit).load for name, jobs in synthetic.items()}
     sources: dict[str, tuple[Records, tuple[Records, ...]]] = {"real": (real, ())}

@@ -33,8 +33,8 @@ class TrainSettings:
     evolve_rounds: int = 150
     length: int = 256  # jobs in a training sequence of PPO
     evolve_length: int = 512
-    judged_on: int = 8  # sequences of 1,024 jobs
-    judge_every: int = 10
+    judged_on: int = 16  # sequences of 1,024 jobs
+    judge_every: int = 5
     seed: int = 0
     evolve: EvolveSettings = field(default_factory=EvolveSettings)
 
