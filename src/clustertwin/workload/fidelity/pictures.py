@@ -103,7 +103,9 @@ def arrival_plots(real: Sample, others: list[Sample]) -> str:
         axes[1, 1].plot(range(7), by_weekday(sample.jobs), **style)
     axes[0, 0].set(xscale="log", xlabel="lag, jobs", title="Rank autocorrelation of intervals")
     axes[0, 1].set(xscale="log", yscale="log", xlabel="window, mean intervals", title="Dispersion (Fano) of arrivals")
-    axes[1, 0].set(xlabel="hour of the day", ylim=(0, None), title="Submissions by hour")
-    axes[1, 1].set(xlabel="weekday", ylim=(0, None), title="Submissions by weekday")
+    # A log without dates has hours and weekdays of its own, counted from its zero.
+    since = "" if real.jobs.epoch_s else ", from the log's zero"
+    axes[1, 0].set(xlabel=f"hour of the day{since}", ylim=(0, None), title="Submissions by hour")
+    axes[1, 1].set(xlabel=f"weekday{since}", ylim=(0, None), title="Submissions by weekday")
     axes[1, 1].set_xticks(range(7), ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))
     return svg(made, "arrive")
