@@ -62,3 +62,17 @@ def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
     trained = call("train", log, "--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--hold-out", "0:50", "--json")
     assert trained["rounds"][0]["stage"] == "evolve"
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
+
+
+def test_whatif_takes_squeues_text(tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
+    found = call("whatif", "--squeue", queue, "--procs", 4, "--procs", 8, "--json")
+    assert [scenario["start_s"] for scenario in found["scenarios"]] == [[600.0], [0.0]]
+
+
+def test_whatif_draws_newcomers_from_the_past(tmp_path: Path, log: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("1|a|RUNNING|16|1|10:00|0:00|None\n2|b|PENDING|16|1|10:00|0:00|Resources\n")
+    found = call("whatif", "--squeue", queue, "--procs", 16, "--past", log, "--futures", 5, "--hours", 1, "--json")
+    assert 0 < found["scenarios"][0]["start_s"][0] <= 600
