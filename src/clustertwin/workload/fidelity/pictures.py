@@ -26,7 +26,7 @@ def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, A
     axes = made.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
         axis.patch.set_alpha(0)
-        axis.tick_params(colors=INK)
+        axis.tick_params(which="both", colors=INK)
         for part in (*axis.spines.values(), axis.xaxis.label, axis.yaxis.label, axis.title):
             part.set_color(INK)
     return made, axes

@@ -41,9 +41,9 @@ def report(real: Sample, synthetic: Sequence[Sample], cards: Sequence[Scorecard]
     )  # fmt: skip
     on = cards[0].machine
     parts = [
-        f"<h1>{escape(real.name)}: {len(real)} jobs, and {len(synthetic)} synthetic logs</h1>",
+        f"<h1>{escape(real.name)}: {len(real)} jobs, beside {', '.join(escape(s.name) for s in synthetic)}</h1>",
         "<p class=note>Shaded rows are yardsticks: what two halves of the real log score against each other, and what "
-        "jobs drawn one by one score. Nothing can honestly do better than the first row.</p>",
+        "jobs drawn one by one score: perfect columns, no order, every job a copy.</p>",
         "<h2>Distributions: KS complement</h2><p class=note>1 is the same distribution; in brackets the Wasserstein "
         "distance of logarithms, 0 is the same.</p>",
         _table(cards, yardsticks, [(name, _marginal(name)) for name in names]),
