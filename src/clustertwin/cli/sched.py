@@ -38,7 +38,7 @@ def simulate(
     trim: float = typer.Option(0.0, help="Part of the jobs to leave out of the figures at each end."),
     out: Path | None = typer.Option(None, help="Write the schedule here, as a log with simulated waits (.swf)."),
     gantt: Path | None = typer.Option(None, help="Draw the schedule here (.png, .svg or .html)."),
-    hours: float | None = typer.Option(None, help="Draw only the first hours."),
+    hours: tuple[float, float] = typer.Option((0.0, 0.0), help="FROM TO: draw only these hours of the log."),
     lenient: bool = Lenient,
     force: bool = typer.Option(False, "--force", help="Overwrite --out."),
     json: bool = Json,
@@ -60,7 +60,7 @@ def simulate(
     if gantt:
         from clustertwin.workload.simulator.gantt import draw
 
-        draw(schedules[0], gantt, hours)
+        draw(schedules[0], gantt, hours if any(hours) else None)
     figures = [schedule.metrics(bound_s, trim) for schedule in schedules]
     remarks = {remark: len(ids) or 1 for remark, ids in schedules[0].remarks.items()}
     if json:
@@ -71,15 +71,14 @@ def simulate(
         return
     print_table(
         f"{trace.name}: {figures[0].jobs:,} jobs, {size:,} {unit}, backfilling: {backfill}",
-        ["policy", "wait s", "95 %", "slowdown", "95 %", "p95 wait", "used", "fair"],
+        ["policy", "wait s", "p95 wait s", "slowdown", "95 %", "used", "fair"],
         [
             [
                 schedule.policy,
-                m.wait_s.mean,
-                f"{m.wait_s.low:.4g} – {m.wait_s.high:.4g}",
+                round(m.wait_s.mean),
+                round(m.p95_wait_s),
                 m.bounded_slowdown.mean,
                 f"{m.bounded_slowdown.low:.4g} – {m.bounded_slowdown.high:.4g}",
-                m.p95_wait_s,
                 m.utilisation_ratio,
                 m.fairness_ratio,
             ]

@@ -50,15 +50,17 @@ def load_over_time(schedule: Schedule) -> tuple[NDArray[np.float64], NDArray[np.
     return moments, sums[0].astype(np.int64), sums[1].astype(np.int64)
 
 
-def draw(schedule: Schedule, path: Path, hours: float | None = None) -> None:
-    """Write the chart; `hours` keeps to the first hours of the log."""
+def draw(schedule: Schedule, path: Path, hours: tuple[float, float] | None = None) -> None:
+    """Write the chart; `hours` keeps to a part of the log, counted from its first submission."""
     if path.suffix not in SUFFIXES:
         raise SettingsError(f"{path}: a chart is drawn as {', '.join(SUFFIXES)}")
     require("matplotlib", "plots").use("Agg")
     plt: Any = require("matplotlib.pyplot", "plots")
     PolyCollection = require("matplotlib.collections", "plots").PolyCollection
     begin_s = float(schedule.jobs.submit_s.min())
-    end_s = begin_s + hours * 3600 if hours else float(schedule.end_s.max())
+    first_s, last_s = (
+        (begin_s + hours[0] * 3600, begin_s + hours[1] * 3600) if hours else (begin_s, schedule.end_s.max())
+    )
 
     def clock(time_s: Any) -> Any:
         return (time_s - begin_s) / 3600
@@ -68,7 +70,7 @@ def draw(schedule: Schedule, path: Path, hours: float | None = None) -> None:
     )
     boxes, colours = [], []
     for job, stretches in enumerate(rows(schedule)):
-        if schedule.start_s[job] > end_s:
+        if schedule.start_s[job] > last_s or schedule.end_s[job] < first_s:
             continue
         left, right = clock(schedule.start_s[job]), clock(schedule.end_s[job])
         for first, many in stretches:
@@ -82,7 +84,7 @@ def draw(schedule: Schedule, path: Path, hours: float | None = None) -> None:
     middle.fill_between(clock(moments), held / schedule.procs, step="post", alpha=0.6)
     middle.set(ylim=(0, 1.02), ylabel="utilisation")
     bottom.step(clock(moments), waiting, where="post")
-    bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="hours", xlim=(0, clock(end_s)))
+    bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="hours", xlim=(clock(first_s), clock(last_s)))
     if path.suffix == ".html":
         text = io.StringIO()
         figure.savefig(text, format="svg")
