@@ -14,6 +14,11 @@ from clustertwin.core.errors import TwinError
 from clustertwin.core.extras import load
 
 
+def group(about: str = "") -> typer.Typer:
+    """The app of one file of commands: plain help, no completion options of its own; `about` where it has several."""
+    return typer.Typer(help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode=None)
+
+
 def run(commands: dict[str, tuple[str, str]]) -> int:
     """The exit code of `twin` with these commands."""
 

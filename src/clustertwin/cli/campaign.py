@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from clustertwin.cli import campaign_run, simulation
+from clustertwin.cli.app import group
 
-app = typer.Typer(no_args_is_help=True, help="Labelled jobs: run them for real, or simulate a cluster of them.")
+app = group("Labelled jobs: run them for real, or simulate a cluster of them.")
 app.command("run")(campaign_run.run)
 app.command("types")(campaign_run.types)
 app.command("simulate")(simulation.simulate)

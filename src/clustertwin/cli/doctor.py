@@ -6,10 +6,11 @@ from dataclasses import asdict
 
 import typer
 
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
 from clustertwin.doctor import Finding, examine
 
-app = typer.Typer()
+app = group()
 
 
 @app.command()

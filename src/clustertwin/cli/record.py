@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from clustertwin.cli import endpoint
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json
 from clustertwin.core.errors import SettingsError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from clustertwin.core.traces import Trace
 
-app = typer.Typer()
+app = group()
 
 
 @app.command()

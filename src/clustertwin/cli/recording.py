@@ -9,9 +9,10 @@ from pathlib import Path
 
 import typer
 
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 
-app = typer.Typer(no_args_is_help=True, help="Recordings: what they hold, and export.")
+app = group("Recordings: what they hold, and export.")
 
 Directory = typer.Argument(..., help="A recording, or a directory with recordings below it.")
 Length = typer.Option(100, "--window-s", min=1, help="Length of a window in seconds.")

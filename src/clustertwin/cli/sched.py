@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 import typer
 
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 
-app = typer.Typer(
-    no_args_is_help=True, help="Schedule job logs: simulate, train, study, what-if.", rich_markup_mode=None
-)
+app = group("Schedule job logs: simulate, train, study, what-if.")
 
 Trace = typer.Argument(help="A job log: SWF, sacct, CSV or Parquet.", exists=True, dir_okay=False)
 Procs = typer.Option(0, "--procs", help="Size of the machine; by default what the log's header says.")

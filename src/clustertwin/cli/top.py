@@ -13,10 +13,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
 from clustertwin.core.traces import Trace
 
-app = typer.Typer()
+app = group()
 
 COLOURS = {"user": "green", "system": "red", "iowait": "yellow", "other": "bright_black"}
 LEVELS = " ▁▂▃▄▅▆▇█"

@@ -11,11 +11,12 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from clustertwin.cli.app import group
 from clustertwin.cli.imagine import generate, generators, study
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.core.errors import SettingsError
 
-app = typer.Typer(no_args_is_help=True, help="Job logs: convert, describe, clean, anonymise, generate, compare.")
+app = group("Job logs: convert, describe, clean, anonymise, generate, compare.")
 
 In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; .gz is fine.")
 Out = typer.Argument(help="Where to; the suffix chooses the format (.swf .csv .sacct .parquet, and .gz).")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import typer
 
+from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json
 
-app = typer.Typer()
+app = group()
 
 
 @app.command()
