@@ -1,6 +1,6 @@
 """A diffusion model of mixed-type rows, after FinDiff (Sattarov et al., 2023): rows -> noise -> rows, in torch.
 
-Codes become small learnt embeddings, amounts normal scores; one vector a job. A cosine schedule adds Gaussian noise to
+Codes become small embeddings, drawn once, amounts normal scores; one vector a job. A cosine schedule adds Gaussian noise to
 it, a network with an embedding of the step learns what was added, and sampling takes it away again. The embedding
 closest to the result gives back the code. Own code; the interval is a column like any other.
 """
@@ -31,7 +31,7 @@ class FinDiff:
     epochs: int = 60
     batch: int = 512
     width: int = 256  # of the network's two hidden layers
-    code_dim: int = 2  # of a code's embedding
+    code_dim: int = 4  # of a code's embedding
     step_dim: int = 64
     rate: float = 1e-3
 
@@ -65,7 +65,7 @@ class FinDiff:
             total = 0.0
             for some in torch.randperm(len(jobs)).split(self.batch):
                 with torch.no_grad():
-                    # Embeddings stay as they were drawn: learnt ones would all collapse to be easy to denoise.
+                    # Embeddings stay as they were drawn: learnt ones would collapse, to be easy to denoise.
                     x = torch.cat([network.embed(code[some]), score[some]], dim=1)  # (batch, vector)
                 step = torch.randint(self.steps, (len(some),))
                 added = torch.randn_like(x)
