@@ -19,6 +19,11 @@ def test_who_never_pauses_is_cut_at_the_longest_pause():
     assert starts(at_s, np.zeros(18, int)).tolist() == [0, 9]
 
 
+def test_an_array_of_thousands_of_jobs_is_cut_into_pieces():
+    begins = starts(np.zeros(5000), np.zeros(5000, int))
+    assert np.diff(begins, append=5000).max() <= 500
+
+
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 10**6)), min_size=1, max_size=60))
 def test_no_session_is_longer_than_allowed_and_none_has_two_users(rows):
     user, at_s = np.array(sorted(rows)).T

@@ -14,6 +14,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+#: Arrays of thousands of jobs are cut too: what is done with a session takes time in its length.
+MOST_JOBS = 500
+
+
 def starts(submit_s: Floats, user: Ints, pause_s: float = 3600.0, longest_s: float = 4 * 3600.0) -> Ints:
     """The index of each session's first job; jobs sorted by user, then by time.
 
@@ -27,9 +31,13 @@ def starts(submit_s: Floats, user: Ints, pause_s: float = 3600.0, longest_s: flo
     found = []
     while todo:
         begin, end = todo.pop()
-        if submit_s[end - 1] - submit_s[begin] <= longest_s:
+        if submit_s[end - 1] - submit_s[begin] > longest_s:
+            cut = begin + 1 + int(np.argmax(gap_s[begin + 1 : end]))
+        elif end - begin > MOST_JOBS:
+            quarter = (end - begin) // 4
+            cut = begin + quarter + int(np.argmax(gap_s[begin + quarter : end - quarter]))
+        else:
             found.append(begin)
             continue
-        cut = begin + 1 + int(np.argmax(gap_s[begin + 1 : end]))
         todo += [(begin, cut), (cut, end)]
     return np.sort(np.array(found, dtype=np.int64))
