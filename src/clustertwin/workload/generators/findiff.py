@@ -1,8 +1,8 @@
 """A diffusion model of mixed-type rows, after FinDiff (Sattarov et al., 2023): rows -> noise -> rows, in torch.
 
-Codes become small embeddings, drawn once, amounts normal scores; one vector a job. A cosine schedule adds Gaussian noise,
-a network with an embedding of the step learns what was added, and sampling takes it away again. The embedding closest to
-the result gives back the code. Own code; the interval is a column like any other.
+Codes become small embeddings, drawn once, amounts normal scores; one vector a job. A cosine schedule adds Gaussian
+noise, a network with an embedding of the step learns what was added, and sampling takes it away again. The embedding
+closest to the result gives back the code. Own code; the interval is a column like any other.
 """
 
 from __future__ import annotations
