@@ -152,11 +152,12 @@ class Recombined(Fitted):
         """A log as long as the real one has n jobs to the job: drawn with some to spare, then thinned evenly."""
         if abs(n / expected - 1) <= 0.05 and n != len(self.log):
             at_s, which = self._recombine(1.1 * session_rate, size_rate, rng)
-            if len(which) > n:
-                kept = counts(np.full(len(which), n / len(which)), (sizes(self.log) * self.log.run_s)[which], rng) > 0
-                at_s, which = at_s[kept], which[kept]
-            order = np.argsort(at_s, kind="stable")
-            yield np.round(at_s[order]), which[order]
+            if len(which) >= n:
+                by_work = np.argsort((sizes(self.log) * self.log.run_s)[which], kind="stable")
+                kept = by_work[((np.arange(n) + rng.random()) * (len(which) / n)).astype(np.int64)]
+                kept = kept[np.argsort(at_s[kept], kind="stable")]
+                yield np.round(at_s[kept]), which[kept]
+                return
         yield from passes
 
     def _passes(
