@@ -55,7 +55,9 @@ def run_head(  # type: ignore[no-untyped-def]
         if what == OVER:
             return nonsense[0]
         reserved = reserved and what == SUBMITTED
-        if not hold and clock.head != NONE:
+        # Where scores never vary, only a newcomer can take the head's place.
+        better = varies or not easy or (newest != NONE and newest < rank[clock.head])
+        if not hold and clock.head != NONE and better:
             enqueue(clock, queue, rank[clock.head])
             clock.head = NONE
 
