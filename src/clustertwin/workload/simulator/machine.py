@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 NONE = -1
 
-#: One job, as the simulator knows it. Policies see `clustertwin.workload.policies.Request` instead.
+#: One job, as the simulator knows it: 64 bytes, a line of cache. Policies see `clustertwin.workload.policies.Request` instead.
 JOB = np.dtype(
     [
         ("submit_s", "f8"),
         ("run_s", "f8"),
         ("estimate_s", "f8"),  # what a reservation counts on: the limit, never below the run time
         ("request_s", "f8"),  # what a policy sees
-        ("procs", "i8"),
-        ("gpus", "i8"),
-        ("user", "i8"),  # 0 … users - 1
-        ("group", "i8"),
-        ("queue", "i8"),
         ("start_s", "f8"),  # the result
-        ("released", "i8"),  # whether its processors have been given back
+        ("procs", "i4"),
+        ("gpus", "i4"),
+        ("user", "i4"),  # 0 … users - 1
+        ("group", "i4"),
+        ("queue", "i4"),
+        ("released", "i4"),  # whether its processors have been given back
     ]
 )
 

@@ -37,7 +37,7 @@ def charge(accounts, user, procs, now_s):  # type: ignore[no-untyped-def]
     """From now on the user holds so many processors more, or fewer. No accounts, no bookkeeping."""
     if len(accounts) == 0:
         return
-    for which in (user, len(accounts) - 1):
+    for which in (np.int64(user), np.int64(len(accounts) - 1)):
         account = accounts[which]
         settle(account, now_s)
         account.rate += procs
