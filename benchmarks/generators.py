@@ -49,11 +49,12 @@ def one(log: Path, name: str, jobs: int, stream: int) -> None:
 #: What is left out -> settings
 DESIGN: dict[str, dict[str, float]] = {
     "as it is": {},
-    "no exchange: sessions jittered only": {"sweeps": 0, "coarse_sweeps": 0},
+    "no exchange: sessions jittered only": {"sweeps": 0},
     "any amount of work may move": {"most_work_s": np.inf},
     "tails of any length": {"ratio": np.inf},
     "neither limit": {"most_work_s": np.inf, "ratio": np.inf},
     "neither limit, two days at most": {"most_work_s": np.inf, "ratio": np.inf, "far_s": 2 * 86400.0},
+    "twice the exchanges": {"sweeps": 8},
     "as it is, a month at most": {"far_s": 30 * 86400.0},
     "long sessions are not cut": {"longest_s": np.inf},
     "sessions end after 20 minutes": {"pause_s": 1200.0},

@@ -46,8 +46,7 @@ class Crossover:
     most_work_s: float = 900.0  # no exchange moves more work than the whole machine does in this time
     ratio: float = 2.0  # of the lengths of exchanged tails
     reach: int = 8  # like jobs between the two that exchange
-    sweeps: int = 4  # exchanges tried a job, between jobs of the same size, limit and status
-    coarse_sweeps: int = 1  # the same, between jobs of about the same size
+    sweeps: int = 4  # exchanges tried a job
     jitter_s: float = 1800.0  # sessions start earlier or later by up to this
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> Recombined:
@@ -66,8 +65,7 @@ class Recombined(Fitted):
     gap_s: Floats  # (job,) since the job before it in its session
     gap_width_s: Floats
     run_width_s: Floats
-    fine: Ints  # (job,) kind: user, size, limit, status
-    coarse: Ints  # (job,) kind: user, order of magnitude of the size
+    kind: Ints  # (job,) jobs are alike in user, size, limit and status
     shape: Ints  # (job,) kind: all that is asked for, whoever asks
     rows: Ints  # shapes and run times of all real jobs, sorted
     overrun_s: float  # the furthest a job ran past its limit
@@ -79,19 +77,18 @@ class Recombined(Fitted):
         begins = starts(log.submit_s, log.user, settings.pause_s, settings.longest_s)
         gap_s = np.diff(log.submit_s, prepend=0.0)
         gap_s[begins] = 0.0
-        size, over = sizes(log), _over(log)
-        fine = _kinds(log.user, size, log.request_s, log.status)
+        over = _over(log)
+        kind = _kinds(log.user, sizes(log), log.request_s, log.status)
         resolution_s = resolution_of(log.run_s)
         # Jobs that reached their limit overrun it by what the machine's epilogue takes, whoever they are.
         value = np.where(over, log.run_s - log.request_s, log.run_s)
-        group = np.where(over, -1 - log.status, _kinds(fine, over))
+        group = np.where(over, -1 - log.status, _kinds(kind, over))
         run_width_s = widths(value, group, Kernel(), resolution_s)
         gap_width_s = widths(gap_s, log.user, Kernel(share=0.02, widest=0.5), 0.5)
         gap_width_s[begins] = 0.0
-        coarse = _kinds(log.user, np.log2(size).astype(np.int64))
         shape = _kinds(log.nodes, log.cpus, log.gpus, log.request_s)
         return cls(
-            settings, log, begins, np.append(begins[1:], len(log)), gap_s, gap_width_s, run_width_s, fine, coarse,
+            settings, log, begins, np.append(begins[1:], len(log)), gap_s, gap_width_s, run_width_s, kind,
             shape, np.unique(_rows(shape, log.run_s, resolution_s)), float(np.max(np.where(over, value, 0.0))),
             resolution_s,
         )  # fmt: skip
@@ -190,9 +187,8 @@ class Recombined(Fitted):
         chains, start_s = self._chains(session, clone, away_s, which, slot, work, rng)
         most_work = set_.most_work_s * machine_size(log)
         slot_kind = -1 - log.user[self.begins[session]] + log.user.min()  # below every kind of a job
-        for kind, sweeps in ((self.fine, set_.sweeps), (self.coarse, set_.coarse_sweeps)):
-            kin = Kin.of(np.concatenate([slot_kind, kind[which]]), chains.at_s)
-            exchange(chains, kin, sweeps * len(which), set_.reach, set_.far_s, most_work, set_.ratio, rng)
+        kin = Kin.of(np.concatenate([slot_kind, self.kind[which]]), chains.at_s)
+        exchange(chains, kin, set_.sweeps * len(which), set_.reach, set_.far_s, most_work, set_.ratio, rng)
         # All sessions at once, one job further each turn.
         node, now_s = chains.after[:n_slots], start_s
         nodes, times = [], []
