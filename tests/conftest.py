@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 
 # Tests run side by side: one thread each for the numeric libraries, here and in every process a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell starts what it puts into the background deaf to Ctrl-C, and children inherit that; the tests send Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,9 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 @pytest.fixture(scope="module")
 def accounting(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What sacct says after an array, a job that fails and one that is cancelled."""
-    slurm.run("sbatch", f"--array=1-{ARRAY}", "--time=2", "--output=/dev/null", "--job-name=a|pipe", "--wrap=sleep 1.1")
+    for part in range(10):
+        limit, pause = f"--time={1 + part % 3}", f"--wrap=sleep {1 + part % 2}.1"
+        slurm.run("sbatch", f"--array=1-{ARRAY // 10}", limit, "--output=/dev/null", "--job-name=a|pipe", pause)
     slurm.run("sbatch", "--time=1", "--output=/dev/null", "--wrap=exit 3")
     gone = slurm.run("sbatch", "--parsable", "--time=1", "--output=/dev/null", "--wrap=sleep 30").strip()
     slurm.run("scancel", gone)

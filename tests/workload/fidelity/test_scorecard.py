@@ -76,3 +76,9 @@ def test_the_figures_published_for_theta(data):
     assert card.c2st.row_auc > 0.998
     assert card.privacy.copy_rate_holdout == pytest.approx(0.022, abs=0.001)
     assert card.validity.share < 0.05
+
+
+def test_jobs_that_are_all_alike_cannot_be_compared() -> None:
+    alike = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
+    with pytest.raises(TraceError, match="all jobs are alike"):
+        scorecard(alike, alike, procs=4)

@@ -64,6 +64,8 @@ def scorecard(
                 sample.name or "a log", f"{len(sample)} jobs are too few to compare, {LEAST_JOBS} are needed"
             )
     names, on = compared(a, b), capacity(a.jobs, procs)
+    if not names:
+        raise TraceError(a.name, "all jobs are alike: no column varies, so there is nothing to compare")
     return Scorecard(
         name or b.name, len(b), names, marginals(a, b, names), correlation(a, b, names), arrivals(a, b), load(a, b, on),
         users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), scheduler(a, b, on), on,
