@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 NONE = -1
 
-#: One job, as the simulator knows it: 64 bytes, a line of cache. Policies see `clustertwin.workload.policies.Request` instead.
+#: One job, as the simulator knows it: 64 bytes, a line of cache. Policies see a `policies.Request` instead.
 JOB = np.dtype(
     [
         ("submit_s", "f8"),
