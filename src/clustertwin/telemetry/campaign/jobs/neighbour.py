@@ -10,6 +10,7 @@ import random
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -23,13 +24,13 @@ PAUSE_S = (0.5, 4.0)
 PACK_EVERY = 16  # blocks; the others are copied as they are
 
 
-def copy_and_pack(source: Path, target: Path, until_s: float) -> None:
+def copy_and_pack(source: Path, target: Path, until_s: float, clock: Callable[[], float] = time.monotonic) -> None:
     """Read, now and then compress, and write until the time has come; files stay within FILE_BYTES each."""
-    while time.monotonic() < until_s:
+    while clock() < until_s:
         with source.open("rb", buffering=0) as read, target.open("wb", buffering=0) as write:
             for number in count():
                 block = read.read(BLOCK_BYTES)
-                if not block or time.monotonic() >= until_s:
+                if not block or clock() >= until_s:
                     break
                 write.write(block if number % PACK_EVERY else zlib.compress(block, level=1))
             os.fdatasync(write.fileno())
