@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import orjson
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.fidelity import Sample, compare, scorecard
 from clustertwin.workload.fidelity.c2st import auc, folds, windows
+from clustertwin.workload.fidelity.report import report
 from clustertwin.workload.formats import read, read_report
 from clustertwin.workload.jobs import Jobs
 
@@ -82,3 +85,21 @@ def test_jobs_that_are_all_alike_cannot_be_compared() -> None:
     alike = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
     with pytest.raises(TraceError, match="all jobs are alike"):
         scorecard(alike, alike, procs=4)
+
+
+def test_a_log_in_processors_beside_one_in_nodes_is_compared_in_nodes() -> None:
+    jobs = bursty(400, 0)
+    real = replace(jobs, cpus=jobs.nodes * 64)
+    as_swf_writes_it = replace(real, nodes=np.full(len(real), -1))
+    card = scorecard(real, as_swf_writes_it, procs=64)
+    assert card.load.ratio == pytest.approx(1)
+    assert card.marginals["nodes"].ks_complement == 1
+    page = report(Sample("real", real), [Sample("made", as_swf_writes_it)], [card])
+    assert "nodes" in page
+
+
+def test_a_log_whose_nodes_nothing_implies_is_refused() -> None:
+    jobs = bursty(400, 0)
+    uneven = replace(jobs, cpus=jobs.nodes * 64 + np.arange(len(jobs)) % 3)
+    with pytest.raises(TraceError, match="how many nodes"):
+        scorecard(uneven, replace(uneven, nodes=np.full(len(jobs), -1)), procs=64)

@@ -55,6 +55,8 @@ def distributions(real: Sample, others: list[Sample], names: tuple[str, ...]) ->
         for sample, colour, width in _styled(real, others):
             values = np.sort(sample.column(name))
             values = values[values >= 0]
+            if not len(values):
+                continue
             # Enough points to be exact to the eye at any number of jobs.
             at = np.unique(np.linspace(0, len(values) - 1, POINTS).astype(int))
             axis.step(values[at] + 1, (at + 1) / len(values), where="post", color=colour, linewidth=width)
@@ -76,11 +78,12 @@ def heat_maps(real: Sample, others: list[Sample], names: tuple[str, ...]) -> str
     down = -(-len(samples) // across)
     made, axes = figure(12, 3.9 * down, down, across)
     for axis, sample in zip(axes.flat, samples, strict=False):
-        matrix = spearman(sample.table(names))
+        known = tuple(name for name in names if np.any(sample.column(name) >= 0))
+        matrix = spearman(sample.table(known))
         axis.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r", aspect="auto")
-        axis.set(xticks=range(len(names)), yticks=range(len(names)), title=sample.name)
-        axis.set_xticklabels(names, rotation=30, ha="right")
-        axis.set_yticklabels(names)
+        axis.set(xticks=range(len(known)), yticks=range(len(known)), title=sample.name)
+        axis.set_xticklabels(known, rotation=30, ha="right")
+        axis.set_yticklabels(known)
         for i, row in enumerate(matrix):
             for j, value in enumerate(row):
                 axis.text(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from clustertwin.workload.fidelity.pictures import COLOURS, arrival_plots, distributions, heat_maps
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.sample import COMPARED, Sample, in_nodes_too
 from clustertwin.workload.fidelity.scheduler import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 
@@ -32,8 +32,9 @@ Column = tuple[str, Callable[[Scorecard], object]]
 
 def report(real: Sample, synthetic: Sequence[Sample], cards: Sequence[Scorecard]) -> str:
     """The page. `cards` are those of `compare`: the yardsticks, then one for each synthetic log."""
-    synthetic, names = list(synthetic), cards[-1].columns
-    yardsticks = len(cards) - len(synthetic)
+    synthetic, yardsticks = [in_nodes_too(log, real) for log in synthetic], len(cards) - len(synthetic)
+    # Formats differ in what they can say: a column is shown if any of the logs has it.
+    names = tuple(name for name in COMPARED if any(name in card.columns for card in cards[yardsticks:]))
     key = "".join(
         f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in [(real.name, "var(--ink)"),

@@ -57,6 +57,18 @@ class Sample:
         return Sample(name, jobs, {column: values[which] for column, values in self.as_written.items()})
 
 
+def in_nodes_too(synthetic: Sample, real: Sample) -> Sample:
+    """A log in processors alone, as SWF writes it, beside one in nodes: its nodes, where the real log implies them."""
+    ours, theirs = synthetic.jobs, real.jobs
+    if np.any(ours.nodes >= 0) or not np.all((theirs.nodes > 0) & (theirs.cpus > 0)):
+        return synthetic
+    per_node = np.unique(theirs.cpus / theirs.nodes)
+    if len(per_node) > 1 or not np.all(ours.cpus > 0):
+        return synthetic
+    nodes = np.ceil(ours.cpus / per_node[0]).astype(np.int64)
+    return replace(synthetic, jobs=replace(ours, nodes=nodes))
+
+
 def compared(real: Sample, synthetic: Sample) -> tuple[str, ...]:
     """The columns that vary in the real log and are known in both."""
 

@@ -15,7 +15,7 @@ from clustertwin.workload.fidelity.correlation import Correlation, correlation
 from clustertwin.workload.fidelity.load import Capacity, Load, capacity, load
 from clustertwin.workload.fidelity.marginals import Marginal, marginals
 from clustertwin.workload.fidelity.privacy import Privacy, privacy
-from clustertwin.workload.fidelity.sample import Sample, compared
+from clustertwin.workload.fidelity.sample import Sample, compared, in_nodes_too
 from clustertwin.workload.fidelity.scheduler import Under, scheduler
 from clustertwin.workload.fidelity.users import Users, users
 from clustertwin.workload.fidelity.validity import Validity, validity
@@ -63,7 +63,10 @@ def scorecard(
             raise TraceError(
                 sample.name or "a log", f"{len(sample)} jobs are too few to compare, {LEAST_JOBS} are needed"
             )
+    b = in_nodes_too(b, a)
     names, on = compared(a, b), capacity(a.jobs, procs)
+    if on.unit == "nodes" and not np.any(b.jobs.nodes > 0):
+        raise TraceError(b.name, "no job says how many nodes it takes, as those of the real log do; write it as .csv")
     if not names:
         raise TraceError(a.name, "all jobs are alike: no column varies, so there is nothing to compare")
     return Scorecard(
