@@ -89,10 +89,11 @@ def test_jobs_that_are_all_alike_cannot_be_compared() -> None:
 
 def test_a_log_in_processors_beside_one_in_nodes_is_compared_in_nodes() -> None:
     jobs = bursty(400, 0)
-    real = replace(jobs, cpus=jobs.nodes * 64)
-    as_swf_writes_it = replace(real, nodes=np.full(len(real), -1))
+    real = replace(jobs, cpus=jobs.nodes * 64, gpus=np.zeros(len(jobs), np.int64))
+    as_swf_writes_it = replace(real, nodes=np.full(len(real), -1), gpus=np.full(len(real), -1))
     card = scorecard(real, as_swf_writes_it, procs=64)
     assert card.load.ratio == pytest.approx(1)
+    assert card.validity.share == 1
     assert card.marginals["nodes"].ks_complement == 1
     page = report(Sample("real", real), [Sample("made", as_swf_writes_it)], [card])
     assert "nodes" in page
