@@ -1,0 +1,44 @@
+"""The units, judged by systemd itself: every key is one it knows, and little is left open to an intruder."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.servers import binary
+
+UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
+SERVICES = sorted(UNITS.glob("*.service"))
+MOST_EXPOSED_TENTHS = 25  # 2.5 of 10
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)
+def test_a_service_exposes_little(unit: Path):
+    command = [
+        binary("systemd-analyze"),
+        "security",
+        "--offline=true",
+        "--no-pager",
+        f"--threshold={MOST_EXPOSED_TENTHS}",
+    ]
+    judged = subprocess.run([*command, str(unit)], capture_output=True, text=True, timeout=60)
+    assert judged.returncode == 0, judged.stdout[-2000:] + judged.stderr
+    assert "Overall exposure level" in judged.stdout
+
+
+@pytest.mark.real
+def test_systemd_knows_every_key(tmp_path: Path):
+    for unit in UNITS.iterdir():
+        text = unit.read_text().replace("/opt/clustertwin/bin/twin", "/bin/true")  # not installed there
+        (tmp_path / unit.name).write_text(text)
+    command = [binary("systemd-analyze"), "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))]
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_the_timer_starts_a_service_that_is_there():
+    timers = list(UNITS.glob("*.timer"))
+    assert timers
+    for timer in timers:
+        assert timer.with_suffix(".service") in SERVICES
