@@ -1,0 +1,1 @@
+"""The live service: traces come in, scores and events come out, and a person has the last word."""

@@ -1,0 +1,282 @@
+"""From scores to events: moment after moment with its scores -> events that open, grow and close.
+
+A thread alarms where its score is above the threshold; what alarms for `needed_s` of the last `of_s` seconds is an
+event. Threads of one job are one event, and so are jobs of one node that went wrong together, for the same reason. An
+unknown score is neither an alarm nor calm. Nothing here reads a clock or writes a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
+
+Places = tuple[tuple[str, tuple[int, ...]], ...]  # ((node, cpus), …), ordered
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    needed_s: int = 60  # of alarm …
+    of_s: int = 90  # … within so many seconds make an event
+    calm_ratio: float = 0.8  # an open event is calm while its scores are below this part of the threshold …
+    calm_s: int = 120  # … and is closed when it was calm for so long
+    forget_s: int = 600  # an event nothing is known of for so long is closed
+    same_cause_s: int = 120  # jobs of one node that go wrong within so long, seen by the same view, are one event
+    longest_step_s: int = 30  # a score speaks for no more than these seconds before it
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that went wrong. Open while `end_s` is None."""
+
+    id: str
+    places: Places
+    jobs: tuple[str, ...]  # empty: threads without a job
+    owner: str
+    onset_s: int  # the end of the first window that alarmed
+    seen_s: int  # … and of the last
+    end_s: int | None
+    score: float  # the highest so far
+    view: str  # which view of the detector spoke
+    model: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(node for node, _ in self.places)
+
+    @property
+    def threads(self) -> int:
+        return sum(len(cpus) for _, cpus in self.places)
+
+    @property
+    def job(self) -> str:
+        """The job, where it is one."""
+        return self.jobs[0] if len(self.jobs) == 1 else ""
+
+    @property
+    def open(self) -> bool:
+        return self.end_s is None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    kind: Literal["opened", "extended", "closed"]
+    event: Event
+
+
+@dataclass(slots=True)
+class _Open:
+    """An open event and how it has been of late."""
+
+    event: Event
+    calm_s: int = 0
+    unknown_s: int = 0
+    written: Event | None = None  # as it was last told of
+
+
+class Tracker:
+    """Remembers the last scores of every thread, and the events that are open."""
+
+    def __init__(self, settings: EventSettings = EventSettings(), already_open: Iterable[Event] = ()) -> None:
+        """`already_open` are the events of a loop that ended before; they go on, or close."""
+        self.settings = settings
+        self._open = {event.id: _Open(event, written=event) for event in already_open}
+        self._threads: list[tuple[str, int]] = []  # what the columns of `_alarms` are
+        self._layout: tuple[tuple[str, ...], bytes, bytes] | None = None
+        self._times: deque[tuple[int, int]] = deque()  # (end_s, the seconds it speaks for)
+        self._alarms: deque[NDArray[np.bool_]] = deque()  # (thread,) each
+
+    @property
+    def open(self) -> tuple[Event, ...]:
+        """Newest first."""
+        return tuple(sorted((one.event for one in self._open.values()), key=lambda e: (-e.onset_s, e.id)))
+
+    def update(
+        self,
+        moment: Moment,
+        scores: Scores,
+        threshold: float,
+        *,
+        model: str = "",
+        owners: Mapping[str, str] | None = None,
+    ) -> list[Change]:
+        """What changed by this moment. Moments come in time order; one that is not newer changes nothing.
+
+        Where time goes back further than the memory reaches, the clock was set: the memory is void, the events stand.
+        """
+        if self._times and moment.end_s <= self._times[-1][0]:
+            if moment.end_s > self._times[-1][0] - self.settings.of_s:
+                return []
+            self._times.clear()
+            self._alarms.clear()
+        step_s = self._remember(moment, scores, threshold)
+        held_s, first_s = self._held(moment)
+        changes = self._join(moment, scores, held_s, first_s, model, owners or {})
+        changes += self._review(moment, scores, threshold, step_s)
+        return changes
+
+    def _remember(self, moment: Moment, scores: Scores, threshold: float) -> int:
+        self._align(moment)
+        step_s = moment.end_s - self._times[-1][0] if self._times else 0
+        self._times.append((moment.end_s, min(step_s, self.settings.longest_step_s)))
+        self._alarms.append(scores.score > threshold)  # False for NaN
+        while self._times[0][0] <= moment.end_s - self.settings.of_s:
+            self._times.popleft()
+            self._alarms.popleft()
+        return step_s
+
+    def _align(self, moment: Moment) -> None:
+        """Threads may come and go: move the columns of what is remembered to where they are now."""
+        layout = moment.nodes, moment.node.tobytes(), moment.cpu.tobytes()
+        if layout == self._layout:
+            return
+        threads = [(moment.nodes[n], int(c)) for n, c in zip(moment.node, moment.cpu, strict=True)]
+        column = {thread: i for i, thread in enumerate(self._threads)}
+        came_from = np.array([column.get(thread, -1) for thread in threads], np.intp)
+        self._alarms = deque(
+            np.where(came_from >= 0, alarms[came_from], False) if len(alarms) else np.zeros(len(threads), np.bool_)
+            for alarms in self._alarms
+        )
+        self._threads, self._layout = threads, layout
+
+    def _held(self, moment: Moment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(thread,) seconds of alarm of late, and the first of them; what its last job did does not count."""
+        times_s = np.array([time_s for time_s, _ in self._times], np.int64)[:, None]
+        steps_s = np.array([step_s for _, step_s in self._times], np.int64)
+        alarms = np.stack(self._alarms) & (times_s > moment.end_s - moment.age_s)  # (scoring, thread)
+        first_s = np.where(alarms.any(0), times_s[alarms.argmax(0), 0], moment.end_s)
+        return steps_s @ alarms, first_s
+
+    def _join(
+        self,
+        moment: Moment,
+        scores: Scores,
+        held_s: NDArray[np.int64],
+        first_s: NDArray[np.int64],
+        model: str,
+        owners: Mapping[str, str],
+    ) -> list[Change]:
+        """Open events for groups that alarmed long enough, or let them into the event they belong to."""
+        group = np.where(moment.job >= 0, moment.job, -1 - moment.node)  # a job, or the free threads of a node
+        still = self._alarms[-1]
+        changes = []
+        for number in np.unique(group[still & (held_s >= self.settings.needed_s)]).tolist():
+            # Once one thread is sure, those that alarm half as long are taken with it.
+            rows = np.flatnonzero(still & (group == number) & (2 * held_s >= self.settings.needed_s))
+            jobs = (moment.jobs[number],) if number >= 0 else ()
+            worst = rows[np.argmax(np.nan_to_num(scores.score[rows], nan=-1.0))]
+            fresh = Event(
+                id="",
+                places=_places(moment, rows),
+                jobs=jobs,
+                owner=owners.get(jobs[0], "") if jobs else "",
+                onset_s=int(first_s[rows].min()),
+                seen_s=moment.end_s,
+                end_s=None,
+                score=float(np.nan_to_num(scores.score[worst])),
+                view=scores.spoke(int(worst)),
+                model=model,
+            )
+            known = self._belongs(fresh)
+            if known is not None:
+                known.event = _merged(known.event, fresh)
+                continue
+            name = jobs[0] if jobs else fresh.places[0][0]
+            fresh = replace(fresh, id=_id(name, bool(jobs), fresh.onset_s))
+            self._open[fresh.id] = _Open(fresh, written=fresh)
+            changes.append(Change("opened", fresh))
+        return changes
+
+    def _belongs(self, fresh: Event) -> _Open | None:
+        """The open event of the same job or threads, or of the same node, view and time."""
+        nodes = set(fresh.nodes)
+        for one in self._open.values():
+            event = one.event
+            if set(fresh.jobs) & set(event.jobs) or (not fresh.jobs and not event.jobs and nodes & set(event.nodes)):
+                return one
+        for one in self._open.values():
+            event = one.event
+            together = abs(fresh.onset_s - event.onset_s) <= self.settings.same_cause_s
+            if together and event.view == fresh.view and nodes & set(event.nodes):
+                return one
+        return None
+
+    def _review(self, moment: Moment, scores: Scores, threshold: float, step_s: int) -> list[Change]:
+        """Go on with open events, or close those that are calm, over, or lost from sight."""
+        if not self._open:
+            return []
+        changes = []
+        row_of = {thread: row for row, thread in enumerate(self._threads)}
+        running = set(moment.jobs)
+        for one in list(self._open.values()):
+            event = one.event
+            rows = [row_of[n, c] for n, cpus in event.places for c in cpus if (n, c) in row_of]
+            mine = scores.score[rows]
+            known = mine[~np.isnan(mine)]
+            over = bool(event.jobs) and bool(rows) and not running & set(event.jobs)
+            if len(known) and known.max() > threshold * self.settings.calm_ratio:
+                one.calm_s = one.unknown_s = 0
+                if known.max() > threshold:
+                    event = replace(event, seen_s=moment.end_s, score=max(event.score, float(known.max())))
+            elif len(known):
+                one.calm_s, one.unknown_s = one.calm_s + min(step_s, self.settings.longest_step_s), 0
+            else:
+                one.unknown_s += step_s
+            if over or one.calm_s >= self.settings.calm_s or one.unknown_s >= self.settings.forget_s:
+                event = replace(event, end_s=event.seen_s)
+                del self._open[event.id]
+                changes.append(Change("closed", event))
+                continue
+            one.event = event
+            if _worth_telling(one.written, event):
+                one.written = event
+                changes.append(Change("extended", event))
+        return changes
+
+
+def _id(name: str, is_job: bool, onset_s: int) -> str:
+    """The same cause at the same time has the same name, so that no crash can make two of one."""
+    return hashlib.sha256(f"{'job' if is_job else 'node'}\0{name}\0{onset_s}".encode()).hexdigest()[:12]
+
+
+def _places(moment: Moment, rows: NDArray[np.intp]) -> Places:
+    places: dict[str, list[int]] = {}
+    for row in rows:
+        places.setdefault(moment.nodes[moment.node[row]], []).append(int(moment.cpu[row]))
+    return tuple((node, tuple(sorted(cpus))) for node, cpus in sorted(places.items()))
+
+
+def _merged(old: Event, new: Event) -> Event:
+    places = {node: set(cpus) for node, cpus in old.places}
+    for node, cpus in new.places:
+        places.setdefault(node, set()).update(cpus)
+    owners = {owner for owner in (old.owner, new.owner) if owner}
+    return replace(
+        old,
+        places=tuple((node, tuple(sorted(cpus))) for node, cpus in sorted(places.items())),
+        jobs=tuple(sorted({*old.jobs, *new.jobs})),
+        owner=owners.pop() if len(owners) == 1 else "",
+        onset_s=min(old.onset_s, new.onset_s),
+        seen_s=max(old.seen_s, new.seen_s),
+        score=max(old.score, new.score),
+        view=new.view if new.score > old.score else old.view,
+    )
+
+
+def _worth_telling(before: Event | None, now: Event) -> bool:
+    """More threads or jobs, a clearly higher score, or a minute since the last word."""
+    return (
+        before is None
+        or before.places != now.places
+        or before.jobs != now.jobs
+        or now.score >= before.score + 1
+        or now.seen_s >= before.seen_s + 60
+    )

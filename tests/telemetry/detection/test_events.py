@@ -1,0 +1,147 @@
+"""Events on paper: scores every ten seconds, threshold 3, and what must come of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustertwin.core.channels import CPU
+from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
+
+NAN = float("nan")
+SETTINGS = EventSettings(needed_s=30, of_s=40, calm_s=50, forget_s=100, same_cause_s=60)
+
+
+def a_moment(end_s: int, jobs: list[str], nodes: list[str] | None = None, age_s: int = 1000) -> Moment:
+    """One thread for each entry of `jobs` ("" without one), on node `a` unless told; cpus count per node."""
+    nodes = nodes or ["a"] * len(jobs)
+    names, running = tuple(sorted(set(nodes))), tuple(sorted(set(jobs) - {""}))
+    cpu = [nodes[:i].count(node) for i, node in enumerate(nodes)]
+    return Moment(
+        end_s,
+        CPU,
+        np.zeros((len(jobs), 300, 4), np.float32),
+        np.ones((len(jobs), 300), np.bool_),
+        names,
+        np.array([names.index(node) for node in nodes], np.int32),
+        np.array(cpu, np.int32),
+        running,
+        np.array([running.index(job) if job else -1 for job in jobs], np.int32),
+        np.full(len(jobs), age_s, np.int32),
+    )
+
+
+def scored(*score: float, view: str = "reconstruction") -> Scores:
+    values = np.array(score, np.float32)
+    return Scores(values, values[:, None], (view,), values, np.zeros((len(values), 2), np.float32))
+
+
+def play(tracker: Tracker, jobs: list[str], *rows: tuple[float, ...], start_s: int = 1000, **where: list[str]):
+    """Feed rows of scores, ten seconds apart -> (second, kind, event) of every change."""
+    seen = []
+    for i, row in enumerate(rows):
+        moment = a_moment(start_s + 10 * i, jobs, **where)
+        seen += [(moment.end_s, c.kind, c.event) for c in tracker.update(moment, scored(*row), 3.0, model="m")]
+    return seen
+
+
+def test_an_alarm_that_lasts_is_one_event_and_one_that_does_not_is_none():
+    seen = play(Tracker(SETTINGS), ["j", "k"], *[(5.0, 1.0)] * 5)
+    assert [(at, kind) for at, kind, _ in seen] == [(1030, "opened")]
+    event = seen[0][2]
+    assert (event.jobs, event.places, event.onset_s, event.score) == (("j",), (("a", (0,)),), 1000, 5.0)
+    assert play(Tracker(SETTINGS), ["j"], (1.0,), (9.0,), (9.0,), (1.0,), (1.0,), (9.0,)) == []
+
+
+def test_threads_of_a_job_are_one_event_even_across_nodes():
+    seen = play(Tracker(SETTINGS), ["j", "j", "j"], *[(5.0, 6.0, 1.0)] * 5, nodes=["a", "b", "b"])
+    assert [kind for _, kind, _ in seen] == ["opened"]
+    assert seen[0][2].places == (("a", (0,)), ("b", (0,)))
+
+
+def test_jobs_of_a_node_that_go_wrong_together_are_one_event():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j", "k"], *[(5.0, 6.0)] * 5)
+    assert [event.jobs for event in tracker.open] == [("j", "k")]
+
+
+def test_jobs_of_different_nodes_are_different_events():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j", "k"], *[(5.0, 6.0)] * 5, nodes=["a", "b"])
+    assert sorted(event.jobs for event in tracker.open) == [("j",), ("k",)]
+
+
+def test_a_gap_is_unknown_never_an_event_and_never_calm():
+    assert play(Tracker(SETTINGS), ["j"], *[(NAN,)] * 9) == []
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j"], *[(5.0,)] * 4, *[(NAN,)] * 9)
+    assert len(tracker.open) == 1
+    changes = play(tracker, ["j"], (NAN,), (NAN,), start_s=1130)
+    assert [(kind, event.end_s) for _, kind, event in changes] == [("closed", 1030)]
+
+
+def test_an_event_closes_after_calm_and_not_while_scores_hover():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j"], *[(5.0,)] * 4, *[(2.9,)] * 9)  # 2.9 is above 0.8 x 3
+    assert len(tracker.open) == 1
+    changes = play(tracker, ["j"], *[(1.0,)] * 5, start_s=1130)
+    assert [(at, kind, event.end_s) for at, kind, event in changes] == [(1170, "closed", 1030)]
+
+
+def test_an_event_ends_with_its_job():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j"], *[(5.0,)] * 4)
+    assert [kind for _, kind, _ in play(tracker, [""], (NAN,), start_s=1040)] == ["closed"]
+
+
+def test_what_the_last_job_did_does_not_count_for_the_next():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j"], *[(5.0,)] * 3)
+    young = a_moment(1030, ["k"], age_s=5)
+    assert tracker.update(young, scored(5.0), 3.0) == []
+
+
+def test_threads_may_come_and_go():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j", "k"], *[(1.0, 5.0)] * 2, nodes=["a", "b"])
+    seen = play(tracker, ["k"], (5.0,), (5.0,), nodes=["b"], start_s=1020)
+    assert [(at, event.places) for at, _, event in seen] == [(1030, (("b", (0,)),))]
+
+
+def test_the_same_second_twice_changes_nothing_and_a_clock_set_back_goes_on():
+    tracker = Tracker(SETTINGS)
+    play(tracker, ["j"], *[(5.0,)] * 4)
+    assert play(tracker, ["j"], (5.0,), start_s=1030) == []
+    assert len(tracker.open) == 1
+    assert [kind for _, kind, _ in play(tracker, ["j"], *[(1.0,)] * 7, start_s=0)] == ["closed"]
+
+
+def test_open_events_are_taken_up_after_a_restart():
+    first = Tracker(SETTINGS)
+    play(first, ["j"], *[(5.0,)] * 4)
+    again = Tracker(SETTINGS, already_open=first.open)
+    assert play(again, ["j"], *[(5.0,)] * 4, start_s=1040) == []
+    assert again.open[0].id == first.open[0].id
+
+
+def test_an_event_grows_with_its_threads():
+    tracker = Tracker(SETTINGS)
+    seen = play(tracker, ["j", "j"], *[(5.0, 1.0)] * 4, *[(5.0, 7.0)] * 4)
+    assert [kind for _, kind, _ in seen][:2] == ["opened", "extended"]
+    assert tracker.open[0].threads == 2
+    assert tracker.open[0].score == 7.0
+
+
+@given(st.lists(st.lists(st.sampled_from([NAN, 1.0, 2.7, 5.0]), min_size=3, max_size=3), max_size=40))
+def test_every_event_opens_once_and_closes_at_most_once_in_order(rows):
+    tracker, told = Tracker(SETTINGS), {}
+    for at, kind, event in play(tracker, ["j", "j", ""], *map(tuple, rows)):
+        assert isinstance(event, Event)
+        assert event.onset_s <= event.seen_s <= at
+        assert (kind == "opened") == (event.id not in told)
+        assert told.get(event.id) != "closed"
+        told[event.id] = kind
+    assert {e.id for e in tracker.open} == {id for id, kind in told.items() if kind != "closed"}
