@@ -1,0 +1,159 @@
+"""Why these threads are strange: detector, moment, scores, threads -> the channel, the seconds, and what was expected.
+
+A reason is numbers first; its sentence is made of those numbers and nothing else, so that it cannot contradict them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.events import Event
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
+
+WINDOW_S = 100
+#: A channel's name as a person would say it.
+SPOKEN = {"other": "idle", "memory_used": "memory in use", "io_pressure": "I/O pressure"}
+
+
+class Expects(Protocol):
+    """A detector that can say what it would have found normal."""
+
+    def expected(self, moment: Moment, threads: NDArray[np.intp], view: str) -> NDArray[np.float32]:
+        """(n, channel) mean ratios over the window, NaN where this view cannot say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One channel over the window: what was seen, what was expected, what the neighbours had; None: not known."""
+
+    channel: str
+    seen: float
+    expected: float | None
+    neighbours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """`ratios` has every channel, the telling one first."""
+
+    view: str
+    start_s: int
+    end_s: int
+    far_s: int  # seconds of these in which the telling channel was nearer to `seen` than to what it is compared with
+    threads: int
+    neighbours: int  # how many threads they are
+    neighbours_of: str  # "job", "node" or "" where there are none
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def channel(self) -> str:
+        return self.ratios[0].channel
+
+    @property
+    def sentence(self) -> str:
+        told = self.ratios[0]
+        length_s = self.end_s - self.start_s
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        text = f"{threads}: {_spoken(told.channel)} was {_percent(told.seen)} over {length_s} s"
+        if told.expected is not None:
+            text += f", where {_percent(told.expected)} was expected"
+        if told.neighbours is not None:
+            others = f"other thread of the {self.neighbours_of}" if self.neighbours == 1 else ""
+            others = others or f"{self.neighbours} other threads of the {self.neighbours_of}"
+            text += f"; the {others} had {_percent(told.neighbours)}"
+        return text + "."
+
+
+def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
+    """Where an event's threads are in a moment; those that are gone are left out."""
+    row = {(moment.nodes[n], int(c)): i for i, (n, c) in enumerate(zip(moment.node, moment.cpu, strict=True))}
+    found = [row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row]
+    return np.array(found, np.intp)
+
+
+def explain(detector: Expects, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Why | None:
+    """The reason for these threads; None where not one of their seconds is known."""
+    values, valid = moment.windows(WINDOW_S)
+    known = threads[valid[threads].any(1)]
+    if not len(known):
+        return None
+    finite = np.nan_to_num(scores.score[known], nan=-1.0)
+    view = scores.spoke(int(known[np.argmax(finite)])) or scores.views[0]
+    seen = _means(values, valid, known)  # (channel,)
+    expected = _mean_known(detector.expected(moment, known, view), len(seen))
+    others, others_of = _neighbours(moment, valid, threads)
+    theirs = _means(values, valid, others) if len(others) else np.full(len(seen), np.nan)
+    # What the view expected is the yardstick; a view that cannot say leaves the neighbours.
+    yardstick = np.where(np.isnan(expected), theirs, expected)
+    apart = np.abs(seen - yardstick)
+    order = np.argsort(-np.nan_to_num(apart, nan=-1.0), kind="stable")
+    if np.isnan(apart).all():
+        order = np.argsort(-seen, kind="stable")
+    ratios = [Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order]
+    return Why(
+        view=view,
+        start_s=moment.end_s - WINDOW_S,
+        end_s=moment.end_s,
+        far_s=_far_s(values[known, :, order[0]], valid[known], float(seen[order[0]]), float(yardstick[order[0]])),
+        threads=len(known),
+        neighbours=len(others),
+        neighbours_of=others_of,
+        ratios=tuple(ratios),
+    )
+
+
+def _means(values: NDArray[np.float32], valid: NDArray[np.bool_], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """(channel,) over the valid seconds of these threads."""
+    weights = valid[rows, :, None]
+    return np.asarray((values[rows] * weights).sum((0, 1), dtype=np.float64) / max(int(weights.sum()), 1))
+
+
+def _mean_known(rows: NDArray[np.float32], channels: int) -> NDArray[np.float64]:
+    """(channel,) the mean over the threads that have one; NaN where none has."""
+    known = ~np.isnan(rows)
+    count = known.sum(0)
+    total = np.where(known, rows, 0).sum(0, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan) if len(rows) else np.full(channels, np.nan)
+
+
+def _neighbours(moment: Moment, valid: NDArray[np.bool_], threads: NDArray[np.intp]) -> tuple[NDArray[np.intp], str]:
+    """The other threads of the same jobs, or else of the same nodes, of which anything is known."""
+    mine = np.zeros(len(moment), np.bool_)
+    mine[threads] = True
+    heard = valid.any(1) & ~mine
+    jobs = np.setdiff1d(moment.job[threads], [-1])
+    same_job = np.flatnonzero(heard & np.isin(moment.job, jobs))
+    if len(same_job):
+        return same_job, "job"
+    same_node = np.flatnonzero(heard & np.isin(moment.node, moment.node[threads]))
+    return same_node, "node" if len(same_node) else ""
+
+
+def _far_s(values: NDArray[np.float32], valid: NDArray[np.bool_], seen: float, yardstick: float) -> int:
+    """Seconds whose mean over the threads lies on `seen`'s side of the middle between both."""
+    if np.isnan(yardstick) or seen == yardstick:
+        return 0
+    count = valid.sum(0)  # (second,)
+    mean = (values * valid).sum(0) / np.maximum(count, 1)
+    far = (mean - (seen + yardstick) / 2) * np.sign(seen - yardstick) > 0
+    return int((far & (count > 0)).sum())
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _spoken(channel: str) -> str:
+    return SPOKEN.get(channel, channel)
+
+
+def _percent(ratio: float) -> str:
+    """Two numbers that differ by what matters must not read the same: small ones keep a decimal."""
+    percent = 100 * ratio
+    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"
