@@ -1,0 +1,57 @@
+"""Original against reconstructed: detector, moment, thread -> its last seconds, as seen and as the model has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.service.pages.pictures import plain
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.moment import Moment
+
+
+def thread(detector: Detector | None, moment: Moment, name: str, cpu: int) -> dict[str, Any] | None:
+    """Seconds, and for each channel the seen and the reconstructed ratios; None for a thread nobody knows."""
+    if name not in moment.nodes:
+        return None
+    rows = np.flatnonzero((moment.node == moment.nodes.index(name)) & (moment.cpu == cpu))
+    if not len(rows):
+        return None
+    row = int(rows[0])
+    made = reconstruct(detector, moment, row) if detector else None
+    seen = np.where(moment.valid[row, :, None], moment.values[row], np.nan)  # (second, channel)
+    expected = np.full_like(seen, np.nan)
+    if made is not None:
+        expected[-len(made) :] = made
+    return {
+        "end_s": moment.end_s,
+        "job": moment.jobs[moment.job[row]] if moment.job[row] >= 0 else "",
+        "channels": {
+            channel: {"seen": plain(seen[:, i]), "expected": plain(expected[:, i])}
+            for i, channel in enumerate(moment.schema.names)
+        },
+    }
+
+
+def reconstruct(detector: Detector, moment: Moment, row: int) -> NDArray[np.float32] | None:
+    """(second, channel) of the last window; None where fewer seconds are valid than a score needs."""
+    import torch
+
+    from clustertwin.telemetry.models.contract import Batch
+
+    model = detector.stored.model
+    values, valid = moment.windows(model.config.shape.length)
+    if valid[row].mean() < detector.settings.enough:
+        return None
+    company = {"node": moment.node == moment.node[row], "job": (moment.job == moment.job[row]) & (moment.job >= 0)}
+    # A graph model sees the threads around this one; any other needs only the thread itself.
+    rows = np.flatnonzero(company.get(model.graph, np.zeros(len(moment), np.bool_)))
+    rows = rows if row in rows else np.array([row])
+    batch = Batch(
+        torch.from_numpy(values[rows].copy()), torch.from_numpy(valid[rows].copy()), torch.zeros(len(rows)).long()
+    )
+    with torch.no_grad():
+        _, reconstruction = model(batch)
+    return reconstruction[int(np.flatnonzero(rows == row)[0])].numpy()

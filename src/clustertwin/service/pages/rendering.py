@@ -1,0 +1,52 @@
+"""Templates: a name and what it is about -> an HTML answer, in which everything is escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from clustertwin.service import words
+from clustertwin.service.state import ServiceState
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+
+#: path, name, key: the pages of the bar, in its order
+BAR = (
+    ("/", "Cluster", "g c"),
+    ("/events", "Events", "g e"),
+    ("/jobs", "Jobs", "g j"),
+    ("/embedding", "Embedding", "g m"),
+    ("/models", "Models", "g l"),
+)
+
+
+@cache
+def environment() -> Environment:
+    """A misspelt name in a template is an error, not an empty place."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    for word in (words.number, words.percent, words.lasting, words.moment, words.clock, words.ranges, words.counted):
+        made.filters[word.__name__] = word
+    made.globals.update(bar=BAR, sparkline=words.sparkline)
+    # A global, not an import of each template: a block that is rendered alone does not see its template's imports.
+    made.globals["ui"] = made.get_template("parts.html").module
+    return made
+
+
+def render(request: Request, state: ServiceState, template: str, code: int = 200, **about: Any) -> HTMLResponse:
+    """A page with the bar around it; or, where HTMX asks for a part, the block of that name alone."""
+    found = environment().get_template(template)
+    context = {"request": request, "snapshot": state.snapshot, "here": request.url.path, **about}
+    part = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
+    if part in found.blocks:
+        made = found.new_context(context)
+        return HTMLResponse("".join(found.blocks[part](made)), code)
+    return HTMLResponse(found.render(context), code)

@@ -1,0 +1,115 @@
+// What every page does: hear of new snapshots, show times as the reader's own, answer keys.
+
+export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", (event) => act(event.detail));
+
+export async function load(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+export function toast(text) {
+  const place = document.getElementById("toast");
+  place.textContent = text;
+  place.hidden = false;
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => { place.hidden = true; }, 4000);
+}
+
+// --- times: the server writes UTC, the reader sees their own clock ---
+const FORMS = {
+  clock: { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
+  both: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
+};
+function localise(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    if (!time.dateTime || time.dataset.done === time.dateTime) continue;
+    time.textContent = new Date(time.dateTime).toLocaleString([], FORMS[time.dataset.form] || FORMS.both);
+    time.title = time.dateTime;
+    time.dataset.done = time.dateTime;
+  }
+}
+
+// --- the stream: a page that cannot hear the service says so ---
+function listen() {
+  const phase = document.getElementById("phase");
+  const stream = new EventSource("/api/v1/stream");
+  stream.addEventListener("snapshot", (message) => {
+    const news = JSON.parse(message.data);
+    const now = document.getElementById("now");
+    phase.dataset.state = news.phase;
+    phase.textContent = news.phase === "warming-up" && news.ready_in_s !== null ? `warming up, ${news.ready_in_s} s` : news.phase.replace("-", " ");
+    now.dateTime = new Date(news.now_s * 1000).toISOString();
+    const count = document.getElementById("open-count");
+    count.textContent = news.open_events;
+    count.hidden = !news.open_events;
+    localise(document);
+    document.body.dispatchEvent(new CustomEvent("twin:snapshot", { detail: news }));
+  });
+  stream.addEventListener("error", () => {
+    phase.dataset.state = "lost";
+    phase.textContent = "connection lost";
+  });
+  window.addEventListener("pagehide", () => stream.close());
+}
+
+// --- rows and keys ---
+const rows = () => [...document.querySelectorAll("tbody tr[data-href]")];
+function move(step) {
+  const all = rows();
+  if (!all.length) return;
+  const at = all.findIndex((row) => row.classList.contains("here"));
+  const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
+  all[at]?.classList.remove("here");
+  next.classList.add("here");
+  next.scrollIntoView({ block: "nearest" });
+}
+
+let before = "";
+function press(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const link = document.querySelector(`nav a[data-key="${CSS.escape(before)} ${CSS.escape(event.key)}"]`);
+  const here = document.querySelector("tbody tr.here");
+  const first = before;
+  before = event.key;
+  if (link && first === "g") link.click();
+  else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+  else if (event.key === "Enter" && here) window.location.assign(here.dataset.href);
+  else if (event.key === "x" && here) here.querySelector("input[type=checkbox]")?.click();
+  else if (event.key === "t") document.querySelector("[data-theme-switch]").click();
+  else if (event.key === "?") document.getElementById("help").showModal();
+  else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
+  else {
+    const button = document.querySelector(`button[data-press="${CSS.escape(event.key)}"]:not([disabled])`);
+    if (!button) return;
+    button.click();
+  }
+  event.preventDefault();
+}
+
+function click(event) {
+  if (event.target.closest("[data-help]")) document.getElementById("help").showModal();
+  if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+  if (event.target.matches("[data-mark-all]")) {
+    for (const box of document.querySelectorAll("tbody input[name=event]")) box.checked = event.target.checked;
+    document.body.dispatchEvent(new Event("twin:marked"));
+  }
+  const row = event.target.closest("tr[data-href]");
+  if (row && !event.target.closest("a, button, input, label")) window.location.assign(row.dataset.href);
+}
+
+document.addEventListener("keydown", press);
+document.addEventListener("click", click);
+document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
+document.addEventListener("htmx:responseError", (event) => {
+  let why = `the service answered ${event.detail.xhr.status}`;
+  try { why = JSON.parse(event.detail.xhr.responseText).detail || why; } catch { /* not JSON: the status says enough */ }
+  toast(typeof why === "string" ? why : JSON.stringify(why));
+});
+document.addEventListener("htmx:sendError", () => toast("the service does not answer"));
+localise(document);
+listen();

@@ -1,0 +1,114 @@
+// One node: threads × seconds, and below it the chosen thread, seen against reconstructed.
+import { HeatMap, bytes, clock } from "./heatmap.js";
+import { load, onSnapshot } from "./live.js";
+import { UNKNOWN, css, hue, paint } from "./ramps.js";
+
+const figure = document.getElementById("node");
+const node = encodeURIComponent(figure.dataset.node);
+const PLOT_S = 150;
+const plots = new Map();
+let channel = "busy";
+let chosen = figure.dataset.cpu === undefined ? null : Number(figure.dataset.cpu);
+let shown = null;
+
+const map = new HeatMap(figure, {
+  describe: (row, column) => {
+    const level = shown.levels[row * shown.columns + column];
+    const at = shown.endS - shown.columns + column;
+    const band = shown.bands.find(({ rows: [first, last], fromS }) => first <= row && row <= last && fromS <= at);
+    const score = shown.scores[row];
+    return [
+      `cpu${shown.cpus[row]}  ${clock(at)}`,
+      level === UNKNOWN ? `${channel} unknown` : `${channel} ${Math.round((level / 254) * 100)} %`,
+      score === null ? "not scored" : `score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
+      ...(band ? [`job ${band.name}`] : []),
+    ].join("\n");
+  },
+  pick: (row) => choose(shown.cpus[row]),
+});
+
+async function refresh() {
+  const news = await load(`/pictures/nodes/${node}?channel=${channel}`);
+  if (chosen === null || !news.cpus.includes(chosen)) chosen = strangest(news);
+  shown = {
+    ...news,
+    labels: news.cpus.map((cpu) => `cpu${cpu}`),
+    levels: bytes(news.levels),
+    endS: news.end_s,
+    stepS: news.step_s,
+    scale: channel,
+    chosen: news.cpus.indexOf(chosen),
+    bands: news.bands.map((band) => ({ ...band, fromS: band.from_s, toS: band.to_s })),
+    heightPx: 520,
+  };
+  map.show(shown);
+  figure.dataset.end = news.end_s;
+  await redraw();
+}
+
+function strangest({ cpus, scores }) {
+  const known = scores.map((score) => (score === null ? -1 : score));
+  return cpus[known.indexOf(Math.max(...known))];
+}
+
+async function choose(cpu) {
+  chosen = cpu;
+  map.show({ ...shown, chosen: shown.cpus.indexOf(cpu) });
+  await redraw();
+}
+
+async function redraw() {
+  const news = await load(`/pictures/nodes/${node}/threads/${chosen}`);
+  const title = document.getElementById("thread-title");
+  title.textContent = `cpu${chosen}${news.job ? `, job ${news.job}` : ""}: as it was and as the model has it`;
+  for (const [name, { seen, expected }] of Object.entries(news.channels)) {
+    const last = (values) => values.slice(-PLOT_S);
+    const times = last(seen).map((_, i, { length }) => news.end_s - length + i);
+    if (!plots.has(name)) plots.set(name, plot(name));
+    plots.get(name).setData([times, last(seen), last(expected)]);
+  }
+}
+
+function plot(name) {
+  const holder = document.createElement("div");
+  holder.className = "plot";
+  const title = document.createElement("h3");
+  title.textContent = name;
+  holder.append(title);
+  document.getElementById("plots").append(holder);
+  const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const colour = ["user", "system", "iowait"].includes(name) ? name : "other";
+  return new uPlot({
+    width: holder.clientWidth,
+    height: 130,
+    legend: { show: false },
+    cursor: { y: false, points: { size: 5 } },
+    scales: { y: { range: [0, 1] } },
+    axes: [
+      { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },
+      { ...axis, size: 36, values: (_, ticks) => ticks.map((ratio) => `${Math.round(ratio * 100)}%`), splits: () => [0, 0.5, 1] },
+    ],
+    series: [{}, { stroke: () => css(colour), width: 1.5, points: { show: false } }, { stroke: () => css("expected"), width: 1, dash: [4, 3], points: { show: false } }],
+  }, [[], [], []], holder);
+}
+
+function mark() {
+  for (const dot of document.querySelectorAll(".job-mark")) dot.style.background = hue(dot.dataset.job);
+}
+
+for (const button of document.querySelectorAll("[data-channel]")) {
+  button.addEventListener("click", () => {
+    channel = button.dataset.channel;
+    for (const other of document.querySelectorAll("[data-channel]")) other.setAttribute("aria-pressed", String(other === button));
+    ramp();
+    refresh();
+  });
+}
+const ramp = () => paint(document.getElementById("ramp"), channel);
+document.addEventListener("twin:theme", () => { ramp(); mark(); for (const one of plots.values()) one.redraw(); });
+document.addEventListener("htmx:afterSettle", mark);
+window.addEventListener("resize", () => { for (const one of plots.values()) one.setSize({ width: one.root.parentElement.clientWidth, height: 130 }); });
+ramp();
+mark();
+refresh();
+onSnapshot(() => refresh());
