@@ -67,22 +67,6 @@ def test_a_worker_that_always_dies_is_an_error():
         each(die, [1, 2], workers=2)
 
 
-@pytest.fixture
-def two_nodes(monkeypatch):
-    """A Ray cluster of two nodes with a CPU each, on loopback."""
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'clustertwin[ray]'")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-
-
 @pytest.mark.real
 @pytest.mark.slow
 def test_ray_gives_the_results_of_one_process_and_redoes_a_dead_workers_item(two_nodes, tmp_path):

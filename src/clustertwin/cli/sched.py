@@ -141,6 +141,7 @@ def train(
     evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
     hold_out: list[str] = typer.Option([], help="FIRST:LAST, jobs never trained on; may be repeated."),
     seed: int = typer.Option(0),
+    engine: Literal["here", "ray"] = typer.Option("here", help="Where rollouts run; ray: the cluster at RAY_ADDRESS."),
     restart: bool = typer.Option(False, "--restart", help="Begin anew even if --out is there."),
     lenient: bool = Lenient,
     json: bool = Json,
@@ -159,7 +160,8 @@ def train(
     settings = TrainSettings(ppo_rounds=ppo_rounds, evolve_rounds=evolve_rounds, seed=seed)
     load = take_in(jobs, size, unit=unit).load
     with training_bar(settings) as report:
-        trained = run(load, Rules(size, backfill=backfill), settings, out, ranges(hold_out), report, not restart)
+        rules, held_out = Rules(size, backfill=backfill), ranges(hold_out)
+        trained = run(load, rules, settings, out, held_out, report, not restart, engine=engine)
     found = {"policy": str(out), "ratio_to_sjf": trained.judged_ratio, "seconds": trained.seconds}
     if json:
         print_json({**found, "rounds": [asdict(entry) for entry in trained.rounds]})

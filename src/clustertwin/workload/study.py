@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import orjson
 
 from clustertwin.engine import each
 from clustertwin.workload.fidelity.load import capacity
@@ -119,20 +120,22 @@ def imagine(
 ) -> tuple[list[Sample], float | None, float | None]:
     """Synthetic logs as long as the real one, and what fitting and sampling took; logs already there are kept."""
     paths = [cache / f"{name}-{seed}.parquet" for seed in range(seeds)]
-    fit_s = jobs_per_s = None
+    spent = cache / f"{name}.json"
+    cost: dict[str, float] = orjson.loads(spent.read_bytes()) if spent.exists() else {}
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
         began = perf_counter()
         fitted = make(name).fit(real.jobs, np.random.default_rng(0))
-        fit_s = perf_counter() - began
+        cost["fit_s"] = perf_counter() - began
         for seed, path in enumerate(paths):
             done(f"{name}, seed {seed}")
             if not path.exists():
                 began = perf_counter()
                 jobs = fitted.sample(len(real), np.random.default_rng(seed))
-                jobs_per_s = len(jobs) / (perf_counter() - began)
+                cost["jobs_per_s"] = len(jobs) / (perf_counter() - began)
                 write(jobs, path)
-    return [Sample(name, read(path)) for path in paths], fit_s, jobs_per_s
+        spent.write_bytes(orjson.dumps(cost))
+    return [Sample(name, read(path)) for path in paths], cost.get("fit_s"), cost.get("jobs_per_s")
 
 
 def study(

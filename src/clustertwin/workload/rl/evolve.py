@@ -6,15 +6,18 @@ needs no credit assignment, and the simulator is fast enough to afford it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import policy as find_policy
 from clustertwin.workload.policies.learned import learned
 from clustertwin.workload.rl.sequences import Pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
+from clustertwin.workload.simulator.machine import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,16 @@ class EvolveSettings:
     noise: float = 0.1
     rate: float = 0.05
     reference: str = "sjf"  # outcomes are counted against this policy on the same sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Some candidates and what they are tried on, for a worker anywhere."""
+
+    candidates: Sequence[NDArray[np.float64]]
+    loads: Sequence[Records]
+    rules: Rules
+    workers: int | None  # threads; all cores unless told
 
 
 @dataclass(slots=True)
@@ -40,6 +53,12 @@ def begin(weights: NDArray[np.float64]) -> Evolution:
     return Evolution(weights.copy(), np.zeros_like(weights), np.zeros_like(weights))
 
 
+def outcomes(trial: Trial) -> NDArray[np.float64]:
+    """Mean bounded slowdowns, (candidate, sequence)."""
+    # What comes through Ray is read-only, and the compiled simulators take weights that could be written.
+    return slowdowns([learned(w.copy()) for w in trial.candidates], trial.loads, trial.rules, trial.workers)
+
+
 def generation(
     state: Evolution,
     pool: Pool,
@@ -47,6 +66,7 @@ def generation(
     settings: EvolveSettings,
     rng: np.random.Generator,
     scale: float = 1.0,
+    engine: Engine = "here",
 ) -> float:
     """One step of the search, `scale` times as long; gives the mean outcome over the reference's."""
     loads = [pool.draw(rng) for _ in range(settings.sequences)]
@@ -54,7 +74,7 @@ def generation(
     noise = rng.standard_normal((settings.pairs, len(state.weights)))
     tried = [state.weights + sign * settings.noise * step for step in noise for sign in (1.0, -1.0)]
     # Ratios, in logarithms: one crowded sequence must not outvote all others.
-    outcome = np.log(slowdowns([learned(w) for w in tried], loads, rules) / reference).mean(axis=1)  # (2 pairs,)
+    outcome = np.log(_try(tried, loads, rules, engine) / reference).mean(axis=1)  # (2 pairs,)
     rank = outcome.argsort().argsort() / (len(outcome) - 1) - 0.5
     slope = (rank[0::2] - rank[1::2]) @ noise / (settings.pairs * settings.noise)
 
@@ -65,3 +85,13 @@ def generation(
     spread = np.sqrt(state.second / (1 - 0.99**state.generation)) + 1e-8
     state.weights = state.weights - scale * settings.rate * mean / spread
     return float(np.exp(outcome.mean()))
+
+
+def _try(
+    candidates: list[NDArray[np.float64]], loads: list[Records], rules: Rules, engine: Engine
+) -> NDArray[np.float64]:
+    """(candidate, sequence). Here the threads share all; on Ray a pair travels to a core."""
+    if engine == "here":
+        return outcomes(Trial(candidates, loads, rules, None))
+    trials = [Trial(candidates[i : i + 2], loads, rules, 1) for i in range(0, len(candidates), 2)]
+    return np.concatenate(each(outcomes, trials, engine))

@@ -2,10 +2,13 @@
 
 The actor is the kernel of `policies/learned.py`, the same weights in the same vector, so that what is trained here runs
 in the compiled simulator as it is. Jobs beyond the queue's end are masked; the critic pools over the jobs it sees.
+
+A rollout is gathered in shards, each with a seed of its own, here or on Ray: what is learned does not depend on where.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import policy as find_policy
 from clustertwin.workload.policies.learned import FEATURES, HIDDEN
 from clustertwin.workload.rl.sequences import Pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
+from clustertwin.workload.simulator.machine import Records
 from clustertwin.workload.simulator.vector import Schedules
 
 
 @dataclass(frozen=True, slots=True)
 class PpoSettings:
     envs: int = 16  # sequences in a rollout
+    shards: int = 2  # the rollout is gathered in; more workers than this have nothing to do
     view: int = 64  # jobs the learner sees
     epochs: int = 4
     batch: int = 1024  # decisions
@@ -70,6 +76,17 @@ class Critic(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """What a worker needs to gather its part of a rollout, wherever it is."""
+
+    loads: Sequence[Records]
+    networks: Sequence[NDArray[Any]]  # the parameters of the actor, then of the critic
+    rules: Rules
+    settings: PpoSettings
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
     """Decisions of several sequences, (decision, …), those after a sequence's end left out."""
 
@@ -80,21 +97,63 @@ class Rollout:
     log_prob: Tensor
     advantage: Tensor
     target: Tensor
-    ratio: float  # mean slowdown against the reference
+    ratios: NDArray[np.float64]  # (sequence,) slowdown against the reference
+
+
+@torch.no_grad()
+def gather(shard: Shard) -> Rollout:
+    """Schedule the sequences of a shard with its actor, and see what each decision was good for."""
+    rules, settings, loads = shard.rules, shard.settings, shard.loads
+    torch.manual_seed(shard.seed)
+    actor, critic = Actor(), Critic()
+    for parameter, values in zip([*actor.parameters(), *critic.parameters()], shard.networks, strict=True):
+        parameter.copy_(torch.tensor(values))
+    envs, length = len(loads), len(loads[0])
+    env = Schedules(rules.procs, rules.gpus, rules.backfill == "easy", envs, length, settings.view, rules.bound_s)
+    reference = slowdowns([find_policy(settings.reference)], loads, rules)[0]  # (env,)
+    env.reset(loads)
+    rows: list[tuple[Tensor, ...]] = []
+    rewards: list[NDArray[np.float64]] = []
+    while not env.over.all():
+        seen, mask = torch.from_numpy(env.seen.copy()), torch.from_numpy(env.mask)
+        left = torch.from_numpy(1.0 - env.clocks["started"] / length).float()
+        alive = torch.from_numpy(~env.over)
+        choice = torch.distributions.Categorical(logits=actor(seen, mask))
+        action = choice.sample()
+        rows.append((seen, mask, left, action, choice.log_prob(action), critic(seen, mask, left), alive))
+        env.step(action.numpy())
+        rewards.append(env.reward / reference)
+    seen, mask, left, action, log_prob, value, alive = (torch.stack(column) for column in zip(*rows, strict=True))
+    reward = torch.from_numpy(np.array(rewards)).float()  # (decision, env)
+    advantage = torch.zeros_like(value)
+    following, ahead = torch.zeros(envs), torch.zeros(envs)
+    for t in reversed(range(len(reward))):
+        surprise = reward[t] + following - value[t]
+        ahead = torch.where(alive[t], surprise + settings.smoothing * ahead, torch.zeros(()))
+        advantage[t] = ahead
+        following = torch.where(alive[t], value[t], torch.zeros(()))
+    return Rollout(
+        seen[alive], mask[alive], left[alive], action[alive], log_prob[alive], advantage[alive],
+        (advantage + value)[alive], env.slowdown() / reference,
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Rollout]) -> Rollout:
+    """The shards of one rollout, in order."""
+    columns = ("seen", "mask", "left", "action", "log_prob", "advantage", "target")
+    tensors = {column: torch.cat([getattr(part, column) for part in parts]) for column in columns}
+    return Rollout(**tensors, ratios=np.concatenate([part.ratios for part in parts]))
 
 
 class Ppo:
     """A learner: `iterate` rolls out, learns, and says how it went."""
 
-    def __init__(self, pool: Pool, rules: Rules, settings: PpoSettings, seed: int) -> None:
+    def __init__(self, pool: Pool, rules: Rules, settings: PpoSettings, seed: int, engine: Engine = "here") -> None:
         torch.manual_seed(seed)
-        self.pool, self.rules, self.settings = pool, rules, settings
+        self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
         self.actor, self.critic = Actor(), Critic()
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=settings.rate)
-        self.schedules = Schedules(
-            rules.procs, rules.gpus, rules.backfill == "easy", settings.envs, pool.length, settings.view, rules.bound_s
-        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a resumed run needs: both networks and the optimiser's moments."""
@@ -120,42 +179,20 @@ class Ppo:
 
     def iterate(self, rng: np.random.Generator) -> float:
         """One rollout and what is learned from it; gives the mean slowdown against the reference, below 1 is better."""
-        torch.manual_seed(int(rng.integers(2**62)))
         rollout = self.roll_out(rng)
+        torch.manual_seed(int(rng.integers(2**62)))
         self.learn(rollout)
-        return rollout.ratio
+        return float(np.exp(np.log(rollout.ratios).mean()))
 
-    @torch.no_grad()
     def roll_out(self, rng: np.random.Generator) -> Rollout:
-        env, settings = self.schedules, self.settings
+        settings = self.settings
         loads = [self.pool.draw(rng) for _ in range(settings.envs)]
-        reference = slowdowns([find_policy(settings.reference)], loads, self.rules)[0]  # (env,)
-        env.reset(loads)
-        rows: list[tuple[Tensor, ...]] = []
-        rewards: list[NDArray[np.float64]] = []
-        while not env.over.all():
-            seen, mask = torch.from_numpy(env.seen.copy()), torch.from_numpy(env.mask)
-            left = torch.from_numpy(1.0 - env.clocks["started"] / self.pool.length).float()
-            alive = torch.from_numpy(~env.over)
-            choice = torch.distributions.Categorical(logits=self.actor(seen, mask))
-            action = choice.sample()
-            value = self.critic(seen, mask, left)
-            rows.append((seen, mask, left, action, choice.log_prob(action), value, alive))
-            env.step(action.numpy())
-            rewards.append(env.reward / reference)
-        seen, mask, left, action, log_prob, value, alive = (torch.stack(column) for column in zip(*rows, strict=True))
-        reward = torch.from_numpy(np.array(rewards)).float()  # (decision, env)
-        advantage = torch.zeros_like(value)
-        following, ahead = torch.zeros(settings.envs), torch.zeros(settings.envs)
-        for t in reversed(range(len(reward))):
-            surprise = reward[t] + following - value[t]
-            ahead = torch.where(alive[t], surprise + settings.smoothing * ahead, torch.zeros(()))
-            advantage[t] = ahead
-            following = torch.where(alive[t], value[t], torch.zeros(()))
-        return Rollout(
-            seen[alive], mask[alive], left[alive], action[alive], log_prob[alive], advantage[alive],
-            (advantage + value)[alive], float(np.exp(np.log(env.slowdown() / reference).mean())),
-        )  # fmt: skip
+        networks = [parameter.detach().numpy() for parameter in self.parameters]
+        shards = [
+            Shard(loads[i :: settings.shards], networks, self.rules, settings, int(rng.integers(2**62)))
+            for i in range(min(settings.shards, settings.envs))
+        ]
+        return joined(each(gather, shards, self.engine, workers=1))
 
     def learn(self, rollout: Rollout) -> None:
         settings = self.settings

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.engine import Engine
 from clustertwin.workload.policies import policy as find_policy
 from clustertwin.workload.policies.learned import learned
 from clustertwin.workload.rl import checkpoint
@@ -71,11 +72,15 @@ def train(
     resume: bool = True,
     also: Sequence[Records] = (),
     clock: Callable[[], float] = time.monotonic,
+    engine: Engine = "here",
 ) -> Trained:
-    """Train on a load, without the jobs held out, and on others `also`, writing `out` as it goes."""
+    """Train on a load, without the jobs held out, and on others `also`, writing `out` as it goes.
+
+    The engine says where rollouts and candidates run; the curve and the weights are the same on each.
+    """
     lengths = {settings.length, settings.evolve_length, 1024}
     pools = {n: pool(load, n, held_out, also) for n in lengths}
-    run = _Run(pools, rules, settings, out, report, clock)
+    run = _Run(pools, rules, settings, out, report, clock, engine)
     if resume and out.exists():
         run.restore()
     run.ppo()
@@ -102,9 +107,10 @@ class _Run:
         out: Path,
         report: Report,
         clock: Callable[[], float],
+        engine: Engine,
     ) -> None:
         self.rules, self.settings, self.out, self.report, self.clock = rules, settings, out, report, clock
-        self.pools = pools
+        self.pools, self.engine = pools, engine
         judge = np.random.default_rng([settings.seed, 1])
         self.judged_on = [self.pools[1024].draw(judge) for _ in range(settings.judged_on)]
         self.reference = slowdowns([find_policy("sjf")], self.judged_on, rules)[0]
@@ -159,7 +165,7 @@ class _Run:
             return
         from clustertwin.workload.rl.ppo import Ppo, PpoSettings
 
-        learner = Ppo(self.pools[self.settings.length], self.rules, PpoSettings(), self.settings.seed)
+        learner = Ppo(self.pools[self.settings.length], self.rules, PpoSettings(), self.settings.seed, self.engine)
         if self.done("ppo"):
             learner.load_arrays(self.arrays)
         while (number := self.done("ppo")) < self.settings.ppo_rounds:
@@ -177,7 +183,8 @@ class _Run:
         while (number := self.done("evolve")) < total:
             rng = np.random.default_rng([self.settings.seed, 3, number])
             left = 1.0 - number / total
-            ratio = generation(state, self.pools[self.settings.evolve_length], self.rules, settings, rng, scale=left)
+            sequences = self.pools[self.settings.evolve_length]
+            ratio = generation(state, sequences, self.rules, settings, rng, left, self.engine)
             arrays = {"centre": state.weights, "first": state.first, "second": state.second}
             self.note("evolve", ratio, state.weights, arrays)
 

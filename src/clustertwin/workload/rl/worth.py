@@ -42,6 +42,6 @@ def slowdowns(
 ) -> NDArray[np.float64]:
     """Mean bounded slowdowns, (policy, load)."""
     pairs = [(policy, load) for policy in policies for load in loads]
-    with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
+    with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as threads:
         values = list(threads.map(lambda pair: slowdown(pair[0], pair[1], rules), pairs))
     return np.array(values).reshape(len(policies), len(loads))
