@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tests.servers import binary
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"

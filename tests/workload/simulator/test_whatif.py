@@ -26,6 +26,35 @@ def test_squeue_is_read_as_what_runs_and_what_waits():
     assert waiting.jobs.names["user"] == ("anna", "bo")
 
 
+def test_answers_name_the_jobs_as_slurm_does():
+    waiting = parse_squeue(QUEUE)
+    found = answer(waiting, Scenario("now", "fcfs", "none", 8), [waiting.jobs])
+    assert found.jobs == ("13", "14", "15")
+
+
+def test_nothing_waits_nothing_is_asked():
+    for text in ("", QUEUE.splitlines()[0]):
+        waiting = parse_squeue(text)
+        found = answer(waiting, Scenario("now", "fcfs", "none", 8), [waiting.jobs])
+        assert (found.jobs, len(found.start_s), found.mean_wait_s) == ((), 0, 0.0)
+
+
+def test_what_has_run_for_long_is_not_thought_to_end_before_it_began():
+    # Half of the past used a tenth of its limit, half all of it; a job at half its limit is of the second kind.
+    past = Jobs.build(np.arange(4), [10, 10, 100, 100], request_s=np.full(4, 100), cpus=np.ones(4))
+    waiting = parse_squeue("11|anna|RUNNING|4|1|1:00:00|30:00|None\n12|bo|PENDING|4|1|1:00:00|0:00|Priority\n")
+    drawn = futures(waiting, past, None, 50, np.random.default_rng(0))
+    assert {float(jobs.run_s[0]) for jobs in drawn} == {30 * MINUTE + 1}
+    assert {float(jobs.run_s[1]) for jobs in drawn} == {6 * MINUTE, 60 * MINUTE}
+
+
+def test_what_outlived_all_of_the_past_runs_to_its_limit():
+    past = Jobs.build([0], [10], request_s=[100], cpus=[1])
+    waiting = parse_squeue("11|anna|RUNNING|4|1|1:00:00|30:00|None\n")
+    (drawn,) = futures(waiting, past, None, 1, np.random.default_rng(0))
+    assert drawn.run_s.tolist() == [30 * MINUTE + 1]
+
+
 def test_if_all_run_to_their_limits():
     waiting = parse_squeue(QUEUE)
     drawn = futures(waiting, None, None, 10, np.random.default_rng(0))

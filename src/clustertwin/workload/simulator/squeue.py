@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, SourceError
 from clustertwin.workload.formats.slurm import parse_duration
@@ -14,7 +16,8 @@ from clustertwin.workload.jobs import Jobs
 
 #: id, user, state, cpus, nodes, limit, time it has run, reason it waits; in the order of Slurm's priorities.
 FORMAT = "%i|%u|%T|%C|%D|%l|%M|%r"
-COMMAND = ("squeue", "--noheader", "--states=RUNNING,PENDING", "--sort=-p,i", f"--format={FORMAT}")
+#: `--array` gives each task of a waiting array its own line, as it will have its own start.
+COMMAND = ("squeue", "--noheader", "--array", "--states=RUNNING,PENDING", "--sort=-p,i", f"--format={FORMAT}")
 
 #: What a job waits for that no scheduler can give it.
 HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime")
@@ -28,8 +31,21 @@ class Waiting:
     """
 
     jobs: Jobs
+    names: tuple[str, ...]  # Slurm's ids; `jobs.id` is the line in squeue's text
+    elapsed_s: NDArray[np.float64]  # how long each has run already
     running: int  # the first so many
     held: int  # waited for something else than processors, and are left out
+
+
+class _Row(NamedTuple):
+    name: str
+    line: int
+    user: str
+    runs: bool
+    cpus: int
+    nodes: int
+    left_s: float
+    elapsed_s: float
 
 
 def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
@@ -45,39 +61,40 @@ def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
 
 def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> Waiting:
     """The queue in squeue's text (`FORMAT`); a job without limit is taken to ask for a year."""
-    rows: list[tuple[bool, int, int, int, float, str]] = []
+    rows: list[_Row] = []
     held = 0
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.strip().split("|")
         if len(fields) != 8:
             raise InputError("squeue", f"{len(fields)} fields, expected 8: {FORMAT}", number)
-        _, user, state, cpus, nodes, asked, elapsed, reason = fields
+        name, user, state, cpus, nodes, asked, elapsed, reason = fields
         if state == "PENDING" and reason.strip("()") in HELD:
             held += 1
             continue
         try:
             limit_s = parse_duration(asked)
-            left_s = (limit_s if limit_s > 0 else unlimited_s) - max(parse_duration(elapsed), 0.0)
-            rows.append((state == "RUNNING", number, int(cpus), int(nodes), max(left_s, 1.0), user))
+            elapsed_s = max(parse_duration(elapsed), 0.0)
+            left_s = max((limit_s if limit_s > 0 else unlimited_s) - elapsed_s, 1.0)
+            rows.append(_Row(name, number, user, state == "RUNNING", int(cpus), int(nodes), left_s, elapsed_s))
         except ValueError as reason_why:
             raise InputError("squeue", str(reason_why), number) from reason_why
-    rows.sort(key=lambda row: not row[0])  # stable: Slurm's order within
-    names = tuple(sorted({row[5] for row in rows}))
-    running = sum(row[0] for row in rows)
+    rows.sort(key=lambda row: not row.runs)  # stable: Slurm's order within
+    users = tuple(sorted({row.user for row in rows}))
+    running = sum(row.runs for row in rows)
     # What runs is submitted a second before what waits, and so begins first under any policy.
     ahead_s = np.where(np.arange(len(rows)) < running, 1.0, 0.0)
-    limit = np.array([row[4] for row in rows]) + ahead_s
+    limit = np.array([row.left_s for row in rows]) + ahead_s
     jobs = Jobs.build(
         submit_s=-ahead_s,
         run_s=limit,
         request_s=limit,
-        id=[row[1] for row in rows],
-        cpus=[row[2] for row in rows],
-        nodes=[row[3] for row in rows],
-        user=[names.index(row[5]) for row in rows],
-        names={"user": names},
+        id=[row.line for row in rows],
+        cpus=[row.cpus for row in rows],
+        nodes=[row.nodes for row in rows],
+        user=[users.index(row.user) for row in rows],
+        names={"user": users},
     )
-    return Waiting(jobs, running, held)
+    return Waiting(jobs, tuple(row.name for row in rows), np.array([row.elapsed_s for row in rows]), running, held)
 
 
 def read_size(unit: str) -> int:

@@ -39,6 +39,7 @@ class Answer:
     """When each waiting job starts, seconds from now: median, and what 4 of 5 futures lie between."""
 
     scenario: Scenario
+    jobs: tuple[str, ...]  # the waiting jobs, by Slurm's ids
     start_s: NDArray[np.float64]  # (waiting,)
     early_s: NDArray[np.float64]
     late_s: NDArray[np.float64]
@@ -56,11 +57,10 @@ def futures(
     known = (past.request_s > 0) & (past.run_s >= 0)
     if not known.any():
         raise SettingsError("the log of the past has no limits to compare run times with")
-    part = np.clip(past.run_s[known] / past.request_s[known], 0.0, 1.0)
+    part = np.sort(np.clip(past.run_s[known] / past.request_s[known], 0.0, 1.0))
     drawn = []
     for _ in range(count):
-        run_s = np.maximum(waiting.jobs.request_s * rng.choice(part, len(waiting.jobs)), 1.0).round()
-        queue = replace(waiting.jobs, run_s=run_s)
+        queue = replace(waiting.jobs, run_s=_run_times(waiting, part, rng))
         drawn.append(_join(queue, coming(rng)) if coming else queue)
     return drawn
 
@@ -68,6 +68,10 @@ def futures(
 def answer(waiting: Waiting, scenario: Scenario, drawn: Sequence[Jobs], unit: Unit = "cpus") -> Answer:
     """One scenario in all futures."""
     asked = waiting.jobs.id[waiting.running :]
+    names = waiting.names[waiting.running :]
+    if not len(asked):
+        nothing = np.zeros(0)
+        return Answer(scenario, names, nothing, nothing, nothing, 0.0, 0.0, 0.0)
     starts = np.full((len(drawn), len(asked)), np.nan)
     for i, jobs in enumerate(drawn):
         schedule = simulate(jobs, scenario.procs, scenario.policy, scenario.backfill, unit=unit, kill_at_limit=True)
@@ -81,7 +85,17 @@ def answer(waiting: Waiting, scenario: Scenario, drawn: Sequence[Jobs], unit: Un
         early[fits], middle[fits], late[fits] = np.quantile(starts[:, fits], [0.1, 0.5, 0.9], axis=0)
     waits = starts[:, fits].mean(axis=1) if fits.any() else np.zeros(len(drawn))
     low, high = np.quantile(waits, [0.1, 0.9])
-    return Answer(scenario, middle, early, late, float(waits.mean()), float(low), float(high))
+    return Answer(scenario, names, middle, early, late, float(waits.mean()), float(low), float(high))
+
+
+def _run_times(waiting: Waiting, part: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Limits times parts of the past (sorted); what has run for a while already ran longer than the shorter parts."""
+    ahead_s = -waiting.jobs.submit_s
+    limit_s = waiting.jobs.request_s - ahead_s + waiting.elapsed_s
+    shortest = np.searchsorted(part, waiting.elapsed_s / limit_s, side="right")
+    longer = np.append(part, 1.0)  # what outlived the whole past runs to its limit
+    drawn = longer[rng.integers(shortest, np.maximum(len(part), shortest + 1))]
+    return np.maximum((limit_s * drawn - waiting.elapsed_s).round(), 1.0) + ahead_s
 
 
 def _join(queue: Jobs, coming: Jobs) -> Jobs:
