@@ -7,7 +7,7 @@ detector knows which job holds a thread and since when, never what the job is ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace, Windows
 
 LENGTH_S = 300
+WINDOW_S = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,30 @@ class Moment:
     @property
     def settled(self) -> NDArray[np.bool_]:
         """(thread,) nothing began or ended within the window of the last 100 s."""
-        return self.age_s >= 100
+        return self.age_s >= WINDOW_S
 
-    def windows(self, length: int = 100) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def windows(self, length: int = WINDOW_S) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The last `length` seconds: values (thread, length, channel) and valid (thread, length)."""
         if self.values.shape[1] < length:
             raise SettingsError(f"a moment of {self.values.shape[1]} s has no window of {length} s")
         return self.values[:, -length:], self.valid[:, -length:]
 
+    def among(self, threads: NDArray[np.intp]) -> tuple[Moment, NDArray[np.intp]]:
+        """The smaller moment of these threads and the others of their jobs, and where the threads are in it."""
+        chosen = np.isin(self.job, self.job[threads][self.job[threads] >= 0])
+        chosen[threads] = True
+        rows = np.flatnonzero(chosen)
+        columns = {name: getattr(self, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
+        return replace(self, **columns), np.searchsorted(rows, threads)
+
 
 def moments(
-    traces: Sequence[Trace], every_s: int = 100, length_s: int = LENGTH_S, first_s: int | None = None
+    traces: Sequence[Trace], every_s: int = WINDOW_S, length_s: int = LENGTH_S, first_s: int | None = None
 ) -> Iterator[tuple[Moment, Windows]]:
-    """Recorded traces as the moments a live detector would have seen, each with the labels of its last window."""
+    """Recorded traces as the moments a live detector would have seen, each with the labels of its last window.
+
+    A window that holds an onset and yet is more healthy than not is labelled "mixed": finding it is no false alarm.
+    """
     from clustertwin.telemetry.windows import describe
 
     traces = sorted(traces, key=lambda trace: trace.node)
@@ -68,7 +80,7 @@ def moments(
         moment = assemble(
             now_s, schema, [(t.node, t.cpus, v, m) for t, (v, m) in zip(traces, cut, strict=True)], spans, start_s
         )
-        window_s = min(100, length_s)
+        window_s = min(WINDOW_S, length_s)
         labels = []
         for trace, (values, valid) in zip(traces, cut, strict=True):
             last = Trace(
@@ -81,7 +93,17 @@ def moments(
                 trace.spans,
             )
             labels.append(describe(last, last.values, np.ones_like(last.valid), window_s, window_s))
-        yield moment, Windows.concat(labels)
+        yield moment, _mixed_at_onset(Windows.concat(labels), spans, now_s)
+
+
+def _mixed_at_onset(labels: Windows, spans: Sequence[JobSpan], end_s: int) -> Windows:
+    """Healthy windows in which something has just begun to go wrong are neither healthy nor the anomaly's."""
+    began = {(s.node, s.job, cpu) for s in spans if s.onset_s is not None and s.onset_s < end_s for cpu in s.cpus}
+    places = zip(labels.node.tolist(), labels.job.tolist(), labels.cpu.tolist(), strict=True)
+    late = np.array([place in began for place in places], np.bool_) & (labels.anomaly == "")
+    if not late.any():
+        return labels
+    return replace(labels, job_type=np.where(late, "mixed", labels.job_type))
 
 
 def assemble(

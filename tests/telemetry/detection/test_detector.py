@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU, NODE
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate, read, save
+from clustertwin.telemetry.detection.moment import Moment, moments
+from clustertwin.telemetry.models.store import ModelError, Stored
+
+from .conftest import campaign
+
+
+@pytest.fixture(scope="module")
+def fresh() -> list[tuple[Moment, object]]:
+    return list(moments(campaign(9)))
+
+
+def test_normal_threads_exceed_the_threshold_about_as_often_as_stated(detector: Detector, fresh):
+    score = np.concatenate([detector.score(moment).score for moment, _ in fresh])
+    score = score[~np.isnan(score)]
+    assert len(score) > 1000
+    assert (score > detector.threshold).mean() < 5 * detector.settings.false_alarm_rate
+    assert (score > 1).mean() == pytest.approx(0.1, abs=0.06)
+
+
+def test_a_rank_that_hangs_is_found_by_what_is_usual_and_by_its_peers(detector: Detector, fresh):
+    moment = next(m for m, _ in fresh if (m.settled & (np.bincount(m.job + 1)[m.job + 1] > 2) & (m.job >= 0)).any())
+    size = np.bincount(moment.job + 1)[moment.job + 1]
+    victim = int(np.flatnonzero(moment.settled & (size > 2) & (moment.job >= 0))[0])
+    values = moment.values.copy()
+    values[victim] = [0, 0, 0, 1]
+    scores = detector.score(replace(moment, values=values))
+    assert scores.score[victim] > detector.threshold
+    assert scores.surprise[victim, VIEWS.index("density")] > detector.threshold
+    assert scores.surprise[victim, VIEWS.index("peers")] > detector.threshold
+
+
+def test_an_idle_thread_is_normal_without_a_job_and_strange_with_one(detector: Detector, moment: Moment):
+    held = replace(moment, job=np.zeros(8, np.int32), values=np.broadcast_to(moment.values[4], moment.values.shape))
+    free = replace(held, job=np.array([0, 0, -1, -1, -1, -1, -1, -1], np.int32))
+    assert (detector.score(held).score > detector.threshold).all()
+    assert (detector.score(free).score[2:] < detector.threshold).all()
+
+
+def test_of_a_pair_the_one_that_is_strange_by_itself_is_the_odd_one(detector: Detector, moment: Moment):
+    rng = np.random.default_rng(0)
+    values = np.zeros_like(moment.values)
+    values[..., 0] = np.clip(rng.normal(0.99, 0.01, moment.valid.shape), 0, 1)
+    values[1, :, 0] = 0.3
+    values[..., 3] = 1 - values[..., 0]
+    surprise = detector.score(replace(moment, values=values, job=np.array([0, 0] + [-1] * 6, np.int32))).surprise
+    assert np.isnan(surprise[0, VIEWS.index("peers")])
+    assert surprise[1, VIEWS.index("peers")] > detector.threshold
+
+
+@pytest.mark.parametrize("harm", ["masked", "nan", "young"])
+def test_what_cannot_be_known_has_no_score(detector: Detector, moment: Moment, harm: str):
+    values, valid, age_s = moment.values.copy(), moment.valid.copy(), moment.age_s.copy()
+    if harm == "masked":
+        valid[2, -100:] = False
+        values[2, -100:] = 0
+    elif harm == "nan":
+        values[2, -100:, 1] = np.nan
+    else:
+        age_s[2] = 99
+    scores = detector.score(replace(moment, values=values, valid=valid, age_s=age_s))
+    assert np.isnan(scores.score[2])
+    assert np.isnan(scores.surprise[2]).all()
+    assert scores.spoke(2) == ""
+    assert np.isfinite(np.delete(scores.score, 2)).all()
+
+
+def test_a_few_lost_seconds_leave_a_normal_thread_normal(detector: Detector, fresh):
+    moment = fresh[10][0]
+    before = detector.score(moment).score
+    values, valid = moment.values.copy(), moment.valid.copy()
+    values[:, -30:-20], valid[:, -30:-20] = np.nan, True
+    after = detector.score(replace(moment, values=values, valid=valid)).score
+    assert (np.isnan(before) == np.isnan(after)).all()
+    calm = before < 2
+    assert (after[calm] < detector.threshold).mean() > 0.97
+
+
+def test_one_thread_alone_is_scored_as_it_is_among_others(detector: Detector, moment: Moment):
+    alone, _ = moment.among(np.array([4]))
+    assert len(alone) == 1
+    assert detector.score(alone).score[0] == pytest.approx(detector.score(moment).score[4], rel=1e-4)
+
+
+def test_no_thread_gives_no_score(detector: Detector, moment: Moment):
+    nobody, _ = moment.among(np.array([], np.intp))
+    assert len(detector.score(nobody)) == 0
+
+
+def test_another_schema_is_refused_by_name(detector: Detector, moment: Moment):
+    wide = replace(moment, schema=CPU + NODE, values=np.zeros((8, 300, 6), np.float32))
+    with pytest.raises(SettingsError, match=r"takes user, system, iowait, other; this moment has .* io_pressure"):
+        detector.score(wide)
+
+
+def test_where_no_job_is_known_a_busy_thread_is_not_strange_for_being_busy(detector: Detector, moment: Moment):
+    rng = np.random.default_rng(0)
+    values = np.zeros_like(moment.values)
+    values[..., 0] = np.clip(rng.normal(0.99, 0.01, moment.valid.shape), 0, 1)
+    values[..., 3] = 1 - values[..., 0]
+    nobody = np.full(8, -1, np.int32)
+    informed = detector.score(replace(moment, values=values, job=nobody))
+    blind = detector.score(replace(moment, values=values, job=nobody, jobs=()))
+    assert (informed.score > detector.threshold).all()
+    assert (blind.score < detector.threshold).all()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_says_what_it_expected_as_ratios(detector: Detector, fresh, view: str):
+    moment = fresh[10][0]
+    rows = np.flatnonzero(moment.settled & (moment.job >= 0))[:5]
+    expected = detector.expected(moment, rows, view)
+    assert expected.shape == (5, 4)
+    said = ~np.isnan(expected).any(1)
+    np.testing.assert_allclose(expected[said].sum(1), 1, atol=0.02)
+    if view in ("reconstruction", "density"):
+        assert said.all()
+        seen = moment.windows()[0][rows].mean(1)
+        assert np.abs(expected - seen).mean() < 0.1
+
+
+def test_comes_back_from_its_files_the_same(detector: Detector, moment: Moment, tmp_path: Path):
+    save(tmp_path, detector)
+    back = read(tmp_path)
+    assert back.version == detector.version
+    assert back.settings == detector.settings
+    first, second = detector.score(moment), back.score(moment)
+    np.testing.assert_array_equal(first.score, second.score)
+    np.testing.assert_array_equal(first.surprise, second.surprise)
+    assert not any(b"pickle" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["detector.safetensors", "weights.safetensors"])
+def test_a_damaged_file_is_named(detector: Detector, tmp_path: Path, name: str):
+    save(tmp_path, detector)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / name).write_bytes(bytes(content))
+    with pytest.raises(ModelError, match=name):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "card",
+    ["", "[]", "{}", '{"format": 99}', '{"format": 1, "settings": {"x": 1}, "sha256": "", "weights_sha256": ""}'],
+)
+def test_a_foreign_card_is_refused(detector: Detector, tmp_path: Path, card: str):
+    save(tmp_path, detector)
+    (tmp_path / "detector.json").write_text(card)
+    with pytest.raises(ModelError, match=r"detector\.json"):
+        read(tmp_path)
+
+
+def test_a_calibration_of_another_model_is_refused(detector: Detector, tmp_path: Path):
+    save(tmp_path, detector)
+    card = json.loads((tmp_path / "detector.json").read_text())
+    (tmp_path / "detector.json").write_text(json.dumps(card | {"weights_sha256": "0" * 64}))
+    with pytest.raises(ModelError, match="another model"):
+        read(tmp_path)
+
+
+def test_a_model_alone_is_no_detector(detector: Detector, tmp_path: Path):
+    save(tmp_path, detector)
+    (tmp_path / "detector.json").unlink()
+    with pytest.raises(ModelError, match="never calibrated"):
+        read(tmp_path)
+
+
+def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: Stored, moment: Moment):
+    dark = replace(moment, valid=np.zeros_like(moment.valid))
+    for nothing in ([], [dark]):
+        with pytest.raises(SettingsError, match="nothing to calibrate on"):
+            calibrate(stored, nothing)
+
+
+def test_another_calibration_of_the_same_model_is_another_version(detector: Detector, stored: Stored):
+    normal = [moment for moment, _ in moments(campaign(2))]
+    other = calibrate(stored, normal)
+    assert other.version != detector.version
+    assert calibrate(stored, normal).version == other.version

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import genpareto
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.detection.tail import fit_tail
+
+
+def test_goes_on_beyond_the_sample_as_the_exponential_does():
+    sample = np.random.default_rng(0).exponential(size=200_000)
+    tail = fit_tail(sample)
+    x = np.array([1.0, 3.0, 5.0, 20.0])
+    np.testing.assert_allclose(tail.surprise(x), x / np.log(10), rtol=0.1)
+
+
+def test_finds_the_shape_of_a_heavy_tail():
+    sample = genpareto.rvs(0.3, size=100_000, random_state=1)
+    tail = fit_tail(sample)
+    assert tail.shape == pytest.approx(0.3, abs=0.08)
+    assert tail.surprise(np.array([50.0]))[0] == pytest.approx(-genpareto.logsf(50, 0.3) / np.log(10), rel=0.15)
+
+
+def test_exceeds_a_level_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    tail = fit_tail(rng.gamma(2, size=20_000))
+    surprise = tail.surprise(rng.gamma(2, size=200_000))
+    assert (surprise > 3).mean() == pytest.approx(1e-3, rel=0.5)
+    assert (surprise > 1).mean() == pytest.approx(1e-1, rel=0.1)
+
+
+@given(st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=50, max_size=200))
+def test_never_falls_and_is_never_infinite(sample):
+    tail = fit_tail(np.array(sample))
+    surprise = tail.surprise(np.linspace(-2e3, 2e3, 400))
+    assert np.isfinite(surprise).all()
+    assert (np.diff(surprise) >= -1e-9).all()
+
+
+def test_what_is_not_known_stays_unknown():
+    assert np.isnan(fit_tail(np.arange(100.0)).surprise(np.array([np.nan]))).all()
+
+
+def test_too_small_a_sample_is_refused_with_a_number():
+    with pytest.raises(SettingsError, match="3 normal windows are too few"):
+        fit_tail(np.arange(3.0))
