@@ -31,8 +31,8 @@ class Assets(StaticFiles):
 
 def mount(app: FastAPI, state: ServiceState) -> None:
     """Every page, and the files they need under /static."""
-    from clustertwin.service.pages import cluster, events, node
+    from clustertwin.service.pages import cluster, embedding, events, jobs, models, node
 
     app.mount("/static", Assets(directory=STATIC), name="static")
-    for page in (cluster, node, events):
+    for page in (cluster, node, events, jobs, embedding, models):
         app.include_router(page.router(state))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, HTTPException, Request
@@ -20,7 +22,7 @@ Action = Literal["confirmed", "dismissed", "new-normal", "undo"]
 DONE = {"confirmed": "confirmed", "dismissed": "dismissed", "new-normal": "taken as the new normal", "undo": "undone"}
 
 
-def router(state: ServiceState) -> APIRouter:
+def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
 
     def listed(request: Request, which: dict[str, Any], page: int, done: str = "", ids: tuple[str, ...] = ()) -> Any:
@@ -49,7 +51,7 @@ def router(state: ServiceState) -> APIRouter:
         job: Annotated[str, Form()] = "",
         page: Annotated[int, Form()] = 1,
     ) -> HTMLResponse:
-        _judge(state, request, event, action, comment)
+        _judge(state, _who(request), clock(), event, action, comment)
         done = f"{len(event)} event{'s' * (len(event) != 1)} {DONE[action]}"
         which = {"status": status, "said": said, "node": node, "job": job}
         return listed(request, which, page, done, () if action == "undo" else tuple(event))
@@ -65,7 +67,7 @@ def router(state: ServiceState) -> APIRouter:
     def judge_one(
         request: Request, event_id: str, action: Annotated[Action, Form()], comment: Annotated[str, Form()] = ""
     ) -> HTMLResponse:
-        _judge(state, request, [event_id], action, comment)
+        _judge(state, _who(request), clock(), [event_id], action, comment)
         return detail(request, state.store.event(event_id))
 
     def detail(request: Request, case: Case) -> HTMLResponse:
@@ -87,9 +89,8 @@ def _filter(status: State, said: Said, node: str, job: str) -> Filter:
     return Filter(open={"open": True, "closed": False, "all": None}[status], verdict=verdict, node=node, job=job)
 
 
-def _judge(state: ServiceState, request: Request, ids: list[str], action: Action, comment: str) -> None:
+def _judge(state: ServiceState, who: str, now_s: float, ids: list[str], action: Action, comment: str) -> None:
     """Write it down, for all or for none; what cannot be is told to the page."""
-    who, now_s = _who(request), state.snapshot.now_s
     try:
         if action == "undo":
             for event_id in ids:

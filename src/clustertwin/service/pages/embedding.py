@@ -1,0 +1,100 @@
+"""The embedding: every thread's window as a point, near what resembles it; live, with the regions of open events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from numpy.typing import NDArray
+
+from clustertwin.service.pages.pictures import plain
+from clustertwin.service.pages.rendering import render
+from clustertwin.service.state import ServiceState, Snapshot
+from clustertwin.telemetry.detection.explain import rows_of
+
+MOST_POINTS = 4000
+MOST_REGIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The two directions in which a model's embeddings vary most.
+
+    They are kept while the model is in service: computed anew each second, they would turn while nothing happens.
+    """
+
+    model: str
+    centre: NDArray[np.float64]  # (latent,)
+    directions: NDArray[np.float64]  # (latent, 2)
+    told: tuple[float, ...]  # how much of the variance each direction tells
+
+    def place(self, embedding: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(n, latent) -> (n, 2)."""
+        return (embedding - self.centre) @ self.directions
+
+
+def principal(model: str, embedding: NDArray[np.float32]) -> Axes:
+    """The principal components of (n, latent)."""
+    centre = embedding.mean(0, dtype=np.float64)
+    spread, directions = np.linalg.eigh((embedding - centre).T @ (embedding - centre))  # ascending
+    first = directions[:, ::-1][:, :2]
+    # The sign of a direction is arbitrary: its largest part points upwards.
+    first = first * np.sign(first[np.abs(first).argmax(0), range(2)])
+    return Axes(model, centre, first, tuple((spread[::-1][:2] / max(float(spread.sum()), 1e-12)).tolist()))
+
+
+def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes | None]:
+    """The scored threads as points with what holds them, the rows of each open event, and the axes they lie on."""
+    moment, scores = snapshot.scored, snapshot.scores
+    known = np.flatnonzero(~np.isnan(scores.score)) if scores is not None else np.empty(0, np.intp)
+    if moment is None or scores is None or len(known) < 3 or scores.embedding.shape[1] < 2:
+        return {"points": [], "regions": []}, axes
+    model = snapshot.model.version if snapshot.model else ""
+    if axes is None or axes.model != model:
+        axes = principal(model, scores.embedding[known])
+    # Strange threads are shown whatever their number; the calm ones are thinned.
+    strange = scores.score[known] > snapshot.threshold
+    step = max(1, -(-int((~strange).sum()) // MOST_POINTS))
+    rows = np.sort(np.concatenate([known[~strange][::step], known[strange][:MOST_POINTS]]))
+    types = {job.job: job.job_type for job in snapshot.jobs}
+    made = []
+    for row, (x, y) in zip(rows.tolist(), plain(axes.place(scores.embedding[rows])), strict=True):
+        job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
+        made.append(
+            {
+                "x": x,
+                "y": y,
+                "node": moment.nodes[moment.node[row]],
+                "cpu": int(moment.cpu[row]),
+                "job": job,
+                "group": (types.get(job) or f"job {job}") if job else "no job",
+                "score": float(scores.score[row]),
+            }
+        )
+    regions = [
+        {"id": event.id, "name": event.job or ", ".join(event.nodes), "rows": where}
+        for event in snapshot.events[:MOST_REGIONS]
+        if (where := np.flatnonzero(np.isin(rows, rows_of(moment, event))).tolist())
+    ]
+    about = {"model": model, "threshold": snapshot.threshold, "told": axes.told}
+    return {**about, "points": made, "regions": regions}, axes
+
+
+def router(state: ServiceState) -> APIRouter:
+    pages = APIRouter(include_in_schema=False)
+    axes: Axes | None = None
+
+    @pages.get("/embedding")
+    def page(request: Request) -> HTMLResponse:
+        return render(request, state, "embedding.html")
+
+    @pages.get("/pictures/embedding")
+    def picture() -> dict[str, Any]:
+        nonlocal axes
+        found, axes = points(state.snapshot, axes)
+        return found
+
+    return pages
