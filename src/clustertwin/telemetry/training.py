@@ -21,7 +21,7 @@ from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
 from clustertwin.telemetry.batches import Grouped, group
 from clustertwin.telemetry.models import find
-from clustertwin.telemetry.models.contract import Autoencoder, Shape, errors
+from clustertwin.telemetry.models.contract import Autoencoder, Shape, config_to_json, errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,12 @@ def fit(
     settings: Settings = Settings(),
     progress: Callable[[Epoch], None] = lambda epoch: None,
     checkpoint: Path | None = None,
+    start: Autoencoder | None = None,
 ) -> Fit:
-    """Train a model of `settings.model` on normal windows; keep the epoch that is best on validation."""
+    """Train a model of `settings.model` on normal windows; keep the epoch that is best on validation.
+
+    With `start`, a model of the same architecture, training goes on from a copy of its weights.
+    """
     if not len(train) or not len(validation):
         raise SettingsError(f"nothing to train on: {len(train)} training and {len(validation)} validation windows")
     torch.manual_seed(settings.seed)
@@ -72,7 +76,12 @@ def fit(
     shape = Shape(train.schema, train.values.shape[1])
     model = network(config(shape=shape, **settings.options))
     data, held_out = group(train, model.graph, shape), group(validation, model.graph, shape)
-    model.prepare(data.x)
+    if start is None:
+        model.prepare(data.x)
+    elif config_to_json(start.config) != config_to_json(model.config):
+        raise SettingsError(f"cannot start from a {type(start).__name__} of another shape or other options")
+    else:
+        model.load_state_dict(start.state_dict())
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.rate, weight_decay=settings.decay)
     run = _Run(model, optimiser, settings)
     if checkpoint and (checkpoint / "run.json").exists():
