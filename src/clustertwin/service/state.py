@@ -47,6 +47,7 @@ class JobState:
 
     job: str
     owner: str
+    job_type: str  # where a label says so: in a replayed campaign
     nodes: tuple[str, ...]
     threads: int
     since_s: int

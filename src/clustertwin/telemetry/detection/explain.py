@@ -79,26 +79,29 @@ def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
 
 def explain(detector: Expects, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Why | None:
     """The reason for these threads; None where not one of their seconds is known."""
-    values, valid = moment.windows(WINDOW_S)
+    if not len(threads):
+        return None
+    view = scores.spoke(int(threads[np.argmax(np.nan_to_num(scores.score[threads], nan=-1.0))])) or scores.views[0]
+    values, valid = _window(moment, moment.values.shape[1] if view.endswith("5min") else WINDOW_S)
     known = threads[valid[threads].any(1)]
     if not len(known):
         return None
-    finite = np.nan_to_num(scores.score[known], nan=-1.0)
-    view = scores.spoke(int(known[np.argmax(finite)])) or scores.views[0]
     seen = _means(values, valid, known)  # (channel,)
     expected = _mean_known(detector.expected(moment, known, view), len(seen))
     others, others_of = _neighbours(moment, valid, threads)
     theirs = _means(values, valid, others) if len(others) else np.full(len(seen), np.nan)
     # What the view expected is the yardstick; a view that cannot say leaves the neighbours.
     yardstick = np.where(np.isnan(expected), theirs, expected)
-    apart = np.abs(seen - yardstick)
-    order = np.argsort(-np.nan_to_num(apart, nan=-1.0), kind="stable")
+    apart = seen - yardstick
+    # Of a whole, what grew says more than what it took from: "iowait 70 %", not "user 20 %".
+    apart[list(moment.schema.bounded)] = np.abs(apart[list(moment.schema.bounded)])
+    order = np.argsort(-np.nan_to_num(apart, nan=-2.0), kind="stable")
     if np.isnan(apart).all():
         order = np.argsort(-seen, kind="stable")
     ratios = [Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order]
     return Why(
         view=view,
-        start_s=moment.end_s - WINDOW_S,
+        start_s=moment.end_s - values.shape[1],
         end_s=moment.end_s,
         far_s=_far_s(values[known, :, order[0]], valid[known], float(seen[order[0]]), float(yardstick[order[0]])),
         threads=len(known),
@@ -106,6 +109,12 @@ def explain(detector: Expects, moment: Moment, scores: Scores, threads: NDArray[
         neighbours_of=others_of,
         ratios=tuple(ratios),
     )
+
+
+def _window(moment: Moment, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The last seconds, without those in which a thread still had another job."""
+    values, valid = moment.windows(length_s)
+    return values, valid & (np.arange(length_s, 0, -1) <= moment.age_s[:, None])
 
 
 def _means(values: NDArray[np.float32], valid: NDArray[np.bool_], rows: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -1,0 +1,106 @@
+"""A small real service for tests: a simulated node with bad I/O, recorded, played again, and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustertwin.core.traces import Trace, Windows
+from clustertwin.service.feeds import Feed, ReplayFeed
+from clustertwin.service.loop import Loop, LoopSettings
+from clustertwin.service.state import ServiceState
+from clustertwin.service.store import Store
+from clustertwin.telemetry.campaign.simulation.cluster import simulate
+from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+from clustertwin.telemetry.campaign.simulation.rounds import write
+from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.continual.handover import Handover
+from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.moment import moments
+from clustertwin.telemetry.recording import Recording
+
+
+def campaign(seed: int, hours: float = 1.5, **settings: Any) -> list[Trace]:
+    small = {"nodes": 2, "threads": 8, "job_types": ("np", "good-io", "mpi-4"), "hours": hours, **settings}
+    return simulate(ClusterSettings(**small), read_signatures(), seed)
+
+
+@pytest.fixture(scope="session")
+def detector() -> Detector:
+    """Calibrated on healthy campaigns in a few seconds; its network knows their means and was never trained."""
+    import torch
+
+    from clustertwin.telemetry.models import find
+    from clustertwin.telemetry.models.store import Stored
+    from clustertwin.telemetry.windows import cut
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    first = campaign(1)
+    config, network = find("linear")
+    model = network(config(hidden=16, latent=8))
+    model.prepare(torch.from_numpy(Windows.concat([cut(trace) for trace in first]).values))
+    normal = [moment for moment, _ in moments(campaign(2))]
+    learn = [moment for moment, _ in moments(first)]
+    return calibrate(Stored("linear", model.eval(), {}, "0" * 64), normal, Settings(components=4), learn)
+
+
+@pytest.fixture(scope="session")
+def bad_io(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Half an hour of two nodes on which every job does bad I/O."""
+    directory = tmp_path_factory.mktemp("recordings") / "bad-io"
+    anomalies = {"anomalies": ("bad-io",), "anomaly_ratio": 0.9, "idle_ratio": 0.0, "job_s": (900.0, 1200.0)}
+    write(directory, campaign(5, 0.5, **anomalies), "bad-io", "test")
+    return Recording.open(directory)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[ServiceState]:
+    store = Store(tmp_path / "home" / "state.sqlite")
+    yield ServiceState(tmp_path / "home", store)
+    store.close()
+
+
+def ready(value: Any) -> Future[Any]:
+    done: Future[Any] = Future()
+    done.set_result(value)
+    return done
+
+
+@pytest.fixture
+def loop_of(state: ServiceState, detector: Detector) -> Callable[..., Loop]:
+    """A loop over a feed, with the small detector."""
+
+    def build(feed: Feed, stride_s: int = 10, **options: Any) -> Loop:
+        handover = ready(Handover(state.home, detector))
+        return Loop(state, feed, handover, LoopSettings(stride_s=stride_s), **options)
+
+    return build
+
+
+@pytest.fixture
+def watched(bad_io: Recording, loop_of: Callable[..., Loop], clock: Clock) -> Loop:
+    """A loop that has watched all of the bad I/O, and the state it published."""
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=20)
+    for clock.now_s in range(0, bad_io.end_s - bad_io.start_s + 20, 20):
+        loop.turn()
+    return loop
