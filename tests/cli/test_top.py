@@ -4,7 +4,7 @@ from io import StringIO
 import numpy as np
 from rich.console import Console
 
-from clustertwin.cli.top import Screen, _ranges
+from clustertwin.cli.top import Screen
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
 
@@ -45,10 +45,6 @@ def test_many_threads_fit_the_terminal():
     text = drawn(screen, width=160, height=40)
     assert "cpu255" in text
     assert len(text.splitlines()) <= 40
-
-
-def test_ranges_are_the_kernels_notation():
-    assert _ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
 
 
 def test_json_gives_every_threads_last_second(twin):

@@ -1,10 +1,11 @@
-"""`twin top`: this host's hardware threads, or an exporter's, live in the terminal."""
+"""`twin top`: this host's hardware threads, an exporter's, or a whole service's, live in the terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections import deque
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 import typer
@@ -15,7 +16,9 @@ from rich.text import Text
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
+from clustertwin.core.extras import require
 from clustertwin.core.traces import Trace
+from clustertwin.service.words import ranges
 
 app = group()
 
@@ -54,7 +57,7 @@ class Screen:
             grid.add_row(*cells[row::rows])
         yield grid
         for span in trace.spans[:5]:
-            yield Text(f"job {span.job} on threads {_ranges(span.cpus)}", style="cyan")
+            yield Text(f"job {span.job} on threads {ranges(span.cpus)}", style="cyan")
 
     def _title(self, trace: Trace) -> Text:
         known = trace.values[trace.valid]  # (second, channel)
@@ -80,24 +83,43 @@ class Screen:
         return text
 
 
-def _ranges(cpus: tuple[int, ...]) -> str:
-    """`(0, 1, 2, 5)` -> `0-2,5`, as the kernel writes it."""
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
 @app.command()
 def top(
     exporter: str = typer.Option("", help="URL of an exporter; this host if empty."),
+    url: str = typer.Option("", help="URL of a running `twin up` or `twin serve`: scores, jobs and events too."),
+    token: str = typer.Option("", envvar="CLUSTERTWIN_TOKEN", help="For a service that asks for one."),
     seconds: float = typer.Option(0.0, min=0.0, help="Stop after so long; 0: until Ctrl-C (5 s outside a terminal)."),
+    plain: bool = typer.Option(False, help="Threads only, without panes and keys."),
     json: bool = Json,
 ) -> None:
-    """Hardware threads live: where each second went, and the last minute of each."""
+    """Hardware threads live: where each second went, and the last minutes of each; of a service, all it knows."""
+    if url and json:
+        print_json(_snapshot(url, token))
+    elif sys.stdout.isatty() and not json and (url or (not plain and find_spec("textual"))):
+        raise typer.Exit(_panes(exporter, url, token, seconds or float("inf")))
+    else:
+        _threads(exporter, seconds, json)
+
+
+def _panes(exporter: str, url: str, token: str, seconds: float) -> int:
+    require("textual", "service")
+    from clustertwin.service.terminal.app import Top
+    from clustertwin.service.terminal.host import HostFeed
+    from clustertwin.service.terminal.remote import RemoteFeed
+
+    feed = RemoteFeed(url, token) if url else HostFeed(_traces(exporter, seconds), exporter or "this host")
+    screen = Top(feed)
+    screen.run()
+    return int(screen.return_code or 0)
+
+
+def _snapshot(url: str, token: str) -> object:
+    from clustertwin.service.terminal.remote import RemoteFeed
+
+    return RemoteFeed(url, token).snapshot()
+
+
+def _threads(exporter: str, seconds: float, json: bool) -> None:
     seconds = seconds or (float("inf") if sys.stdout.isatty() and not json else 5.0)
     screen, traces = Screen(), _traces(exporter, seconds)
     try:

@@ -1,0 +1,66 @@
+"""A live source, watched without a service: this host's or an exporter's traces -> boards, unscored."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.core.traces import Trace
+from clustertwin.service.terminal.board import Board, Heat, JobLine, NodeLine
+
+HISTORY_S = 300
+
+
+class HostFeed:
+    """Keeps the last minutes of one node's threads."""
+
+    vets = False
+
+    def __init__(self, traces: Iterator[Trace], watches: str) -> None:
+        self._traces, self.watches = traces, watches
+        self._seconds: deque[Trace] = deque(maxlen=HISTORY_S)
+        self._stopped = False
+
+    def boards(self) -> Iterator[Board]:
+        yield Board("warming up: a ratio needs two readings, a second apart")
+        for trace in self._traces:
+            if self._stopped:
+                return
+            self._seconds.append(trace)
+            yield board_of(list(self._seconds))
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def choose(self, node: str) -> None:
+        """There is only one."""
+
+    def vet(self, event_id: str, verdict: str) -> None:
+        raise SettingsError("nothing is scored without a service: start `twin up`, then `twin top --url http://…`")
+
+    def undo(self, event_id: str) -> None:
+        self.vet(event_id, "")
+
+
+def board_of(traces: list[Trace]) -> Board:
+    """The traces of one node, oldest first -> its board; a thread that was not there is unknown."""
+    last = traces[-1]
+    row = {cpu: i for i, cpu in enumerate(last.cpus)}
+    start_s = traces[0].start_s
+    values = np.full((len(last.cpus), last.end_s - start_s, len(last.schema)), np.nan, np.float32)
+    for trace in traces:
+        here = [i for i, cpu in enumerate(trace.cpus) if cpu in row]
+        seen = np.where(trace.valid[here, :, None], trace.values[here], np.nan)
+        place = trace.start_s - start_s
+        values[[row[trace.cpus[i]] for i in here], place : place + seen.shape[1]] = seen
+    ratios = {name: values[:, :, i] for i, name in enumerate(last.schema.names)}
+    ratios = {"busy": 1 - ratios.pop("other"), **ratios}
+    heat = Heat(last.node, last.cpus, last.end_s, ratios)
+    line = NodeLine(last.node, len(last.cpus), "not scored", np.nan, 0)
+    jobs = tuple(
+        JobLine(span.job, span.owner, span.node, len(span.cpus), int(last.end_s - span.start_s)) for span in last.spans
+    )
+    return Board("watching, not scored", (line,), heat, jobs)
