@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recording": ("clustertwin.cli.recording:app", "Recordings: info, windows, export."),
     "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run for real and recorded, or simulated."),
     "train": ("clustertwin.cli.train:app", "Train an autoencoder on recordings."),
+    "digest": ("clustertwin.cli.digest:app", "The week in brief: events, verdicts, false alarms."),
     "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),
     "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
 }

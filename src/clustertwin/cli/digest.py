@@ -1,0 +1,36 @@
+"""`twin digest`: the last week's events, verdicts and false alarms, printed or sent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from clustertwin.cli.app import group
+from clustertwin.cli.output import Json, print_json
+
+app = group()
+
+
+@app.command()
+def digest(
+    home: Path = typer.Option("~/.local/share/clustertwin", envvar="CLUSTERTWIN_HOME", help="The service's directory."),
+    days: float = typer.Option(7.0, min=0.01, help="How far back."),
+    send: list[str] = typer.Option([], help="Send it to these Apprise URLs too."),
+    link: str = typer.Option("", help="Where people reach the service, for links to events."),
+    json: bool = Json,
+) -> None:
+    """What was seen in the last days, what people said of it, and how often the alarms were wrong."""
+    from clustertwin.service import digest as room
+    from clustertwin.service.notify import deliver_now
+
+    now_s = time.time()
+    report = room.read_digest(home.expanduser(), now_s - days * 86_400, now_s)
+    title, body = room.text(report, link)
+    if json:
+        print_json(asdict(report))
+    else:
+        typer.echo(f"{title}\n{body}")
+    deliver_now(send, title, body)
