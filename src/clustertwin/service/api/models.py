@@ -1,0 +1,89 @@
+"""Models and learning: who is in service, who was, promote, roll back, freeze, resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from fastapi import APIRouter, HTTPException, Request
+from pydantic import BaseModel, Field
+
+from clustertwin.core.errors import InputError, SettingsError, TwinError
+from clustertwin.service.api.plain import plain
+from clustertwin.service.state import ServiceState
+from clustertwin.telemetry.continual import champions
+from clustertwin.telemetry.continual import state as learning
+from clustertwin.telemetry.continual.lock import next_fence
+
+
+class Because(BaseModel):
+    reason: str = Field("", max_length=1000)
+
+
+class Learning(Because):
+    action: Literal["freeze", "resume"]
+
+
+def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
+    api = APIRouter(tags=["models"])
+
+    @api.get("/models", summary="The champion, every stored version, and the state of learning")
+    def models() -> dict[str, Any]:
+        problems, champion, learns = [], None, learning.LearningState()
+        try:
+            champion = champions.read_champion(state.home)
+        except TwinError as error:
+            problems.append(str(error))
+        try:
+            learns = learning.read_state(state.home)
+        except TwinError as error:
+            problems.append(str(error))
+        versions = [
+            {"version": one.version, "sha256": one.sha256, "lineage": plain(one.lineage)}
+            for one in champions.versions(state.home)
+        ]
+        return {
+            "in_service": plain(state.snapshot.model),
+            "champion": plain(champion),
+            "versions": versions,
+            "learning": plain(learns),
+            "problems": problems,
+        }
+
+    @api.post("/models/{version}/promote", summary="Put a stored version into service")
+    def promote(version: str, because: Because, request: Request) -> dict[str, Any]:
+        why = because.reason or "promoted by hand"
+
+        def do() -> champions.Champion:
+            return champions.promote(state.home, version, next_fence(state.home), why, clock())
+
+        return done(request, "promote", do)
+
+    @api.post("/models/rollback", summary="Put the last champion back")
+    def rollback(request: Request) -> dict[str, Any]:
+        return done(request, "rollback", lambda: champions.rollback(state.home, next_fence(state.home), clock()))
+
+    @api.post("/learning", summary="Freeze the nightly learning, or let it go on")
+    def learn(wish: Learning, request: Request) -> dict[str, Any]:
+        try:
+            if wish.action == "freeze":
+                learning.freeze(state.home, wish.reason)
+            else:
+                learning.resume(state.home)
+        except InputError as error:
+            raise HTTPException(409, str(error)) from error
+        state.store.note(request.state.who, wish.action, "learning", clock(), {"reason": wish.reason})
+        now: dict[str, Any] = plain(learning.read_state(state.home))
+        return now
+
+    def done(request: Request, action: str, do: Callable[[], champions.Champion]) -> dict[str, Any]:
+        try:
+            champion = do()
+        except (InputError, SettingsError, champions.Outranked) as error:
+            raise HTTPException(409, str(error)) from error
+        state.store.note(request.state.who, action, champion.version, clock(), {"reason": champion.why})
+        told: dict[str, Any] = plain(champion)
+        return told
+
+    return api
