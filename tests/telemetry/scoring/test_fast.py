@@ -1,0 +1,110 @@
+"""The fast form of a model says what the model says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustertwin.core.channels import CPU, NODE, Channel, Schema
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.models import find
+from clustertwin.telemetry.models.contract import Batch, Shape, errors
+from clustertwin.telemetry.scoring.fast import BLOCK, FastModel, fast
+from clustertwin.telemetry.scoring.kernels import gelu
+
+#: Two simplexes, apart and out of order, and a bounded channel between them.
+ODD = Schema(
+    (
+        Channel("a", "one"),
+        Channel("p", "two"),
+        Channel("m"),
+        Channel("b", "one"),
+        Channel("q", "two"),
+        Channel("c", "one"),
+    )
+)
+
+
+def windows(shape: Shape, n: int, seed: int, known: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    values = rng.random((n, shape.length, len(shape.schema)), np.float32)
+    for indices in shape.schema.simplexes.values():
+        values[..., list(indices)] = rng.dirichlet(np.full(len(indices), 0.3), (n, shape.length))
+    valid = rng.random((n, shape.length)) < known
+    values[~valid] = 0
+    return values, valid
+
+
+def trained(shape: Shape, scale: float = 1.0) -> torch.nn.Module:
+    """Weights as after training: the bent path, which starts at zero, takes part."""
+    torch.manual_seed(0)
+    config, network = find("linear")
+    model = network(config(shape=shape)).eval()
+    model.prepare(torch.from_numpy(windows(shape, 300, 9)[0]))
+    with torch.no_grad():
+        for weight in (model.bend_to_z.weight, model.unbend_to_x.weight):
+            weight.normal_(0, 0.1 * scale)
+        model.unproject.weight *= scale
+    return model
+
+
+def agree(model: torch.nn.Module, values: np.ndarray, valid: np.ndarray) -> None:
+    batch = Batch(torch.from_numpy(values), torch.from_numpy(valid), torch.arange(len(values)))
+    with torch.no_grad():
+        z, made = model(batch)
+    quick = fast(model)
+    assert isinstance(quick, FastModel)
+    embedding, error = quick(values, valid)
+    np.testing.assert_allclose(embedding, z.numpy(), atol=1e-5)
+    np.testing.assert_allclose(error, errors(batch, made).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("schema", [CPU, CPU + NODE, ODD], ids=["cpu", "cpu and node", "odd"])
+@pytest.mark.parametrize("known", [1.0, 0.7, 0.0])
+def test_every_schema_and_mask_agrees_with_torch(schema: Schema, known: float) -> None:
+    shape = Shape(schema, 30)
+    agree(trained(shape), *windows(shape, 40, 1, known))
+
+
+@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, 2 * BLOCK + 5])
+def test_any_number_of_threads_agrees_with_torch(n: int) -> None:
+    shape = Shape(CPU, 100)
+    agree(trained(shape), *windows(shape, n, 2, 0.9))
+
+
+def test_logits_far_from_zero_agree_with_torch() -> None:
+    shape = Shape(CPU, 20)
+    agree(trained(shape, scale=30), *windows(shape, 50, 3))
+
+
+def test_the_memory_layout_of_the_windows_does_not_matter() -> None:
+    shape = Shape(CPU, 20)
+    quick, (values, valid) = fast(trained(shape)), windows(shape, 50, 4, 0.9)
+    assert quick is not None
+    columns = np.ascontiguousarray(values.transpose(1, 2, 0)).transpose(2, 0, 1)
+    for one, other in zip(quick(values, valid), quick(columns, valid), strict=True):
+        assert np.array_equal(one, other)
+
+
+@given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))
+@settings(max_examples=50)
+def test_gelu_is_as_torch_has_it(numbers: list[float]) -> None:
+    row = np.array([numbers], np.float32)
+    wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
+    gelu(row, np.zeros(1, np.float32))
+    np.testing.assert_allclose(row, wanted, atol=1e-6)
+
+
+def test_a_window_of_another_length_is_refused() -> None:
+    quick = fast(trained(Shape(CPU, 20)))
+    assert quick is not None
+    with pytest.raises(SettingsError, match="windows of 20 seconds and 4 channels, not 21 and 4"):
+        quick(*windows(Shape(CPU, 21), 2, 0))
+
+
+def test_a_model_without_a_fast_form_says_so() -> None:
+    config, network = find("patch")
+    assert fast(network(config())) is None
