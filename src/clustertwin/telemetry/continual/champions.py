@@ -147,6 +147,11 @@ def load(home: Path, now: Champion) -> Detector:
     return read(directory)
 
 
+def read_version(home: Path, version: str) -> Detector:
+    """Any stored version's detector."""
+    return read(_directory(home, version))
+
+
 def versions(home: Path) -> list[Version]:
     """Every stored version, oldest first."""
     found = [path for path in (home / MODELS).glob("*") if path.is_dir() and not path.name.startswith(".")]

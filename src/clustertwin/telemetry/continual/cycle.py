@@ -1,0 +1,364 @@
+"""The nightly cycle: a home, a day, what is known of it and what people said -> a night, and perhaps a new champion.
+
+gather -> check -> plan -> train -> judge -> choose -> enter -> promote -> remember; then the registry hears of it.
+Until champion.json is replaced, the last act that matters, the old champion serves.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustertwin import engine
+from clustertwin.core.errors import TwinError
+from clustertwin.telemetry.continual import challengers, champions, replay, spool
+from clustertwin.telemetry.continual import state as learning
+from clustertwin.telemetry.continual.challengers import Order, Start, Training
+from clustertwin.telemetry.continual.checking import Finding, Limits, check
+from clustertwin.telemetry.continual.day import Day
+from clustertwin.telemetry.continual.drawing import draw
+from clustertwin.telemetry.continual.duel import Choice, Contestant, Rule, choose
+from clustertwin.telemetry.continual.golden import Detection, Golden, standard
+from clustertwin.telemetry.continual.judging import judge, on_normal
+from clustertwin.telemetry.continual.lineage import lineage_of, record_of
+from clustertwin.telemetry.continual.lock import only_retrainer
+from clustertwin.telemetry.continual.material import Census, Material, gather, windows_of
+from clustertwin.telemetry.continual.moment_files import read_moments, write_moments
+from clustertwin.telemetry.continual.night import At, Night, Steps, nowhere, read_document
+from clustertwin.telemetry.continual.past import Past
+from clustertwin.telemetry.continual.verdicts import Verdicts, Vetted
+from clustertwin.telemetry.detection import detector as detection
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.models import MODELS
+from clustertwin.telemetry.models.store import read as read_model
+from clustertwin.telemetry.recording import durable
+
+ROLES = ("train", "validation", "held_out")
+Progress = Callable[[str, int, int], None]  # step, done, of
+
+
+@dataclass(frozen=True, slots=True)
+class CycleSettings:
+    architectures: tuple[str, ...] = tuple(MODELS)
+    starts: tuple[Start, ...] = ("scratch", "warm")
+    budget_s: float = 480.0  # of wall time, for all training
+    workers: int = 2
+    moments: int = 150  # of the day
+    replay_moments: int = 4  # of each remembered day and role
+    replay_days: int = 10
+    halt: bool = True  # by a confirmed anomaly
+    training: Training = Training()
+    alarms: detection.Settings = detection.Settings()
+    rule: Rule = Rule()
+    limits: Limits = Limits()
+    keep_nights: int = 14  # whose challengers and documents stay on disk
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a night needs to know of where it runs."""
+
+    home: Path
+    past: Past
+    verdicts: Verdicts
+    settings: CycleSettings = CycleSettings()
+    book: Callable[[], spool.Book] | None = None  # opened last: a registry that is down delays nothing
+    golden: Callable[[], Golden] = standard
+    clock: Callable[[], float] = time.time
+    progress: Progress = lambda step, done, of: None
+    at: At = nowhere
+    command: str = field(default="")  # for the lineage
+
+
+def run(site: Site, day: Day) -> Night:
+    """Live through one night. `Busy` where another retrainer is at work."""
+    with only_retrainer(site.home) as fence:
+        champions.sweep(site.home)
+        steps = Steps(site.home / "nights" / day.name, site.at)
+        ended = steps.directory / "night.json"
+        night = Night(**read_document(ended)) if ended.exists() else None
+        if night is not None and night.outcome in ("promoted", "kept"):
+            night = replace(night, notes=[*night.notes, "this night had already ended"])
+        else:
+            if night is not None:
+                steps.clear()  # skipped or halted: much may have changed since
+            night = _night(site, day, fence, steps)
+            durable.replace(ended, json.dumps(asdict(night), indent=1).encode())
+            site.at("noted night")
+        learning.ended(site.home, night.day, night.outcome, night.because, site.clock())
+        _tidy(site)
+        return _told(site, night)
+
+
+def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
+    home, settings = site.home, site.settings
+    serving, notes = _serving(site, fence)
+    state = learning.read_state(home)
+    if state.reason:
+        return Night(day.name, "skipped", f"{state.word}: {state.reason}", serving.version, notes=notes)
+    said = site.verdicts.between(day.start_s, day.end_s)
+    confirmed = [vetted for vetted in said if vetted.verdict == "confirmed"]
+    if settings.halt and confirmed and day.name not in state.cleared:
+        why = f"an anomaly was confirmed on {day.name}: {_places(confirmed)}; `twin learn resume` goes on without it"
+        learning.halt(home, why, day.name, site.clock())
+        return Night(day.name, "halted", why, serving.version, notes=notes)
+
+    # What the night began with; a repeated run goes on from it, whoever serves by then.
+    began = steps.once("begin", lambda: {"champion": serving.version, "said": [asdict(vetted) for vetted in said]})
+    serving = champions.read_version(home, began["champion"])
+    said = [Vetted(**row | {"cpus": tuple(row["cpus"])}) for row in began["said"]]
+    census = Census(**steps.once("gather", lambda: _gather(site, day, said, steps)))
+    finding = Finding(**steps.once("check", lambda: _check(site, census, serving, said, steps)))
+    notes += finding.notes
+    if finding.skip:
+        return Night(day.name, "skipped", finding.skip, serving.version, notes=notes, seconds=steps.seconds)
+    plan = steps.once("plan", lambda: _plan(site, serving, day, steps))
+    notes += [f"{name} is not trained: {why}" for name, why in plan["without"].items()]
+    steps.once("train", lambda: _train(site, plan, day, steps))
+    judged = steps.once("judge", lambda: _judge(site, serving, plan, steps))
+    contestants = [_contestant(row) for row in judged["contestants"]]
+    notes += judged["notes"]
+    chosen = steps.once("choose", lambda: _choose(site, contestants, fence))
+    choice = Choice(**chosen["choice"])
+    best = chosen["best"]
+    night = Night(
+        day.name, "kept", choice.because, serving.version, serving.version, judged["contestants"], choice.refused, notes
+    )
+    if best:
+        lineage = lineage_of(night, census, plan, best, steps.directory, said, chosen["fence"], site.command)
+        entered = steps.once("enter", lambda: _enter(site, steps, best, lineage))
+        if choice.winner != "champion":
+            why = f"night of {day.name}: {choice.winner}, {choice.because}"
+            try:
+                steps.once("promote", lambda: _promote(site, entered["version"], chosen["fence"], why))
+                night = replace(night, outcome="promoted", champion=entered["version"])
+            except champions.Outranked as error:
+                now = champions.read_champion(home)
+                night = replace(night, because=str(error), champion=now.version if now else "")
+    steps.once("remember", lambda: _remember(site, day, steps))
+    night = replace(night, seconds=dict(steps.seconds))
+    steps.once("record", lambda: _record(site, night, census, plan, steps, best))
+    return night
+
+
+def _serving(site: Site, fence: int) -> tuple[Detector, list[str]]:
+    """The champion, or what takes its place: the last that can be loaded, at last the bundled one."""
+    home = site.home
+    now = champions.read_champion(home)
+    try:
+        if now is not None:
+            return champions.load(home, now), []
+        reason = ""
+    except TwinError as error:
+        reason = str(error)
+        try:
+            champions.rollback(home, fence, site.clock())
+            return champions.champion(home), [f"the champion could not be loaded ({reason}): rolled back"]
+        except TwinError:
+            (home / champions.FILE).unlink(missing_ok=True)
+    first = champions.champion(home)  # the bundled one
+    version = champions.enter(home, first, {"night": "", "why": "came with clustertwin"})
+    champions.promote(home, version, fence, "came with clustertwin", site.clock())
+    return first, [f"the champion could not be loaded ({reason}): the bundled one serves"] if reason else []
+
+
+def _gather(site: Site, day: Day, said: list[Vetted], steps: Steps) -> dict[str, Any]:
+    def progress(done: int, of: int) -> None:
+        site.progress("gather", done, of)
+
+    material, census = gather(day, site.past, said, site.settings.moments, progress)
+    for role in ROLES:
+        write_moments(_file(steps, role), getattr(material, role))
+    return asdict(census)
+
+
+def _check(site: Site, census: Census, serving: Detector, said: list[Vetted], steps: Steps) -> dict[str, Any]:
+    site.progress("check", 0, 1)
+    material = Material(*(read_moments(_file(steps, role)) for role in ROLES))
+    try:
+        alarming = on_normal(serving, [*material.validation, *material.held_out])[1]
+    except TwinError:
+        alarming = 0.0  # nothing to score; the count of windows says so
+    last = champions.read_champion(site.home)
+    lineage = champions.find(site.home, last.version).lineage if last else {}
+    before = Census(**lineage["census"]) if "census" in lineage else None
+    welcome = any(vetted.verdict == "new-normal" for vetted in said)
+    return asdict(check(census, material, alarming, before, welcome, site.settings.limits))
+
+
+def _plan(site: Site, serving: Detector, day: Day, steps: Steps) -> dict[str, Any]:
+    """Who is trained, for how long and from where."""
+    settings = site.settings
+    windows = windows_of(read_moments(_file(steps, "train")))
+    replayed = [path.name for path in replay.remembered(site.home / "replay", day.name)]
+    sources = [site.home / champions.MODELS / serving.version, *_earlier(site, day)]
+    names: list[tuple[str, Start]] = []
+    starts: dict[str, str] = {}
+    for architecture in settings.architectures:
+        for start in settings.starts:
+            found = challengers.warm_from(architecture, sources) if start == "warm" else None
+            if start == "scratch" or found is not None:
+                names.append((architecture, start))
+            if found is not None:
+                starts[f"{architecture}/warm"] = str(found)
+    speeds = {}
+    for i, architecture in enumerate(dict(names)):
+        site.progress("plan", i, len(dict(names)))
+        speeds[architecture] = challengers.speed(architecture, windows)
+    a_moment = len(windows) / max(len(np.unique(windows.start_s)), 1)
+    count = round(len(windows) + a_moment * settings.replay_moments * len(replayed))
+    epochs, without = challengers.plan(speeds, names, count, settings.budget_s * settings.workers, settings.training)
+    return {"epochs": epochs, "without": without, "starts": starts, "replayed": replayed, "windows_per_s": speeds}
+
+
+def _train(site: Site, plan: dict[str, Any], day: Day, steps: Steps) -> dict[str, Any]:
+    orders = [_order(site, name, plan, steps) for name in plan["epochs"]]
+    done = 0
+
+    def tell(index: int, name: str) -> None:
+        nonlocal done
+        done += 1
+        site.at(f"trained {name}")
+        site.progress("train", done, len(orders))
+
+    site.progress("train", 0, len(orders))
+    return {"trained": engine.each(challengers.train, orders, workers=site.settings.workers, done=tell)}
+
+
+def _order(site: Site, name: str, plan: dict[str, Any], steps: Steps) -> Order:
+    architecture, _, start = name.partition("/")
+    source = Path(plan["starts"][name]) if start == "warm" else None
+    stored = read_model(source) if source else None
+    settings = challengers.settings_of(architecture, plan["epochs"][name], site.settings.training, stored)
+    replayed = [site.home / "replay" / day for day in plan["replayed"]]
+    files = {
+        role: (_file(steps, role), *(path / f"{role}.safetensors" for path in replayed))
+        for role in ("train", "validation")
+    }
+    return Order(
+        name,
+        settings,
+        _challenger(steps, name),
+        files["train"],
+        files["validation"],
+        source,
+        site.settings.training.windows,
+        site.settings.alarms,
+    )
+
+
+def _judge(site: Site, serving: Detector, plan: dict[str, Any], steps: Steps) -> dict[str, Any]:
+    held_out = read_moments(_file(steps, "held_out"))
+    golden = site.golden()
+    found = [judge("champion", serving, held_out, golden)]
+    notes = []
+    for i, name in enumerate(plan["epochs"]):
+        site.progress("judge", i, len(plan["epochs"]))
+        try:
+            found.append(judge(name, detection.read(_challenger(steps, name)), held_out, golden))
+        except TwinError as error:
+            notes.append(f"{name} is out: {error}")  # a damaged challenger does not stop the others
+    return {"contestants": [asdict(one) for one in found], "notes": notes}
+
+
+def _choose(site: Site, contestants: list[Contestant], fence: int) -> dict[str, Any]:
+    champion, others = contestants[0], contestants[1:]
+    choice = choose(champion, others, site.settings.rule, _floor(site.home, champion.detection.golden))
+    best = (
+        choice.winner if choice.winner != champion.name else min(others, key=lambda c: c.error).name if others else ""
+    )
+    # The token of the decision, not of a later run that carries it out: a person who decided since outranks it.
+    return {"choice": asdict(choice), "best": best, "fence": fence}
+
+
+def _enter(site: Site, steps: Steps, best: str, lineage: dict[str, Any]) -> dict[str, Any]:
+    version = champions.enter(site.home, detection.read(_challenger(steps, best)), lineage)
+    return {"version": version, "sha256": champions.digest(site.home / champions.MODELS / version)}
+
+
+def _promote(site: Site, version: str, fence: int, why: str) -> dict[str, Any]:
+    return asdict(champions.promote(site.home, version, fence, why, site.clock()))
+
+
+def _remember(site: Site, day: Day, steps: Steps) -> dict[str, Any]:
+    settings = site.settings
+    material = Material(*(read_moments(_file(steps, role)) for role in ROLES))
+    replay.remember(site.home / "replay", day.name, material, settings.replay_moments, settings.replay_days)
+    return {}
+
+
+def _record(site: Site, night: Night, census: Census, plan: dict[str, Any], steps: Steps, best: str) -> dict[str, Any]:
+    if site.book is not None:
+        draw(night.contestants, steps.directory / "report" / "duel.png")
+        durable.replace(steps.directory / "report" / "night.json", json.dumps(asdict(night), indent=1).encode())
+        entered = read_document(steps.directory / "enter.json")["result"] if best else {}
+        spool.put(
+            site.home,
+            record_of(night, census, plan, asdict(site.settings), steps.directory / "report", entered, site.home),
+        )
+    return {}
+
+
+def _told(site: Site, night: Night) -> Night:
+    """Send what waits for the registry; one that is down costs nothing but a word."""
+    if site.book is None:
+        return night
+    try:
+        sent, left = spool.sync(site.home, site.book())
+    except TwinError as error:
+        sent, left = 0, str(error)
+    return replace(night, registry=f"{sent} records sent" + (f"; the rest waits: {left}" if left else ""))
+
+
+def _tidy(site: Site) -> None:
+    """The newest nights stay whole; of older ones the documents and weights go, of all the moments."""
+    nights = sorted((site.home / "nights").iterdir())
+    for directory in nights:
+        if (directory / "night.json").exists():
+            shutil.rmtree(directory / "moments", ignore_errors=True)
+            for checkpoint in directory.glob("challengers/*/checkpoint"):
+                shutil.rmtree(checkpoint, ignore_errors=True)
+    waiting = {record.name for record in spool.waiting(site.home)}
+    for directory in nights[: -site.settings.keep_nights]:
+        if directory.name not in waiting:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _earlier(site: Site, day: Day) -> list[Path]:
+    """Challengers of earlier nights, newest first."""
+    nights = [path for path in (site.home / "nights").iterdir() if path.name < day.name]
+    return [found for path in sorted(nights, reverse=True) for found in sorted(path.glob("challengers/*"))]
+
+
+def _floor(home: Path, golden_sha256: str) -> float:
+    """The best mean recall any stored champion had on this golden set."""
+    now = champions.read_champion(home)
+    if now is None:
+        return 0.0
+    served = {now.version, *now.before}
+    found = [v.lineage.get("detection", {}) for v in champions.versions(home) if v.version in served]
+    return max((float(one["mean"]) for one in found if one.get("golden") == golden_sha256), default=0.0)
+
+
+def _contestant(row: dict[str, Any]) -> Contestant:
+    return Contestant(**row | {"detection": Detection(**row["detection"])})
+
+
+def _file(steps: Steps, role: str) -> Path:
+    return steps.directory / "moments" / f"{role}.safetensors"
+
+
+def _challenger(steps: Steps, name: str) -> Path:
+    return steps.directory / "challengers" / name.replace("/", "-")
+
+
+def _places(confirmed: list[Vetted]) -> str:
+    nodes = sorted({vetted.node for vetted in confirmed})
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")
