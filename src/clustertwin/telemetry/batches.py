@@ -23,13 +23,14 @@ class Grouped:
     x: Tensor  # (n, length, channel), zero where masked
     valid: Tensor  # (n, length)
     group: Tensor  # (n,) 0, 0, 1, 2, 2, 2, …
+    job: Tensor  # (n,) a number for each job, -1: none
     order: NDArray[np.intp]  # (n,)
 
     def __len__(self) -> int:
         return len(self.x)
 
     def batch(self, rows: Tensor) -> Batch:
-        return Batch(self.x[rows], self.valid[rows], self.group[rows])
+        return Batch(self.x[rows], self.valid[rows], self.group[rows], self.job[rows])
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Batches of about `size` windows, groups never split; shuffled by the generator, in order without one."""
@@ -61,8 +62,14 @@ def group(windows: Windows, graph: str, shape: Shape) -> Grouped:
     valid = windows.valid[order] & np.isfinite(windows.values[order]).all(-1)
     x = np.where(valid[:, :, None], windows.values[order], np.float32(0))
     # Copies that torch allots are aligned; numpy's may not be, and sums over them then differ in their last bit.
-    x_, valid_, dense_ = (torch.from_numpy(a).clone() for a in (x, valid, dense.astype(np.int64)))
-    return Grouped(x_, valid_, dense_, order)
+    columns = (x, valid, dense.astype(np.int64), _jobs(windows)[order])
+    return Grouped(*(torch.from_numpy(column).clone() for column in columns), order)
+
+
+def _jobs(windows: Windows) -> NDArray[np.int64]:
+    """A number for each window's job; two campaigns may both have a job 1."""
+    named = np.char.add(np.char.add(windows.campaign, "/"), windows.job)
+    return np.where(windows.job == "", -1, np.unique(named, return_inverse=True)[1])
 
 
 def _numbers(windows: Windows, graph: str) -> NDArray[np.int64]:

@@ -105,3 +105,34 @@ def test_nan_is_treated_as_masked():
     made = group(windows, "", Shape())
     assert not made.valid[0, 3]
     assert torch.isfinite(made.x).all()
+
+
+def test_the_linear_path_starts_as_pca():
+    from tests.telemetry.models.test_training import HELD_OUT, TRAIN
+
+    config, network = find("linear")
+    model = network(config(latent=12))
+    seen = torch.from_numpy(TRAIN.values[:, :, :3]).flatten(1).double()
+    model.prepare(torch.from_numpy(TRAIN.values))
+    axes = torch.linalg.svd(seen - seen.mean(0), full_matrices=False)[2][:12]
+    x = torch.from_numpy(HELD_OUT.values)
+    given = x[:, :, :3].flatten(1).double() - seen.mean(0)
+    left = (given - given @ axes.T @ axes).unflatten(1, (100, 3))
+    pca = (left.square().sum(-1) + left.sum(-1).square()).mean() / 4
+    batch = Batch(x, torch.ones(x.shape[:2], dtype=torch.bool), torch.arange(len(x)))
+    with torch.no_grad():
+        ours = errors(batch, model(batch)[1]).mean()
+    assert 0.5 * pca < ours < pca, "cutting to possible ratios can only help"
+
+
+def test_a_window_with_fewer_numbers_than_the_latent_is_taken():
+    check_model("linear", {"latent": 300})
+
+
+def test_the_contrastive_term_is_small_where_jobs_lie_apart():
+    from clustertwin.telemetry.models.contrast import scatter
+
+    job = torch.tensor([0, 0, 1, 1, -1, -1])
+    apart = torch.eye(3).repeat_interleave(2, 0)
+    assert scatter(apart, job) < 1e-3 < 1 < scatter(apart, torch.tensor([0, 1, 0, 1, 0, 1]))
+    assert scatter(apart, torch.arange(6)) == 0, "jobs of one thread have nobody to find"

@@ -95,7 +95,7 @@ def _trains(model: Autoencoder, batch: Batch) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for _ in range(8):
-        loss = model.loss(batch)
+        loss, _ = model.loss(batch)
         optimiser.zero_grad()
         loss.backward()
         without = [key for key, weight in model.named_parameters() if weight.grad is None]

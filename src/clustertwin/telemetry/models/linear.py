@@ -1,7 +1,9 @@
-"""The fastest autoencoder: a linear path that starts as PCA, and an MLP beside it that learns what PCA cannot.
+"""The fastest autoencoder: a linear path that starts as PCA of the ratios, and an MLP that bends what comes out of it.
 
-Three matrix products each way. PCA gives the reference's quality for one singular value decomposition; the MLP,
-which starts at zero, can only add to it.
+    z = P x + A gelu(B x)          x' ∝ max(U z, floor) · exp(C gelu(D z))
+
+The MLPs start at zero, so the model starts as PCA, cut to possible ratios, and can only become better. Multiplying the
+linear path's ratios, and not adding to their logits, keeps the many seconds that are plainly linear exact.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from torch.nn import functional as F
 
 from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape
 
+#: The smallest ratio that the linear path gives.
+FLOOR = 1e-3
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
     shape: Shape = field(default_factory=Shape)
-    latent: int = 16
-    hidden: int = 128
-    sample: int = 4096  # windows that the principal components are taken from
+    latent: int = 100  # an MPI rank's seconds are independent draws: fewer numbers than seconds cannot hold them
+    hidden: int = 32
+    sample: int = 8192  # windows that the principal components are taken from
 
 
 class LinearPathAutoencoder(Autoencoder):
@@ -43,19 +48,19 @@ class LinearPathAutoencoder(Autoencoder):
         super().prepare(x)
         # In double precision the last bit of a product, which depends on memory, does not reach the weights.
         x = x[:: max(len(x) // self.config.sample, 1)].double()
-        seen = x[:, :, self._inputs].flatten(1)
-        mean = seen.mean(0)
-        variance, axes = torch.linalg.eigh((seen - mean).T @ (seen - mean) / len(seen))  # ascending
-        spread, axes = variance.clamp(min=0).sqrt().flip(0)[: self.config.latent], axes.flip(1)[:, : self.config.latent]
-        spread = spread.clamp(min=max(0.05 * float(spread[0]), 1e-3))  # a direction of no spread is not blown up to one
-        self.project.weight.copy_((axes / spread).T)
-        self.project.bias.copy_(-(mean @ axes) / spread)
-        # Back: linear in ratio space is not linear in logits, so regress the logits of what was seen on z.
-        z = (seen - mean) @ axes / spread  # (n, latent)
-        logits = (x.clamp(0.003, 1).log() - self.prior).flatten(1)
-        centre = logits.mean(0)
-        ridge = torch.eye(z.shape[1], dtype=z.dtype) * 1e-3
-        self.unproject.weight.copy_(torch.linalg.solve(z.T @ z / len(z) + ridge, z.T @ (logits - centre) / len(z)).T)
+        seen, whole = x[:, :, self.inputs].flatten(1), x.flatten(1)
+        mean, centre = seen.mean(0), whole.mean(0)
+        _, axes = torch.linalg.eigh((seen - mean).T @ (seen - mean) / len(seen))  # ascending
+        axes = axes.flip(1)[:, : self.config.latent]  # (input, latent); fewer where a window is shorter than that
+        z = (seen - mean) @ axes
+        ridge = torch.eye(z.shape[1], dtype=z.dtype) * 1e-9  # directions of no spread at all
+        back = torch.linalg.solve(z.T @ z / len(z) + ridge, z.T @ (whole - centre) / len(z))  # (latent, output)
+        for layer in (self.project, self.unproject):
+            layer.weight.zero_()
+        self.project.weight[: axes.shape[1]] = axes.T.float()
+        self.project.bias.zero_()
+        self.project.bias[: axes.shape[1]] = -(mean @ axes).float()
+        self.unproject.weight[:, : axes.shape[1]] = back.T.float()
         self.unproject.bias.copy_(centre)
 
     def encode(self, batch: Batch) -> Tensor:
@@ -63,5 +68,15 @@ class LinearPathAutoencoder(Autoencoder):
         return self.project(x) + self.bend_to_z(F.gelu(self.bend(x)))  # (n, latent)
 
     def decode(self, z: Tensor) -> Tensor:
-        x = self.unproject(z) + self.unbend_to_x(F.gelu(self.unbend(z)))
-        return x.unflatten(1, (self.config.shape.length, -1))  # (n, length, channel)
+        ratio = self.unproject(z).unflatten(1, (self.config.shape.length, -1)).clamp(min=FLOOR)
+        bent = self.unbend_to_x(F.gelu(self.unbend(z))).unflatten(1, (self.config.shape.length, -1))
+        return self._logits(ratio) + bent - self.prior  # (n, length, channel)
+
+    def _logits(self, ratio: Tensor) -> Tensor:
+        """What softmax and sigmoid turn back into these ratios."""
+        alone = list(self.config.shape.schema.bounded)
+        if not alone:
+            return ratio.log()
+        rest = torch.ones_like(ratio)
+        rest[..., alone] = (1 - ratio[..., alone]).clamp(min=FLOOR)
+        return (ratio / rest).log()

@@ -42,9 +42,10 @@ class VariationalAutoencoder(Autoencoder):
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
         return fit - self.config.beta * divergence
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         mean, log_variance = self.posterior(batch)
         z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
         seconds = batch.valid.sum() * len(self.config.shape.schema)
         # Per value and in units of squared error, so that one learning rate serves every model.
-        return -self.log_likelihood(batch, z, mean, log_variance).sum() / seconds * (2 * self.config.sigma**2)
+        bound = self.log_likelihood(batch, z, mean, log_variance).sum()
+        return -bound / seconds * (2 * self.config.sigma**2), mean
