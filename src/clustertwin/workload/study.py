@@ -17,9 +17,9 @@ import numpy as np
 import orjson
 
 from clustertwin.engine import each
+from clustertwin.page import STYLE
 from clustertwin.workload.fidelity.load import capacity
 from clustertwin.workload.fidelity.marginals import ks_complement
-from clustertwin.workload.fidelity.report import STYLE
 from clustertwin.workload.fidelity.sample import Sample
 from clustertwin.workload.fidelity.scorecard import Scorecard, scorecard
 from clustertwin.workload.fidelity.yardsticks import yardsticks

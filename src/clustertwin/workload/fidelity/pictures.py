@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import re
-from typing import Any
-
 import numpy as np
 
-from clustertwin.core.extras import require
+from clustertwin.page import COLOURS, INK, figure, svg
 from clustertwin.workload.fidelity.arrivals import LAGS, SCALES, autocorrelation, by_hour, by_weekday, fano
 from clustertwin.workload.fidelity.correlation import spearman
 from clustertwin.workload.fidelity.sample import Sample
 
-#: Distinct on light and on dark; the real log is drawn in the page's own ink.
-COLOURS = ("#3b82c4", "#d9713c", "#4aa564", "#b05fb5", "#c9a227", "#2fa8a8", "#d4577a", "#8a7a66")
-INK = "#0a0b0c"  # replaced by the page's text colour
 UNITS = {"interval": "s", "run": "s", "limit": "s", "memory": "bytes"}
 POINTS = 400
-
-
-def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
-    made = require("matplotlib.figure", "plots").Figure(figsize=(width, height), layout="constrained")
-    made.patch.set_alpha(0)
-    axes = made.subplots(rows, columns, squeeze=False)
-    for axis in axes.flat:
-        axis.patch.set_alpha(0)
-        axis.tick_params(which="both", colors=INK)
-        for part in (*axis.spines.values(), axis.xaxis.label, axis.yaxis.label, axis.title):
-            part.set_color(INK)
-    return made, axes
-
-
-def svg(made: Any, name: str) -> str:
-    """An <svg> element to put into a page: no ids of others, no fixed ink, scaled to the page's width."""
-    out = io.StringIO()
-    with require("matplotlib", "plots").rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        made.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = out.getvalue()[out.getvalue().index("<svg") :]
-    text = re.sub(r'<svg [^>]*?width="[^"]*"[^>]*?(viewBox="[^"]*")[^>]*>|<svg [^>]*?(viewBox="[^"]*")[^>]*>',
-                  lambda match: f'<svg role="img" xmlns="http://www.w3.org/2000/svg" '
-                  f'xmlns:xlink="http://www.w3.org/1999/xlink" {match[1] or match[2]}>', text, count=1)  # fmt: skip
-    # Ids of several pictures share one page.
-    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S).replace(INK, "currentColor")
 
 
 def distributions(real: Sample, others: list[Sample], names: tuple[str, ...]) -> str:

@@ -5,28 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from clustertwin.workload.fidelity.pictures import COLOURS, arrival_plots, distributions, heat_maps
+from clustertwin.page import COLOURS, page
+from clustertwin.workload.fidelity.pictures import arrival_plots, distributions, heat_maps
 from clustertwin.workload.fidelity.sample import COMPARED, Sample, in_nodes_too
 from clustertwin.workload.fidelity.scheduler import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #66727f; --line: #d9dee4; --back: #fff; --tint: #f4f6f8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e9ee; --soft: #9aa7b4; --line: #36404a; --back: #14191f; --tint: #1c232b; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 76rem;
-  margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.note { color: var(--soft); max-width: 60rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; font-size: 0.9rem; }
-th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-tr.yard td { background: var(--tint); color: var(--soft); }
-svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
-.key span { display: inline-block; margin-right: 1.2rem; } .key i { display: inline-block; width: 1.6rem;
-  height: 0.25rem; vertical-align: middle; margin-right: 0.4rem; }
-"""
 Column = tuple[str, Callable[[Scorecard], object]]
 
 
@@ -61,8 +45,7 @@ def report(real: Sample, synthetic: Sequence[Sample], cards: Sequence[Scorecard]
         "brackets. Waits are means in seconds, slowdowns bounded at 10 s.</p>",
         _table(cards, yardsticks, _SCHEDULER),
     ]  # fmt: skip
-    head = '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-    return f"{head}<title>{escape(real.name)}: fidelity</title><style>{STYLE}</style>{''.join(parts)}</html>\n"
+    return page(f"{real.name}: fidelity", "".join(parts))
 
 
 def _table(cards: Sequence[Scorecard], yardsticks: int, columns: Sequence[Column]) -> str:

@@ -1,0 +1,79 @@
+"""Parts of self-contained reports: tables and pictures -> one HTML page without script or network, light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from clustertwin.core.extras import require
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2733; --soft: #66727f; --line: #d9dee4; --back: #fff; --tint: #f4f6f8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e9ee; --soft: #9aa7b4; --line: #36404a; --back: #14191f; --tint: #1c232b; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 76rem;
+  margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
+p.note, figcaption { color: var(--soft); max-width: 60rem; }
+a { color: inherit; }
+figure { margin: 1.2rem 0; }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: 0.1rem 1rem; color: var(--soft); }
+dl.facts dd { margin: 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; font-size: 0.9rem; }
+th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+tr.yard td { background: var(--tint); color: var(--soft); }
+svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
+.key span { display: inline-block; margin-right: 1.2rem; } .key i { display: inline-block; width: 1.6rem;
+  height: 0.25rem; vertical-align: middle; margin-right: 0.4rem; }
+"""
+#: Distinct on light and on dark.
+COLOURS = ("#3b82c4", "#d9713c", "#4aa564", "#b05fb5", "#c9a227", "#2fa8a8", "#d4577a", "#8a7a66")
+INK = "#0a0b0c"  # replaced by the page's text colour
+
+
+def page(title: str, body: str) -> str:
+    """The whole document; `body` is HTML."""
+    head = '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+    return f"{head}<title>{escape(title)}</title><style>{STYLE}</style>{body}</html>\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], yardsticks: int = 0) -> str:
+    """A table whose first rows, the yardsticks, are shaded; floats are set to four digits."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = []
+    for i, row in enumerate(rows):
+        cells = "".join(f"<td>{escape(f'{cell:.4g}' if isinstance(cell, float) else str(cell))}</td>" for cell in row)
+        lines.append(f"<tr{' class=yard' if i < yardsticks else ''}>{cells}</tr>")
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+
+
+def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
+    """A matplotlib figure and its axes (row, column), transparent, in the ink of the page."""
+    made = require("matplotlib.figure", "plots").Figure(figsize=(width, height), layout="constrained")
+    made.patch.set_alpha(0)
+    axes = made.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.patch.set_alpha(0)
+        axis.tick_params(which="both", colors=INK)
+        for part in (*axis.spines.values(), axis.xaxis.label, axis.yaxis.label, axis.title):
+            part.set_color(INK)
+    return made, axes
+
+
+def svg(made: Any, name: str) -> str:
+    """An <svg> element to put into a page: no ids of others, no fixed ink, scaled to the page's width."""
+    out = io.StringIO()
+    with require("matplotlib", "plots").rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        made.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = out.getvalue()[out.getvalue().index("<svg") :]
+    text = re.sub(r'<svg [^>]*?width="[^"]*"[^>]*?(viewBox="[^"]*")[^>]*>|<svg [^>]*?(viewBox="[^"]*")[^>]*>',
+                  lambda match: f'<svg role="img" xmlns="http://www.w3.org/2000/svg" '
+                  f'xmlns:xlink="http://www.w3.org/1999/xlink" {match[1] or match[2]}>', text, count=1)  # fmt: skip
+    # Ids of several pictures share one page.
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S).replace(INK, "currentColor")

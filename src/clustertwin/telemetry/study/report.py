@@ -1,0 +1,24 @@
+"""Sections of a study -> one self-contained HTML page: no script, no network, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from clustertwin.page import page, table
+from clustertwin.telemetry.study.section import Section
+
+
+def report(title: str, facts: Mapping[str, object], sections: Sequence[Section]) -> str:
+    """The page; `facts` say how it was made: data, command, seeds, time."""
+    contents = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
+    details = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items())
+    parts = [f"<h1>{escape(title)}</h1><dl class=facts>{details}</dl><ol>{contents}</ol>"]
+    for section in sections:
+        parts.append(f'<section id="{section.name}"><h2>{escape(section.title)}</h2><p>{escape(section.text)}</p>')
+        for one in section.tables:
+            note = f"<p class=note>{escape(one.note)}</p>" if one.note else ""
+            parts.append(f"<h3>{escape(one.title)}</h3>{note}{table(one.columns, one.rows, one.yardsticks)}")
+        parts += [f"<figure><figcaption>{escape(p.title)}</figcaption>{p.svg}</figure>" for p in section.pictures]
+        parts.append("</section>")
+    return page(title, "".join(parts))

@@ -1,0 +1,48 @@
+"""What each part of the study gives: a `Section` of tables and pictures, for the page, the terminal or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of plain values; `yardsticks` of them, the first, are what every model must beat."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+    yardsticks: int = 0
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An inline SVG and what it shows."""
+
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    name: str  # as on the command line
+    title: str
+    text: str  # what was found, in a sentence or two, with the numbers
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"text": self.text, "tables": {table.title: table.to_json() for table in self.tables}}
+
+
+def spread(values: list[float] | tuple[float, ...], digits: int = 4) -> str:
+    """`0.0064 ± 0.0002`: mean and standard deviation over models."""
+    n = len(values)
+    mean = sum(values) / n
+    deviation = (sum((value - mean) ** 2 for value in values) / max(n - 1, 1)) ** 0.5
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
