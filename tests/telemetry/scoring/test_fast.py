@@ -13,7 +13,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Batch, Shape, errors
 from clustertwin.telemetry.scoring.fast import BLOCK, FastModel, fast
-from clustertwin.telemetry.scoring.kernels import gelu
+from clustertwin.telemetry.scoring.kernels import bend
 
 #: Two simplexes, apart and out of order, and a bounded channel between them.
 ODD = Schema(
@@ -94,7 +94,7 @@ def test_the_memory_layout_of_the_windows_does_not_matter() -> None:
 def test_gelu_is_as_torch_has_it(numbers: list[float]) -> None:
     row = np.array([numbers], np.float32)
     wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
-    gelu(row, np.zeros(1, np.float32))
+    bend(row, np.zeros(1, np.float32), 0)
     np.testing.assert_allclose(row, wanted, atol=1e-6)
 
 

@@ -1,8 +1,10 @@
 """The default model without torch: last windows of many threads -> embeddings and errors, the same to 1e-5.
 
-Threads are columns and go through in blocks that stay in the cache, as four matrix products with what lies between
-them fused into three passes. A softmax has one logit too many: those of each simplex's last channel are taken from
-the others', which saves a quarter of the last product.
+    z = P x + A gelu(B x)          x' ∝ max(U z, floor) · exp(C gelu(D z))
+
+Threads are columns and go through in blocks that stay in the cache, as matrix products with what lies between them
+fused into passes over the block. A simplex needs one factor exp(…) less than it has channels: each is taken about
+that of the last channel.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.scoring.kernels import add_squares, gelu
+from clustertwin.telemetry.scoring.kernels import add_squares, bend
 
 Array = NDArray[np.float32]
 
-#: Threads at a time: what a block needs, about 1 MB, lies in a core's own cache.
-BLOCK = 256
+#: Threads at a time: what a block needs, about 700 kB, lies in a core's own cache.
+BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,15 @@ class FastModel:
     length: int
     free: Free
     latent: int
-    into: Array  # (latent + hidden, free * length) both paths in
+    into: Array  # (latent + hidden, free * length) P and B
     into_bias: Array  # (latent + hidden,)
-    meet: Array  # (latent, latent + hidden) where they meet in z
-    bend: Array  # (hidden, latent)
-    bend_bias: Array  # (hidden,)
-    out: Array  # (free * length, latent + hidden) both paths out, to logits about the implied channel's
-    out_bias: Array  # (free, length)
+    bend: Array  # (latent, hidden) A
+    unbend: Array  # (hidden, latent) D
+    unbend_bias: Array  # (hidden,)
+    ratio: Array  # (channel * length, latent) U
+    ratio_bias: Array  # (channel, length)
+    bent: Array  # (free * length, hidden) C, about the implied channel's
+    floor: np.float32
 
     def __call__(self, values: Array, valid: NDArray[np.bool_]) -> tuple[Array, Array]:
         """(n, length, channel) and (n, length) -> embedding (n, latent) and mean squared error (n,)."""
@@ -66,68 +70,60 @@ class FastModel:
                 f"not {values.shape[1]} and {values.shape[2]}"
             )
         n = len(values)
-        embedding, error = np.empty((n, self.latent), np.float32), np.empty(n, np.float32)
+        embedding, error = np.empty((self.latent, n), np.float32), np.empty(n, np.float32)
         room = _Room(self, min(BLOCK, n))
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             if rows.stop - start != room.error.size:
                 room = _Room(self, rows.stop - start)
             self._block(values[rows].transpose(2, 1, 0), valid[rows].T, room)
-            embedding[rows], error[rows] = room.back[: self.latent].T, room.error
-        return embedding, error
+            embedding[:, rows], error[rows] = room.z, room.error
+        return embedding.T, error
 
     def _block(self, values: Array, valid: NDArray[np.bool_], room: _Room) -> None:
-        """values (channel, length, n) and valid (length, n) -> room.back's first rows and room.error."""
+        """values (channel, length, n) and valid (length, n) -> room.z and room.error."""
         for row, channel in enumerate(self.free.order):
             room.seen[row] = values[channel]
         room.valid[:] = valid
+        seconds: Any = self.length
         if not room.valid.all():
             np.copyto(room.seen, np.float32(0), where=~room.valid)
-        inputs = room.logits.shape[0]
-        hidden = room.there[self.latent :]
-        np.matmul(self.into, room.seen[:inputs].reshape(-1, room.error.size), out=room.there)
-        room.there[: self.latent] += self.into_bias[: self.latent, None]
-        gelu(hidden, self.into_bias[self.latent :])
-        z, hidden = room.back[: self.latent], room.back[self.latent :]
-        np.matmul(self.meet, room.there, out=z)
-        np.matmul(self.bend, z, out=hidden)
-        gelu(hidden, self.bend_bias)
-        np.matmul(self.out, room.back, out=room.logits.reshape(-1, room.error.size))
+            seconds = np.maximum(room.valid.sum(0), 1)
+        n = room.error.size
+        np.matmul(self.into, room.seen[: len(room.bent)].reshape(-1, n), out=room.inner)
+        bend(room.inner, self.into_bias, self.latent)
+        np.matmul(self.bend, room.inner[self.latent :], out=room.z)
+        room.z += room.inner[: self.latent]
+        np.matmul(self.unbend, room.z, out=room.hidden)
+        bend(room.hidden, self.unbend_bias, 0)
+        np.matmul(self.ratio, room.z, out=room.ratio.reshape(-1, n))
+        np.matmul(self.bent, room.hidden, out=room.bent.reshape(-1, n))
         room.error[:] = 0
-        for first, end, implied in self.free.groups:
-            whole = implied >= 0
-            # A bounded channel is a simplex of itself and a rest that nobody measured.
-            rest = room.seen[implied] if whole else room.seen[first]
-            add_squares(
-                room.logits[first:end],
-                self.out_bias[first:end],
-                room.seen[first:end],
-                rest,
-                whole,
-                room.valid,
-                room.scratch,
-                room.error,
-            )
-        room.error /= np.maximum(room.valid.sum(0), 1) * np.float32(len(self.schema))
+        for group in self.free.groups:
+            made = room.ratio, self.ratio_bias, self.floor, room.bent
+            add_squares(*made, room.seen, *group, room.valid, room.scratch, room.error)
+        room.error /= seconds * np.float32(len(self.schema))
 
 
 class _Room:
     """The arrays of one block, used again and again."""
 
     def __init__(self, model: FastModel, n: int) -> None:
-        inputs = model.out_bias.shape[0]
-        self.seen = np.empty((len(model.schema), model.length, n), np.float32)
+        channels, free = len(model.schema), len(model.bent) // model.length
+        self.seen = np.empty((channels, model.length, n), np.float32)
         self.valid = np.empty((model.length, n), np.bool_)
-        self.there = np.empty((len(model.into), n), np.float32)
-        self.back = np.empty((model.meet.shape[1], n), np.float32)
-        self.logits = np.empty((inputs, model.length, n), np.float32)
-        self.scratch = np.empty((inputs + 2, n), np.float32)
+        self.inner = np.empty((len(model.into), n), np.float32)
+        self.z = np.empty((model.latent, n), np.float32)
+        self.hidden = np.empty((len(model.unbend), n), np.float32)
+        self.ratio = np.empty((channels, model.length, n), np.float32)
+        self.bent = np.empty((free, model.length, n), np.float32)
+        self.scratch = np.empty((free + 3, n), np.float32)
         self.error = np.empty(n, np.float32)
 
 
 def fast(model: Any) -> FastModel | None:
     """The same model, fast; None where its architecture has no fast form."""
-    from clustertwin.telemetry.models.linear import LinearPathAutoencoder
+    from clustertwin.telemetry.models.linear import FLOOR, LinearPathAutoencoder
 
     if type(model) is not LinearPathAutoencoder:
         return None
@@ -141,23 +137,22 @@ def fast(model: Any) -> FastModel | None:
     def from_seen(weight: Array) -> Array:  # (m, length * input) -> (m, input * length)
         return weight.reshape(len(weight), shape.length, inputs)[:, :, column].swapaxes(1, 2).reshape(len(weight), -1)
 
-    def about_implied(weight: Array) -> Array:  # (length * channel, m) -> (input, length, m)
-        by_row = weight.reshape(shape.length, len(shape.schema), -1).swapaxes(0, 1)[list(free.order)].copy()
-        for first, end, implied in free.groups:
-            if implied >= 0:
-                by_row[first:end] -= by_row[implied]
-        return by_row[:inputs]
+    def to_made(weight: Array) -> Array:  # (length * channel, m) -> (channel in order, length, m)
+        return weight.reshape(shape.length, len(shape.schema), -1).swapaxes(0, 1)[list(free.order)]
 
-    both = np.concatenate([weights["unproject.weight"], weights["unbend_to_x.weight"]], axis=1)
-    bias = weights["unproject.bias"] + np.tile(weights["prior"], shape.length)
+    bent = to_made(weights["unbend_to_x.weight"]).copy()
+    for first, end, implied in free.groups:
+        if implied >= 0:
+            bent[first:end] -= bent[implied]
     arrays = {
         "into": from_seen(np.concatenate([weights["project.weight"], weights["bend.weight"]])),
         "into_bias": np.concatenate([weights["project.bias"], weights["bend.bias"]]),
-        "meet": np.concatenate([np.eye(latent), weights["bend_to_z.weight"]], axis=1),
-        "bend": weights["unbend.weight"],
-        "bend_bias": weights["unbend.bias"],
-        "out": about_implied(both).reshape(-1, both.shape[1]),
-        "out_bias": about_implied(bias[:, None])[:, :, 0],
+        "bend": weights["bend_to_z.weight"],
+        "unbend": weights["unbend.weight"],
+        "unbend_bias": weights["unbend.bias"],
+        "ratio": to_made(weights["unproject.weight"]).reshape(-1, latent),
+        "ratio_bias": to_made(weights["unproject.bias"][:, None])[:, :, 0],
+        "bent": bent[:inputs].reshape(inputs * shape.length, -1),
     }
     ready = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
-    return FastModel(shape.schema, shape.length, free, latent, **ready)
+    return FastModel(shape.schema, shape.length, free, latent, **ready, floor=np.float32(FLOOR))

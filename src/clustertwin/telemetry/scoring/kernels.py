@@ -15,8 +15,8 @@ f = np.float32
 
 @vectorised
 def falling(x):  # type: ignore[no-untyped-def]
-    """e^x for x ≤ 0; what is below e^-20 is as good as nothing."""
-    y = (x if x > f(-20) else f(-20)) * f(1 / 32)
+    """e^x for x ≤ 0; below e^-40 there is nothing."""
+    y = (x if x > f(-40) else f(-40)) * f(1 / 32)
     p = f(1) + y * (f(1) + y * (f(1 / 2) + y * (f(1 / 6) + y * (f(1 / 24) + y * f(1 / 120)))))
     p *= p
     p *= p
@@ -26,9 +26,13 @@ def falling(x):  # type: ignore[no-untyped-def]
 
 
 @vectorised
-def gelu(rows, bias):  # type: ignore[no-untyped-def]
-    """rows (r, n) <- x Φ(x) of rows + bias (r,)."""
-    for r in range(rows.shape[0]):
+def bend(rows, bias, straight):  # type: ignore[no-untyped-def]
+    """rows (r, n) <- rows + bias (r,), and x Φ(x) of it (GELU) in all but the first `straight` rows."""
+    for r in range(straight):
+        row, b = rows[r], bias[r]
+        for j in range(row.size):
+            row[j] += b
+    for r in range(straight, rows.shape[0]):
         row, b = rows[r], bias[r]
         for j in range(row.size):
             x = row[j] + b
@@ -40,42 +44,57 @@ def gelu(rows, bias):  # type: ignore[no-untyped-def]
 
 
 @vectorised
-def add_squares(logits, bias, free, implied, whole, valid, scratch, out):  # type: ignore[no-untyped-def]
-    """out (n,) += Σ over valid seconds of the squared distance of a softmax from what was seen.
+def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scratch, out):  # type: ignore[no-untyped-def]
+    """out (n,) += Σ over valid seconds of the squared distance between one group's ratios, as made and as seen.
 
-    logits (k, second, n) and bias (k, second) are those of the free channels about the implied one, whose logit is
-    zero; free (k, second, n) and implied (second, n) were seen. Where not `whole` the implied one is no channel but
-    the rest of a bounded one, and its distance does not count. scratch (k + 2, n).
+    A group has the free rows first to end - 1 and, if it is a simplex, one implied row; else (implied < 0) it is one
+    bounded channel, whose rest nobody measured. ratio (row, second, n) and bias (row, second) make the linear path,
+    bent (free row, second, n) what it is multiplied by, as logarithms about the implied row's; seen (row, second, n);
+    scratch (free rows + 3, n).
     """
-    k, n = logits.shape[0], out.size
-    top, total = scratch[k], scratch[k + 1]
+    n = out.size
+    top, total = scratch[0], scratch[1]
     for s in range(valid.shape[0]):
         for j in range(n):
             top[j] = f(0)
-        for c in range(k):
-            y, b, e = logits[c, s], bias[c, s], scratch[c]
+        for c in range(first, end):
+            b = bent[c, s]
             for j in range(n):
-                x = y[j] + b
-                e[j] = x
-                top[j] = x if x > top[j] else top[j]
+                top[j] = b[j] if b[j] > top[j] else top[j]
+        rest = scratch[2]
+        if implied >= 0:
+            u, v = ratio[implied, s], bias[implied, s]
+            for j in range(n):
+                x = u[j] + v
+                rest[j] = (x if x > floor else floor) * falling(-top[j])
+        else:
+            u, v = ratio[first, s], bias[first, s]
+            for j in range(n):
+                x = f(1) - u[j] - v
+                x = x if x < f(1) - floor else f(1) - floor
+                rest[j] = (x if x > floor else floor) * falling(-top[j])
         for j in range(n):
-            total[j] = falling(-top[j])
-        for c in range(k):
-            e = scratch[c]
+            total[j] = rest[j]
+        for c in range(first, end):
+            made, u, v, b = scratch[3 + c - first], ratio[c, s], bias[c, s], bent[c, s]
             for j in range(n):
-                x = falling(e[j] - top[j])
-                e[j] = x
+                x = u[j] + v
+                x = (x if x > floor else floor) * falling(b[j] - top[j])
+                made[j] = x
                 total[j] += x
-        rest, there = implied[s], valid[s]
         for j in range(n):
-            part = f(1) / total[j]
-            d = falling(-top[j]) * part - rest[j]
-            total[j] = part
-            top[j] = d * d if whole else f(0)
-        for c in range(k):
-            e, seen = scratch[c], free[c, s]
+            total[j] = f(1) / total[j]
+            top[j] = f(0)
+        for c in range(first, end):
+            made, x = scratch[3 + c - first], seen[c, s]
             for j in range(n):
-                d = e[j] * total[j] - seen[j]
+                d = made[j] * total[j] - x[j]
                 top[j] += d * d
+        if implied >= 0:
+            x = seen[implied, s]
+            for j in range(n):
+                d = rest[j] * total[j] - x[j]
+                top[j] += d * d
+        there = valid[s]
         for j in range(n):
             out[j] += top[j] if there[j] else f(0)

@@ -1,0 +1,76 @@
+"""Who listens to whom in a graph model, without torch: embeddings of one group -> α (thread, thread), rows sum to one.
+
+    α_ij = softmax_j Σ_h w_h tanh(r_ih + s_jh)
+
+The sum over h for every pair is the work: T² H hyperbolic tangents. With a = e^2r and b = e^2s, tanh(r + s) is
+1 - 2 / (1 + a b), so a pair costs one product and one division, and the exponentials are taken once for each thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.compiled import vectorised
+from clustertwin.telemetry.scoring.kernels import falling
+
+f = np.float32
+Array = NDArray[np.float32]
+
+#: As far as e^2x is a float32.
+_FAR = 40.0
+#: 1 - 2 / (1 + this) is one to the last bit, and a product of four such numbers is still a float32.
+_MOST = 1e9
+
+
+def graph_weights(update: Any, z: Array) -> Array:
+    """The weights α that a `GraphUpdate` gives the threads of one group, z (thread, latent)."""
+    weight = {name: value.detach().numpy() for name, value in update.state_dict().items()}
+    w = weight["weigh.weight"][0]
+    receive = _doubled_exp(z @ weight["receive.weight"].T + weight["receive.bias"])  # (thread, hidden)
+    send = _doubled_exp(z @ weight["send.weight"].T)
+    if missing := -len(w) % 4:  # hidden units go four by four; those that fill up weigh nothing
+        receive, send, w = (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) for x in (receive, send, w))
+    alpha = np.empty((len(z), len(z)), np.float32)
+    _weigh(receive, np.ascontiguousarray(send.T), w, alpha)
+    return alpha
+
+
+def _doubled_exp(x: Array) -> Array:
+    return np.exp(2 * np.clip(x, -_FAR, _FAR), dtype=np.float32)
+
+
+@vectorised
+def _odds(a, b):  # type: ignore[no-untyped-def]
+    product = a * b
+    return f(1) + (product if product < f(_MOST) else f(_MOST))
+
+
+@vectorised
+def _weigh(a, b, w, alpha):  # type: ignore[no-untyped-def]
+    """a (i, hidden), b (hidden, j), w (hidden,) -> alpha (i, j). What is the same for all j drops out of a softmax."""
+    for i in range(alpha.shape[0]):
+        row = alpha[i]
+        for j in range(row.size):
+            row[j] = f(0)
+        for h in range(0, w.size, 4):
+            a0, a1, a2, a3 = a[i, h], a[i, h + 1], a[i, h + 2], a[i, h + 3]
+            b0, b1, b2, b3 = b[h], b[h + 1], b[h + 2], b[h + 3]
+            w0, w1, w2, w3 = f(2) * w[h], f(2) * w[h + 1], f(2) * w[h + 2], f(2) * w[h + 3]
+            for j in range(row.size):
+                # Four quotients over one denominator: a division costs as much as a dozen products.
+                x0, x1, x2, x3 = _odds(a0, b0[j]), _odds(a1, b1[j]), _odds(a2, b2[j]), _odds(a3, b3[j])
+                left, right = x0 * x1, x2 * x3
+                row[j] -= ((w0 * x1 + w1 * x0) * right + (w2 * x3 + w3 * x2) * left) / (left * right)
+        top = row[0]
+        for j in range(row.size):
+            top = row[j] if row[j] > top else top
+        total = f(0)
+        for j in range(row.size):
+            row[j] = falling(row[j] - top)
+            total += row[j]
+        part = f(1) / total
+        for j in range(row.size):
+            row[j] *= part
