@@ -12,7 +12,7 @@ from clustertwin.core.extras import require
 
 Array = NDArray[np.float32]
 
-SAMPLE = 10_000  # windows a mixture is fitted to; more change nothing but the time
+SAMPLE = 6_000  # windows a mixture is fitted to; more change nothing but the time
 WINDOWS_EACH = 40  # a component must have this many to stand on
 _FLOOR = 0.02  # a feature that never changes is not blown up to one that tells everything
 _REGULAR = 1e-2  # of a whitened feature's variance, in every direction

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.core.traces import JobSpan
+from clustertwin.telemetry.detection.assessment import assess, average_precision, count_events, roc_auc
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.moment import moments
+
+from .conftest import campaign
+
+few = st.lists(st.integers(0, 5), min_size=1, max_size=30)
+
+
+@given(few, few)
+def test_the_area_under_the_curve_is_the_known_one_ties_and_all(normal, strange):
+    label = [0] * len(normal) + [1] * len(strange)
+    assert roc_auc(np.array(normal, float), np.array(strange, float)) == pytest.approx(
+        roc_auc_score(label, normal + strange)
+    )
+
+
+@given(few, few)
+def test_average_precision_is_the_known_one_ties_and_all(normal, strange):
+    label, score = np.array([0] * len(normal) + [1] * len(strange)), np.array(normal + strange, float)
+    assert average_precision(label > 0, score) == pytest.approx(average_precision_score(label, score))
+
+
+def test_a_perfect_scorer_is_perfect_and_a_blind_one_is_blind():
+    traces = campaign(5, hours=2.0, anomalies=("hung-job",), anomaly_ratio=0.5)
+    test = list(moments(traces))
+    answers = {moment.end_s: window.anomaly != "" for moment, window in test}
+    scorers = {
+        "knows": lambda moment: answers[moment.end_s].astype(float),
+        "blind": lambda moment: np.zeros(len(moment)),
+    }
+    found = assess(scorers, test, thresholds={"knows": 0.5})
+    assert found["knows"].cells["hung-job"].auc == 1
+    assert found["knows"].cells["hung-job"].recall == 1
+    assert found["knows"].cells["hung-job"].found == 1
+    assert found["knows"].false_alarms == 0
+    assert found["blind"].cells["hung-job"].auc == 0.5
+    assert found["blind"].cells["hung-job"].recall == 0
+    assert np.isnan(found["blind"].false_alarms)
+
+
+def test_nothing_normal_to_compare_with_is_an_error():
+    with pytest.raises(SettingsError, match="no normal window"):
+        assess({"any": lambda moment: np.zeros(len(moment))}, [])
+
+
+@pytest.mark.slow
+def test_hung_jobs_are_events_and_little_else_is(detector: Detector):
+    traces = campaign(6, hours=1.5, anomalies=("hung-job", "misbound"), anomaly_ratio=0.5)
+    spans = [span for trace in traces for span in trace.spans]
+    assert any(isinstance(span, JobSpan) and span.anomaly for span in spans)
+    counted = count_events(detector, traces)
+    assert counted.struck > 0
+    assert counted.found >= 0.8 * counted.struck
+    assert counted.false <= 2
+    assert counted.node_days == pytest.approx(2 * 1.5 / 24)
