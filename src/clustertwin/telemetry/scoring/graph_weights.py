@@ -19,7 +19,7 @@ from clustertwin.telemetry.scoring.kernels import falling
 f = np.float32
 Array = NDArray[np.float32]
 
-#: As far as e^2x is a float32.
+#: So far e^2x is a float32. Embeddings that lead beyond are weighed the slow way.
 _FAR = 40.0
 #: 1 - 2 / (1 + this) is one to the last bit, and a product of four such numbers is still a float32.
 _MOST = 1e9
@@ -29,17 +29,20 @@ def graph_weights(update: Any, z: Array) -> Array:
     """The weights α that a `GraphUpdate` gives the threads of one group, z (thread, latent)."""
     weight = {name: value.detach().numpy() for name, value in update.state_dict().items()}
     w = weight["weigh.weight"][0]
-    receive = _doubled_exp(z @ weight["receive.weight"].T + weight["receive.bias"])  # (thread, hidden)
-    send = _doubled_exp(z @ weight["send.weight"].T)
+    receive = z @ weight["receive.weight"].T + weight["receive.bias"]  # (thread, hidden)
+    send = z @ weight["send.weight"].T
+    if max(np.abs(receive).max(), np.abs(send).max()) > _FAR:
+        return _softmax(np.tanh(receive[:, None] + send) @ w)
     if missing := -len(w) % 4:  # hidden units go four by four; those that fill up weigh nothing
         receive, send, w = (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) for x in (receive, send, w))
     alpha = np.empty((len(z), len(z)), np.float32)
-    _weigh(receive, np.ascontiguousarray(send.T), w, alpha)
+    _weigh(np.exp(2 * receive), np.ascontiguousarray(np.exp(2 * send).T), w, alpha)
     return alpha
 
 
-def _doubled_exp(x: Array) -> Array:
-    return np.exp(2 * np.clip(x, -_FAR, _FAR), dtype=np.float32)
+def _softmax(a: Array) -> Array:
+    e = np.exp(a - a.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
 
 
 @vectorised
