@@ -1,0 +1,88 @@
+"""What an embedding is judged by: embeddings and the kinds of their windows -> silhouette, probe, neighbours.
+
+A space is compared on the same drawn windows, as many of each kind, so that no kind counts more than another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clustertwin.core.extras import require
+from clustertwin.core.traces import Windows
+from clustertwin.telemetry.batches import group
+from clustertwin.telemetry.models.contract import Autoencoder
+from clustertwin.telemetry.study.data import kinds
+from clustertwin.telemetry.training import evaluate
+
+EACH = 300  # windows of a kind
+BAD = "bad-io"
+
+Space = NDArray[np.float32]  # (n, coordinate)
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """How well kinds of jobs come apart in a space."""
+
+    silhouette: float
+    probe: float  # accuracy of a linear classifier on windows of other campaigns
+    neighbours: float  # … of the five nearest
+
+
+def drawn(windows: Windows, rng: np.random.Generator, each: int = EACH) -> Windows:
+    """As many windows of every kind, normal ones and those of bad I/O."""
+    label = labels(windows)
+    rows = [rng.permutation(np.flatnonzero(label == kind))[:each] for kind in sorted(set(label.tolist()) - {""})]
+    return windows.take(np.sort(np.concatenate(rows)))
+
+
+def labels(windows: Windows) -> NDArray[np.str_]:
+    """The kind of each window; bad I/O is a kind of its own, other anomalies are none (empty)."""
+    kind = np.where(windows.anomaly == "", kinds(windows), "")
+    return np.where(windows.anomaly == BAD, BAD, kind)
+
+
+def means(windows: Windows) -> Space:
+    """The four channel means: what a space without any model is."""
+    return windows.values.mean(axis=1)
+
+
+def embed(model: Autoencoder, windows: Windows) -> tuple[Space, NDArray[np.float32]]:
+    """Embedding and error of each window."""
+    torch.set_num_threads(1)
+    z, error = evaluate(model, group(windows, model.graph, model.config.shape))
+    return z.numpy(), error.numpy()
+
+
+class Pca:
+    """Principal components of training windows as a model of its own: the linear yardstick at equal latent size."""
+
+    def __init__(self, train: Windows, latent: int) -> None:
+        x = train.values[..., :-1].reshape(len(train), -1)
+        self._pca = require("sklearn.decomposition", "models").PCA(latent, svd_solver="covariance_eigh").fit(x)
+
+    def embed(self, windows: Windows) -> tuple[Space, NDArray[np.float32]]:
+        x = windows.values[..., :-1].reshape(len(windows), -1)
+        z = self._pca.transform(x)
+        made = self._pca.inverse_transform(z).reshape(*windows.values.shape[:2], -1)
+        # The last channel is what the others leave of one.
+        whole = np.concatenate([made, 1 - made.sum(axis=2, keepdims=True)], axis=2)
+        return z.astype(np.float32), np.square(whole - windows.values).mean(axis=(1, 2)).astype(np.float32)
+
+
+def separation(z: Space, label: NDArray[np.str_], other: Space, other_label: NDArray[np.str_]) -> Separation:
+    """Silhouette of `z`; classifiers learn on `other`, windows of campaigns that `z` has no second of."""
+    metrics, pipeline = require("sklearn.metrics", "models"), require("sklearn.pipeline", "models")
+    scaler = require("sklearn.preprocessing", "models").StandardScaler
+    logistic = require("sklearn.linear_model", "models").LogisticRegression(max_iter=1000)
+    nearest = require("sklearn.neighbors", "models").KNeighborsClassifier(5)
+    both = np.isin(label, other_label)  # a kind that was never seen cannot be named
+    accuracy = [
+        float(pipeline.make_pipeline(scaler(), judge).fit(other, other_label).score(z[both], label[both]))
+        for judge in (logistic, nearest)
+    ]
+    return Separation(float(metrics.silhouette_score(z, label)), *accuracy)
