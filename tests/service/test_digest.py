@@ -62,6 +62,6 @@ def test_the_command_prints_one_document(twin, tmp_path):
 
 def test_a_home_without_a_service_is_refused(twin, tmp_path):
     done = twin("digest", "--home", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "no service has run" in done.stderr
     assert not (tmp_path / "state.sqlite").exists()

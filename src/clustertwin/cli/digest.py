@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from clustertwin.cli.app import group
+from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json
 
 app = group()
@@ -16,7 +17,7 @@ app = group()
 
 @app.command()
 def digest(
-    home: Path = typer.Option("~/.local/share/clustertwin", envvar="CLUSTERTWIN_HOME", help="The service's directory."),
+    home: Path = Home,
     days: float = typer.Option(7.0, min=0.01, help="How far back."),
     send: list[str] = typer.Option([], help="Send it to these Apprise URLs too."),
     link: str = typer.Option("", help="Where people reach the service, for links to events."),
@@ -27,7 +28,7 @@ def digest(
     from clustertwin.service.notify import deliver_now
 
     now_s = time.time()
-    report = room.read_digest(home.expanduser(), now_s - days * 86_400, now_s)
+    report = room.digest(open_store(home), now_s - days * 86_400, now_s)
     title, body = room.text(report, link)
     if json:
         print_json(asdict(report))

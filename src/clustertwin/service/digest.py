@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
-from clustertwin.core.errors import InputError
 from clustertwin.service import words
 from clustertwin.service.store import VERDICTS, Case, Filter, Store
 
@@ -61,18 +59,6 @@ def digest(store: Store, start_s: float, end_s: float) -> Digest:
         jobs=_most([job for case in cases for job in case.event.jobs]),
         unvetted=tuple(case.id for case in waiting[:MOST]),
     )
-
-
-def read_digest(home: Path, start_s: float, end_s: float) -> Digest:
-    """The digest of a service's directory, whether the service runs or not."""
-    path = home / "state.sqlite"
-    if not path.exists():
-        raise InputError(path, "not there: no service has run in this home")
-    store = Store(path)
-    try:
-        return digest(store, start_s, end_s)
-    finally:
-        store.close()
 
 
 def wilson(wrong: int, of: int, z: float = 1.96) -> tuple[float, float]:
