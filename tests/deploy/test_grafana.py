@@ -1,0 +1,128 @@
+"""The dashboards: built from their source, and every question of every panel answered by a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import Server, exporter, prometheus
+from tests.service.made import EVENT, NOW_S, state
+
+from clustertwin.service.metrics import render
+from clustertwin.telemetry.rates import Faults
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+
+
+def panels(path: Path) -> Iterator[dict[str, Any]]:
+    for panel in json.loads(path.read_text())["panels"]:
+        if panel["type"] != "row":
+            yield panel
+
+
+def questions() -> list[tuple[str, str]]:
+    """(dashboard: panel, query) of all of them."""
+    return [
+        (f"{path.stem}: {panel['title']}", target["expr"])
+        for path in DASHBOARDS
+        for panel in panels(path)
+        for target in panel["targets"]
+    ]
+
+
+def test_the_files_are_what_the_source_builds():
+    pytest.importorskip("grafana_foundation_sdk")
+    built = runpy.run_path(str(DEPLOY / "grafana" / "build.py"))["texts"]()
+    assert built == {path.name: path.read_text() for path in DASHBOARDS}
+
+
+def test_both_dashboards_are_there_and_every_panel_explains_itself():
+    assert [path.stem for path in DASHBOARDS] == ["detail", "summary"]
+    assert [panel["title"] for path in DASHBOARDS for panel in panels(path) if not panel.get("description")] == []
+    assert len(questions()) > 40
+
+
+@contextmanager
+def service(home: Path) -> Iterator[str]:
+    """Serves the metrics of a state by hand, a little further on at every scrape, and a job's counter with them."""
+    made = state(home)
+    # Everything the panels ask for is there: an event that was wrong, faults that grow.
+    made.store.write([(replace(EVENT, id="e2", end_s=NOW_S), None)])
+    made.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
+    made.store.vet(["e2"], "dismissed", who="ada", now_s=NOW_S)
+    scrapes = 0
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal scrapes
+            scrapes += 1
+            made.publish(replace(made.snapshot, faults=Faults(gap=scrapes), scored_total=4 * scrapes), None)
+            text = f'{render(made)}twin_job_cpu_seconds_total{{jobid="17",mode="user"}} {scrapes}\n'
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        made.store.close()
+
+
+def ask(server: Server, expr: str) -> list[Any]:
+    url = f"{server.url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return list(json.load(answer)["data"]["result"])
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_real_prometheus_has_an_answer_to_every_panel(tmp_path):
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    text = (DEPLOY / "prometheus" / "twin-records.yml").read_text()
+    (rules / "twin-records.yml").write_text(text.replace("interval: 15s", "interval: 1s"))
+    shutil.copy(DEPLOY / "prometheus" / "twin-alerts.yml", rules)
+    with service(tmp_path / "home") as address, exporter(tmp_path / "exporter", "--node=n1") as node:
+        scrape = {"clustertwin-service": [address], "clustertwin": [node.address]}
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "1s"},
+            "rule_files": [str(rules / "*.yml")],
+            "scrape_configs": [{"job_name": k, "static_configs": [{"targets": v}]} for k, v in scrape.items()],
+        }
+        with prometheus(tmp_path / "prometheus", {}, config=json.dumps(config)) as server:
+            names = {"$service": address, "$node": "n1", "$jobid": "17"}
+            silent = dict(questions())
+            give_up_s = time.monotonic() + 30
+            while silent and time.monotonic() < give_up_s:
+                time.sleep(1)
+                silent = {title: expr for title, expr in questions() if not ask(server, _filled(expr, names))}
+            assert silent == {}
+
+
+def _filled(expr: str, names: dict[str, str]) -> str:
+    for name, value in names.items():
+        expr = expr.replace(name, value)
+    return expr
