@@ -1,4 +1,4 @@
-# make up    set up and show this machine     make test   set up and run every test
+# make up    set up and watch this machine    make test   set up and run every test
 # make quick the fast suite, under a minute   make lint   ruff, mypy, import contracts
 # make bench every benchmark, us and the peers in one run
 SHELL   := /bin/bash
@@ -29,8 +29,7 @@ servers: ## the real servers of the tests; where they cannot be installed the te
 	@deploy/install-test-servers
 
 up: setup
-	@$(BIN)/twin doctor || true
-	@$(BIN)/twin top
+	@$(BIN)/twin up
 
 test: setup servers lint
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +29,20 @@ from clustertwin.service.keeper import Keeper
 from clustertwin.service.state import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.store import Filter
 from clustertwin.service.stride import Stride
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events import Change, Event, EventSettings, Tracker
 from clustertwin.telemetry.detection.explain import WINDOW_S, Why, explain, rows_of
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.scoring.ring import Ring
 
+if TYPE_CHECKING:  # with them comes torch, which takes seconds
+    from clustertwin.telemetry.continual.handover import Handover
+    from clustertwin.telemetry.detection.detector import Detector
+
 #: Up to so many threads the newest seconds are published every second; above, with each scoring.
 EVERY_SECOND_THREADS = 4096
 
-Score = Callable[[Detector, Moment], Scores]
+Score = Callable[["Detector", Moment], Scores]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,9 @@ class Loop:
         if detector is not None and self._is_due(end_s):
             begun_s = self._clock()
             self._judge(detector, end_s, now_s)
+            if self._now.scoring_s:  # the first scoring also loads what is compiled, and says nothing of the next
+                self._stride.took((self._clock() - begun_s) * self.feed.pace)
             self._now = replace(self._now, scoring_s=self._clock() - begun_s)
-            self._stride.took(self._now.scoring_s * self.feed.pace)
         elif self._now.moment is None or (
             end_s != self._now.moment.end_s and len(self._now.moment) <= EVERY_SECOND_THREADS
         ):

@@ -1,0 +1,205 @@
+"""Run the whole service: a configuration -> a loop in a thread and a web server, until told to stop."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clustertwin.config import Config
+from clustertwin.core.errors import OutputError, SettingsError
+from clustertwin.core.extras import require
+from clustertwin.service.access import Binding, check_binding
+from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.keeper import Keeper
+from clustertwin.service.loop import Loop, LoopSettings, Score, score_here
+from clustertwin.service.state import ServiceState
+from clustertwin.service.store import Store
+from clustertwin.service.tokens import Tokens
+from clustertwin.telemetry.detection.events import EventSettings
+from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.sources.http import Endpoint
+
+
+def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable[[Binding], None] = print) -> None:
+    """Serve until SIGINT or SIGTERM; `told` hears of the address once it listens."""
+    require("fastapi", "service")
+    uvicorn: Any = require("uvicorn", "service")
+    home = config.home if replay is None else config.home / "replay"
+    feed = replay_feed(*replay) if replay else live_feed(config)
+    with _alone(home):
+        if replay is not None:
+            for file in home.glob("state.sqlite*"):
+                file.unlink()  # a replay tells its story from the beginning
+        store = Store(home / "state.sqlite")
+        binding = _binding(config)
+        check_binding(binding, Tokens(store.database))
+        listener = _listen(binding)
+        binding = replace(binding, port=listener.getsockname()[1])
+        state = ServiceState(home, store, feed.source)
+        loop, stop = _loop(config, state, feed, champions_of=config.home, live=replay is None), threading.Event()
+        from clustertwin.service.app import create_app
+
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(state, binding),
+                log_level="warning",
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                ssl_certfile=binding.certificate or None,
+                ssl_keyfile=binding.key or None,
+            )
+        )
+        _notify(config, state, stop)
+        worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
+        worker.start()
+        told(binding)
+        try:
+            server.run(sockets=[listener])
+        finally:
+            stop.set()
+            worker.join(timeout=10)
+            store.close()
+
+
+def live_feed(config: Config) -> Feed:
+    """The feed that the configuration asks for."""
+    source = config.source
+    if source.kind == "host":
+        from clustertwin.telemetry.sources.host import Host
+
+        host = Host()
+        return LiveFeed("this host", [(host.node, host)])
+    if source.kind == "exporters":
+        from clustertwin.telemetry.sources.exporter import Exporter
+
+        lives = [(url, Exporter(_endpoint(config, url, deadline_s=5.0))) for url in source.urls]
+        return LiveFeed(f"{len(lives)} exporters", lives, threads=64)
+    from clustertwin.telemetry.sources.prometheus import Prometheus
+
+    history = Prometheus(_endpoint(config, source.url), matchers=source.match)
+    return PrometheusFeed(f"prometheus {source.url}", history)
+
+
+def replay_feed(directory: Path, speed: float) -> ReplayFeed:
+    recording = Recording.open(directory)
+    if recording.interval_s != 1:
+        raise SettingsError(f"{directory}: recorded every {recording.interval_s} s; a replay needs every second")
+    if recording.end_s <= recording.start_s:
+        raise SettingsError(f"{directory}: an empty recording")
+    return ReplayFeed(recording, speed)
+
+
+def _loop(config: Config, state: ServiceState, feed: Feed, champions_of: Path, live: bool) -> Loop:
+    scoring, events = config.scoring, config.events
+    settings = LoopSettings(
+        stride_s=scoring.stride_s,
+        stale_s=scoring.stale_s,
+        forget_s=scoring.forget_s,
+        events=EventSettings(**events.model_dump()),
+    )
+    keep = live and config.recording.on and config.source.kind == "host"
+    keeper = Keeper(state.home / "recording", int(config.recording.keep_days * 86_400)) if keep else None
+    return Loop(state, feed, _champion(champions_of), settings, keeper, _scorer(config))
+
+
+def _champion(home: Path) -> Future[Any]:
+    """The detector comes in a thread of its own: torch needs seconds, and the first readings are now."""
+
+    def load() -> Any:
+        from clustertwin.telemetry.continual.handover import Handover
+        from clustertwin.telemetry.detection.bundled import bundled
+
+        require("torch", "models").set_num_threads(1)
+        return Handover(home, bundled())
+
+    pool = ThreadPoolExecutor(1, "champion")
+    try:
+        return pool.submit(load)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _notify(config: Config, state: ServiceState, stop: threading.Event) -> None:
+    """Tell people, where somebody is named to be told."""
+    if not config.notify.urls:
+        return
+    from clustertwin.service import notify
+
+    settings = notify.NotifySettings(config.notify.urls, config.notify.link, config.notify.every_s)
+    for url in settings.urls:
+        notify.sender(url)  # one that Apprise does not know is told before anything is served
+    threading.Thread(target=notify.watch, args=(state, settings, stop), name="notify", daemon=True).start()
+
+
+def _scorer(config: Config) -> Score:
+    if config.scoring.engine == "here":
+        return score_here
+    from clustertwin.service.shards import RayScorer
+
+    return RayScorer(config.scoring.workers)
+
+
+def _binding(config: Config) -> Binding:
+    service = config.service
+    return Binding(service.host, service.port, service.names, service.certificate, service.key)
+
+
+def _listen(binding: Binding) -> socket.socket:
+    """Bound before anything starts, so that a port in use is one sentence."""
+    family = socket.AF_INET6 if ":" in binding.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((binding.host, binding.port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(f"{binding.host}:{binding.port}: {error.strerror}; choose another --port") from error
+    return listener
+
+
+def _endpoint(config: Config, url: str, deadline_s: float = 30.0) -> Endpoint:
+    source = config.source
+    return Endpoint(
+        url,
+        source.username,
+        _secret(source.password_file),
+        _secret(source.token_file),
+        source.ca_file,
+        deadline_s=deadline_s,
+    )
+
+
+def _secret(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Two services on one home would write each other's events."""
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(home / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise OutputError(f"{home}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise SettingsError(f"{home}: another service runs on it; choose another --home") from None
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,121 @@
+"""The commands as a person types them, beside a service and without one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from tests.servers import free_address
+from tests.service.test_api import EVENT, WHY
+
+from clustertwin.service.store import Store
+from clustertwin.service.tokens import Tokens
+
+
+@pytest.fixture
+def home(tmp_path):
+    store = Store(tmp_path / "state.sqlite")
+    store.write([(EVENT, WHY)])
+    store.close()
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_events_are_listed_confirmed_and_undone_from_the_shell(twin, home):
+    listed = json.loads(twin("events", "list", "--home", home, "--json").stdout)
+    assert [event["id"] for event in listed] == ["e1"]
+    done = twin("events", "confirm", "e1", "--comment", "disk 3", "--home", home, "--json")
+    assert json.loads(done.stdout)[0]["verdict"] == "confirmed"
+    shown = twin("events", "show", "e1", "--home", home)
+    assert "iowait was 70 %" in shown.stdout
+    assert "disk 3" in shown.stdout
+    assert json.loads(twin("events", "undo", "e1", "--home", home, "--json").stdout)[0]["verdict"] == ""
+    unknown = twin("events", "dismiss", "nonsense", "--home", home)
+    assert (unknown.returncode, unknown.stderr.strip()) == (1, "twin: no event 'nonsense'")
+
+
+@pytest.mark.slow
+def test_tokens_are_made_listed_and_removed(twin, home):
+    token = json.loads(twin("token", "add", "ada", "--role", "vet", "--home", home, "--json").stdout)["token"]
+    store = Store(home / "state.sqlite")
+    assert Tokens(store.database).holder(token).role == "vet"
+    store.close()
+    assert json.loads(twin("token", "list", "--home", home, "--json").stdout)[0]["name"] == "ada"
+    assert twin("token", "remove", "ada", "--home", home).returncode == 0
+    assert twin("token", "remove", "ada", "--home", home).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("events", "list", "--home", "/nonexistent"), "no service has run here"),
+        (("up", "--replay", "/nonexistent", "--no-browser"), "/nonexistent"),
+        (("serve", "--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(twin, tmp_path, words, said):
+    done = twin(*words, env={"PATH": "/usr/bin", "CLUSTERTWIN_HOME": str(tmp_path)} if "--home" not in words else None)
+    assert done.returncode != 0
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert said in done.stderr
+
+
+def test_serve_refuses_to_listen_outside_without_tls_and_tokens(twin, tmp_path):
+    config = tmp_path / "twin.toml"
+    config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")
+    done = twin("serve", "--config", config)
+    assert (done.returncode, "needs TLS" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_job_report_names_the_directive_to_change(twin, tmp_path):
+    import numpy as np
+
+    from clustertwin.core.channels import CPU
+    from clustertwin.core.traces import JobSpan, Trace
+    from clustertwin.telemetry.recording import Recorder
+
+    values = np.zeros((8, 60, 4), np.float32)
+    values[:4, :, 0] = values[4:, :, 3] = 1
+    with Recorder.create(tmp_path / "recording", {"n1": tuple(range(8))}) as recorder:
+        recorder.append(Trace("n1", tuple(range(8)), 1_000_000, CPU, values, np.ones((8, 60), np.bool_)))
+        recorder.label(JobSpan("4711", "n1", tuple(range(8)), 1_000_000, 1_000_060, owner="ada"))
+    done = twin("job", "4711", "--home", tmp_path)
+    assert "#SBATCH --cpus-per-task=4" in done.stdout
+    assert {len(line) for line in done.stdout.splitlines() if line.startswith("─")} == {78}
+    assert "4 of 8 threads did next to nothing" in done.stdout
+    missing = twin("job", "1", "--home", tmp_path)
+    assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
+
+
+@pytest.mark.real
+def test_up_serves_its_page_watches_this_host_and_ends_cleanly(tmp_path):
+    """The command itself, on this machine: the page, a node, and an end without a trace of a traceback."""
+    port = free_address().rpartition(":")[2]
+    command = [sys.executable, "-m", "clustertwin", "up", "--port", port, "--no-browser", "--home", tmp_path, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        told: dict[str, object] = {}
+        while time.monotonic() < deadline and not told.get("nodes"):
+            assert process.poll() is None, process.stderr.read()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/snapshot", timeout=5) as answer:
+                    told = json.load(answer)
+            except OSError:
+                time.sleep(0.1)
+        assert told["phase"] == "warming-up"
+        assert told["nodes"][0]["threads"] >= 1
+        assert told["problems"] == []
+        second = subprocess.run(command, capture_output=True, text=True)
+        assert (second.returncode, "another service runs on it" in second.stderr) == (2, True)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, wrong = process.communicate(timeout=20)
+    assert "Traceback" not in wrong
+    assert (tmp_path / "recording" / "zarr.json").exists()
