@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.compiled import compiled
+from clustertwin.telemetry.compiled import vectorised
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.models.contract import Shape
 
@@ -34,10 +34,11 @@ class Statistics:
 def measure(moment: Moment, length_s: int) -> Statistics:
     """Statistics of the last `length_s` seconds of every thread, or of as many as it has been doing this."""
     inputs = np.array(Shape(moment.schema).inputs, np.int64)
-    together, count = _together(moment.values, moment.valid, moment.job, len(moment.jobs))
+    values, valid = moment.values[:, -length_s:], moment.valid[:, -length_s:]
+    together, count = _together(values, valid, moment.job, len(moment.jobs))
     seconds, moments_, above, shared = _sums(
-        moment.values,
-        moment.valid,
+        values,
+        valid,
         np.minimum(moment.age_s - START_S, length_s).astype(np.int64),
         moment.job.astype(np.int64),
         together,
@@ -67,69 +68,84 @@ def measure(moment: Moment, length_s: int) -> Statistics:
     return Statistics(seconds, mean.astype(np.float32), (drift / np.sqrt(blocks)).astype(np.float32), features)
 
 
-@compiled
+@vectorised
 def _together(values, valid, job, jobs):  # type: ignore[no-untyped-def]
-    """What the threads of each job do together: sums (job, second, channel) and how many threads they are of."""
-    total = np.zeros((jobs, values.shape[1], values.shape[2]), np.float32)
+    """What the threads of each job do together: sums (job, channel, second) and how many threads they are of."""
+    total = np.zeros((jobs, values.shape[2], values.shape[1]), np.float32)
     count = np.zeros((jobs, values.shape[1]), np.int32)
     for i in range(len(values)):
         if job[i] >= 0:
             for t in range(values.shape[1]):
-                if valid[i, t]:
-                    count[job[i], t] += 1
-                    for c in range(values.shape[2]):
-                        total[job[i], t, c] += values[i, t, c]
+                count[job[i], t] += valid[i, t]
+            for c in range(values.shape[2]):
+                for t in range(values.shape[1]):
+                    total[job[i], c, t] += values[i, t, c] * valid[i, t]
     return total, count
 
 
-@compiled
+@vectorised
 def _sums(values, valid, wanted, job, together, count, inputs, levels):  # type: ignore[no-untyped-def]
     """Sums over the last `wanted` seconds of each thread.
 
     seconds (thread,); moments (thread, 6, channel): Σx, Σx², Σ|step|, Σb, Σb², blocks; above (thread, input, level);
     shared (thread, 6, channel): seconds in company, Σx, Σo, Σx², Σo², Σxo, where o is the mean of the job's others.
+    A channel at a time, each sum a loop of its own: plain loops over short rows are what the machine does fastest.
     """
     threads, length, channels = values.shape
     seconds = np.zeros(threads, np.int32)
-    moments = np.zeros((threads, 6, channels))
-    above = np.zeros((threads, len(inputs), len(levels)))
-    shared = np.zeros((threads, 6, channels))
+    moments = np.zeros((threads, 6, channels), np.float32)
+    above = np.zeros((threads, len(inputs), len(levels)), np.float32)
+    shared = np.zeros((threads, 6, channels), np.float32)
+    x, o = np.empty(length, np.float32), np.empty(length, np.float32)
+    known, both, company = np.empty(length, np.float32), np.empty(length, np.float32), np.empty(length, np.float32)
     for i in range(threads):
-        block, in_block = np.zeros(channels), 0
-        for back in range(max(min(wanted[i], length), 0)):
-            t = length - 1 - back
-            if valid[i, t]:
-                seconds[i] += 1
-                in_block += 1
-                follows = back > 0 and valid[i, t + 1]
-                company = job[i] >= 0 and count[job[i], t] > 1
-                for c in range(channels):
-                    x = values[i, t, c]
-                    moments[i, 0, c] += x
-                    moments[i, 1, c] += x * x
-                    block[c] += x
-                    if follows:
-                        moments[i, 2, c] += abs(values[i, t + 1, c] - x)
-                    if company:
-                        o = (together[job[i], t, c] - x) / (count[job[i], t] - 1)
-                        shared[i, 0, c] += 1
-                        shared[i, 1, c] += x
-                        shared[i, 2, c] += o
-                        shared[i, 3, c] += x * x
-                        shared[i, 4, c] += o * o
-                        shared[i, 5, c] += x * o
-                for k in range(len(inputs)):
-                    x = values[i, t, inputs[k]]
-                    for j in range(len(levels)):
-                        if x > levels[j]:
-                            above[i, k, j] += 1
-            if back % BLOCK_S == BLOCK_S - 1:
+        n = max(min(wanted[i], length), 0)
+        first, j = length - n, job[i]
+        for t in range(n):
+            known[t] = valid[i, first + t]
+            company[t] = known[t] if j >= 0 and count[j, first + t] > 1 else 0
+        for t in range(n - 1):
+            both[t] = known[t] * known[t + 1]
+        for t in range(n):
+            seconds[i] += np.int32(known[t])
+        for c in range(channels):
+            total = square = step = np.float32(0)
+            for t in range(n):
+                x[t] = values[i, first + t, c] * known[t]
+            for t in range(n):
+                total += x[t]
+                square += x[t] * x[t]
+            for t in range(n - 1):
+                step += abs(x[t + 1] - x[t]) * both[t]
+            moments[i, 0, c], moments[i, 1, c], moments[i, 2, c] = total, square, step
+            for end in range(n, BLOCK_S - 1, -BLOCK_S):
+                block = in_block = np.float32(0)
+                for t in range(end - BLOCK_S, end):
+                    block += x[t]
+                    in_block += known[t]
                 # A block of which most is unknown says little about its mean.
                 if in_block * 2 > BLOCK_S:
-                    for c in range(channels):
-                        moments[i, 3, c] += block[c] / in_block
-                        moments[i, 4, c] += (block[c] / in_block) ** 2
-                        moments[i, 5, c] += 1
-                block[:] = 0
-                in_block = 0
+                    moments[i, 3, c] += block / in_block
+                    moments[i, 4, c] += (block / in_block) ** 2
+                    moments[i, 5, c] += 1
+            for k in range(len(inputs)):
+                if inputs[k] == c:
+                    for level in range(len(levels)):
+                        over = np.float32(0)
+                        for t in range(n):
+                            over += np.float32(x[t] > levels[level])
+                        above[i, k, level] = over
+            if j >= 0:
+                for t in range(n):
+                    o[t] = company[t] * (together[j, c, first + t] - x[t]) / max(count[j, first + t] - 1, 1)
+                own = others = own2 = others2 = product = there = np.float32(0)
+                for t in range(n):
+                    there += company[t]
+                    own += x[t] * company[t]
+                    others += o[t]
+                    own2 += x[t] * x[t] * company[t]
+                    others2 += o[t] * o[t]
+                    product += x[t] * o[t]
+                shared[i, 0, c], shared[i, 1, c], shared[i, 2, c] = there, own, others
+                shared[i, 3, c], shared[i, 4, c], shared[i, 5, c] = own2, others2, product
     return seconds, moments, above, shared
