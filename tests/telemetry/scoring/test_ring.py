@@ -65,18 +65,44 @@ def test_a_moment_is_what_a_plain_dictionary_holds(pushed: list[Trace], end_s: i
             assert np.array_equal(moment.values[row, k], np.zeros(4) if value is None else value)
 
 
-def test_seconds_of_a_node_whose_clock_is_far_ahead_are_unknown_and_harm_no_other() -> None:
+def test_seconds_of_a_node_whose_clock_is_far_ahead_wait_and_harm_nothing() -> None:
     ring = Ring(CPU, LENGTH_S)
-    here = trace("n1", (0,), 1000, 20)
-    ring.push(here)
-    ring.push(trace("n2", (0,), 1000, 20))
-    ring.push(trace("n2", (0,), 900_000, 20))
-    moment = ring.moment(1020)
-    assert np.array_equal(moment.valid[0], here.valid[0])
-    assert not moment.valid[1].any()
+    here, there = trace("n1", (0,), 1000, 20), trace("n2", (0,), 1000, 20)
+    for one in (here, there, trace("n2", (0,), 900_000, 20)):
+        ring.push(one)
+    assert np.array_equal(ring.moment(1020).valid, np.concatenate([here.valid, there.valid]))
     back = replace(trace("n2", (0,), 1020), valid=np.ones((1, 1), np.bool_))
     ring.push(back)  # its clock is set right again
-    assert ring.moment(1021).valid[1].tolist() == [False] * 19 + [True]
+    assert ring.moment(1021).valid[1, -1]
+
+
+def test_after_a_leap_of_all_clocks_the_newest_seconds_are_there() -> None:
+    ring = Ring(CPU, LENGTH_S)
+    ring.push(trace("n1", (0,), 1000, 20))
+    for start_s in (901_000, 5000):  # a machine that slept, and a clock that was set back
+        later = [trace(node, (0,), start_s, 5) for node in ("n1", "n2")]
+        for one in later:
+            ring.push(one)
+        moment = ring.moment(start_s + 5)
+        for one in later:
+            ring.push(one)
+        moment = ring.moment(start_s + 5)
+        assert np.array_equal(moment.valid[:, -5:], np.concatenate([one.valid for one in later]))
+        assert not moment.valid[:, :-5].any()
+    assert ring.moment(5105).age_s.tolist() == [100, 100]
+
+
+def test_a_moment_keeps_its_seconds_while_the_ring_goes_on() -> None:
+    ring = Ring(CPU, LENGTH_S)
+    ring.push(trace("n1", (0, 1), 1000, 20))
+    moment = ring.moment(1020)
+    values, valid = moment.values.copy(), moment.valid.copy()
+    for start_s in range(1020, 1300):
+        ring.push(trace("n1", (0, 1), start_s))
+        ring.push(trace("n2", (0, 1), start_s))
+        ring.moment(start_s + 1)
+    assert np.array_equal(moment.values, values)
+    assert np.array_equal(moment.valid, valid)
 
 
 def test_second_by_second_it_sees_what_a_recording_of_the_same_seconds_shows() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.models.contract import Batch, errors
 from clustertwin.telemetry.models.store import Stored
+from clustertwin.telemetry.scoring.fast import fast
 
 _CHUNK = 8192  # threads at a time, so that memory does not grow with the cluster
 
@@ -20,6 +21,8 @@ _CHUNK = 8192  # threads at a time, so that memory does not grow with the cluste
 def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings (thread, latent) and mean squared errors (thread,) of the last window."""
     model = stored.model
+    if quick := fast(model):
+        return quick(*moment.windows(model.config.shape.length))
     embedding = np.empty((len(moment), model.config.latent), np.float32)
     error = np.empty(len(moment), np.float32)
     for rows, batch in _batches(moment, model.graph, model.config.shape.length):

@@ -4,12 +4,13 @@ ring = Ring(CPU)
 ring.push(trace)              # of any node, as often as there is something new
 scores = detector.score(ring.moment(end_s))
 
-What was not pushed is unknown. A node or a thread that nobody has heard of for `forget_s` is dropped.
+What was not pushed is unknown. A node or a thread that nobody has heard of for `forget_s` is dropped. A moment is a
+view, so that a hundred thousand threads cost nothing to show: it stays as it is, apart from seconds that come late.
+Ask for one at least every `AHEAD_S` seconds: what lies further ahead of the last, like the seconds of a node whose
+clock is wrong, waits, and only the newest of it.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,41 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.detection.moment import LENGTH_S, Moment, assemble
-from clustertwin.telemetry.scoring.holders import Holders
+from clustertwin.telemetry.detection.moment import LENGTH_S, Moment
+from clustertwin.telemetry.scoring.holders import Held, Holders
+from clustertwin.telemetry.scoring.tape import Tape
 
-#: Nodes are not heard in step: one may be so many seconds ahead of the moment and still lose nothing of it.
-SLACK_S = 30
+
+class _Node:
+    """Where a node's threads are on the tape."""
+
+    def __init__(self, remember_s: int) -> None:
+        self.cpus: tuple[int, ...] = ()
+        self.columns = np.zeros(0, np.intp)  # (cpu,)
+        self.first_s = np.zeros(0, np.int64)  # (cpu,) the first second told of
+        self.heard_s = np.zeros(0, np.int64)  # (cpu,) the end of the last
+        self.holders = Holders(remember_s)
+
+    def add(self, cpus: tuple[int, ...], columns: slice, first_s: int) -> None:
+        order = np.argsort([*self.cpus, *cpus])
+        self.cpus = tuple(sorted((*self.cpus, *cpus)))
+        new = np.arange(columns.start, columns.stop)
+        self.columns = np.concatenate([self.columns, new])[order]
+        self.first_s = np.concatenate([self.first_s, np.full(len(new), first_s)])[order]
+        self.heard_s = np.concatenate([self.heard_s, np.full(len(new), first_s)])[order]
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        self.cpus = tuple(np.array(self.cpus)[kept].tolist())
+        self.columns, self.first_s, self.heard_s = self.columns[kept], self.first_s[kept], self.heard_s[kept]
 
 
 class Ring:
     def __init__(self, schema: Schema, length_s: int = LENGTH_S, forget_s: int = 3600) -> None:
         self.schema, self.length_s, self.forget_s = schema, length_s, forget_s
+        self._tape = Tape(len(schema), length_s)
         self._nodes: dict[str, _Node] = {}
+        self._ahead: dict[str, Trace] = {}  # the newest trace of each node that lies beyond the tape
+        self._in_order = True  # columns: by node, then cpu
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -40,87 +65,83 @@ class Ring:
                 f"{trace.node}: {', '.join(trace.schema.names)} every {trace.interval_s} s; "
                 f"the ring holds {', '.join(self.schema.names)} every second"
             )
-        if trace.node not in self._nodes:
-            self._nodes[trace.node] = _Node(self.length_s, len(self.schema))
-        self._nodes[trace.node].push(trace)
+        if self._tape.first_s is not None and trace.end_s > self._tape.end_s:
+            self._ahead[trace.node] = trace
+            return
+        self._ahead.pop(trace.node, None)
+        node = self._nodes.get(trace.node)
+        if node is None:
+            node = self._nodes[trace.node] = _Node(self.length_s)
+        columns: slice | NDArray[np.intp]
+        if trace.cpus != node.cpus:
+            if new := tuple(sorted(set(trace.cpus) - set(node.cpus))):
+                node.add(new, self._tape.add(len(new)), trace.start_s)
+                self._in_order = False
+            rows = np.searchsorted(node.cpus, trace.cpus)
+            columns = node.columns[rows]
+            node.heard_s[rows] = trace.end_s
+        else:
+            columns = slice(node.columns[0], node.columns[0] + len(node.cpus)) if self._in_order else node.columns
+            node.heard_s[:] = trace.end_s
+        self._tape.write(trace, columns)
+        node.holders.push(trace)
 
     def moment(self, end_s: int) -> Moment:
         """Every known thread's seconds in [end_s - length_s, end_s); SettingsError while no node is known."""
-        for name in [name for name, node in self._nodes.items() if not node.forget(end_s - self.forget_s)]:
-            del self._nodes[name]
+        self._forget(end_s - self.forget_s)
+        if self._ahead:
+            self._tape.window(end_s)  # makes room for them
+            for trace in list(self._ahead.values()):
+                self.push(trace)
         if not self._nodes:
             raise SettingsError("the ring is empty: no node has been heard of")
-        known = [(name, self._nodes[name]) for name in self.nodes]
-        blocks = [(name, node.cpus, *node.cut(end_s, self.length_s)) for name, node in known]
-        moment = assemble(end_s, self.schema, blocks, self.spans(end_s))
+        names = self.nodes
+        nodes = [self._nodes[name] for name in names]
+        if not self._in_order:
+            self._tape.move(end_s - self.length_s, np.concatenate([node.columns for node in nodes]))
+            first = 0
+            for node in nodes:
+                node.columns = np.arange(first, first + len(node.cpus))
+                first += len(node.cpus)
+            self._in_order = True
+        values, valid = self._tape.window(end_s)
+        jobs, job, since_s = _joined([node.holders.held(node.cpus, end_s) for node in nodes])
+        for node in nodes:
+            np.minimum(node.first_s, end_s, out=node.first_s)  # of a clock that was set back since
         # A thread is with its job, or without one, for no longer than it has been watched.
-        watched_s = np.maximum(end_s - np.concatenate([node.first_s for _, node in known]), 0)
-        return replace(moment, age_s=np.minimum(moment.age_s, watched_s).astype(np.int32))
+        since_s = np.maximum(np.ceil(since_s), np.concatenate([node.first_s for node in nodes]))
+        return Moment(
+            end_s=end_s,
+            schema=self.schema,
+            values=values,
+            valid=valid,
+            nodes=names,
+            node=np.repeat(np.arange(len(nodes), dtype=np.int32), [len(node.cpus) for node in nodes]),
+            cpu=np.concatenate([node.cpus for node in nodes]).astype(np.int32),
+            jobs=jobs,
+            job=job,
+            age_s=np.maximum(end_s - since_s, 0).astype(np.int32),
+        )
 
     def spans(self, end_s: int) -> list[JobSpan]:
         """The jobs that had begun by `end_s`, on every node; those that go on end at infinity."""
         return [span for name in self.nodes for span in self._nodes[name].holders.at(end_s)]
 
+    def _forget(self, before_s: int) -> None:
+        for name, node in list(self._nodes.items()):
+            kept = node.heard_s >= before_s
+            if kept.all():
+                continue
+            self._in_order = False
+            if kept.any():
+                node.keep(kept)
+            else:
+                del self._nodes[name]
 
-class _Node:
-    """One node's seconds: second s lies in slot s % capacity, and `second` says which one is really there."""
 
-    def __init__(self, length_s: int, channels: int) -> None:
-        capacity = length_s + SLACK_S
-        self.cpus: tuple[int, ...] = ()
-        self.values = np.zeros((0, capacity, channels), np.float32)  # (cpu, slot, channel)
-        self.valid = np.zeros((0, capacity), np.bool_)
-        self.second = np.full(capacity, -1, np.int64)  # (slot,)
-        self.first_s = np.zeros(0, np.int64)  # (cpu,) the first second told of
-        self.heard_s = np.zeros(0, np.int64)  # (cpu,) the end of the last
-        self.holders = Holders(length_s)
-
-    def push(self, trace: Trace) -> None:
-        if trace.end_s == trace.start_s:
-            return
-        if new := set(trace.cpus) - set(self.cpus):
-            self._grow(tuple(sorted(new)), trace.start_s)
-        rows = np.searchsorted(self.cpus, trace.cpus)
-        self.heard_s[rows] = trace.end_s
-        seconds = np.arange(max(trace.start_s, trace.end_s - len(self.second)), trace.end_s)
-        if seconds[-1] <= self.second.max() - len(self.second):
-            # Its clock was set back: what it told of the future is not worth the present.
-            self.second[:], self.first_s[:] = -1, trace.start_s
-        seconds = seconds[seconds > self.second.max() - len(self.second)]
-        slots = seconds % len(self.second)
-        stale = slots[self.second[slots] != seconds]
-        self.valid[:, stale] = False
-        self.second[slots] = seconds
-        told = seconds - trace.start_s
-        valid = trace.valid[:, told]
-        self.values[rows[:, None], slots] = np.where(valid[:, :, None], trace.values[:, told], np.float32(0))
-        self.valid[rows[:, None], slots] = valid
-        self.holders.push(trace)
-
-    def cut(self, end_s: int, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Copies of the seconds up to `end_s`: values (cpu, second, channel), zero where not valid (cpu, second)."""
-        seconds = np.arange(end_s - length_s, end_s)
-        slots = seconds % len(self.second)
-        valid = self.valid[:, slots] & (self.second[slots] == seconds)
-        return np.where(valid[:, :, None], self.values[:, slots], np.float32(0)), valid
-
-    def forget(self, before_s: int) -> bool:
-        """Drop the threads not heard of since; whether any is left."""
-        keep = self.heard_s >= before_s
-        if not keep.all():
-            self._take(keep)
-        return bool(self.cpus)
-
-    def _grow(self, new: tuple[int, ...], first_s: int) -> None:
-        order = np.argsort([*self.cpus, *new])
-        self.cpus = tuple(sorted((*self.cpus, *new)))
-        more = len(new)
-        self.values = np.concatenate([self.values, np.zeros((more, *self.values.shape[1:]), np.float32)])[order]
-        self.valid = np.concatenate([self.valid, np.zeros((more, len(self.second)), np.bool_)])[order]
-        self.first_s = np.concatenate([self.first_s, np.full(more, first_s)])[order]
-        self.heard_s = np.concatenate([self.heard_s, np.full(more, first_s)])[order]
-
-    def _take(self, keep: NDArray[np.bool_]) -> None:
-        self.cpus = tuple(cpu for cpu, kept in zip(self.cpus, keep, strict=True) if kept)
-        self.values, self.valid = self.values[keep], self.valid[keep]
-        self.first_s, self.heard_s = self.first_s[keep], self.heard_s[keep]
+def _joined(held: list[Held]) -> tuple[tuple[str, ...], NDArray[np.int32], NDArray[np.float64]]:
+    """All nodes' jobs in one numbering, by name: a job may span nodes."""
+    jobs = tuple(sorted({job for one in held for job in one.jobs}))
+    number = {job: i for i, job in enumerate(jobs)}
+    job = [np.array([*(number[name] for name in one.jobs), -1], np.int32)[one.job] for one in held]
+    return jobs, np.concatenate(job), np.concatenate([one.since_s for one in held])

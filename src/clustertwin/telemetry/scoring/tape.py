@@ -1,0 +1,72 @@
+"""The seconds of many threads side by side: rows of seconds, columns of threads, and any run of seconds as a view.
+
+A second is written as one row and a window read as one block, thread next to thread, which is what vectors want. The
+tape has some room beyond the newest second; when that is used up the seconds still needed move to a new tape. So
+what was handed out as a view stays as it was, apart from seconds that come late.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.traces import Trace
+
+#: Seconds on the tape beyond those of a window.
+AHEAD_S = 100
+
+
+class Tape:
+    """`used` columns hold threads; those beyond are room for more."""
+
+    def __init__(self, channels: int, length_s: int) -> None:
+        self.length_s = length_s
+        self.first_s: int | None = None  # of row 0; None: nothing was written yet
+        self.used = 0
+        self._values = np.zeros((length_s + AHEAD_S, channels, 0), np.float32)  # (row, channel, column)
+        self._valid = np.zeros((length_s + AHEAD_S, 0), np.bool_)  # (row, column)
+
+    @property
+    def end_s(self) -> int:
+        """The second after the last row."""
+        return (self.first_s or 0) + len(self._valid)
+
+    def add(self, columns: int) -> slice:
+        """Room for more threads."""
+        first, self.used = self.used, self.used + columns
+        if self.used > self._valid.shape[1]:
+            more = max(self.used, 2 * self._valid.shape[1]) - self._valid.shape[1]
+            self._values = np.pad(self._values, ((0, 0), (0, 0), (0, more)))
+            self._valid = np.pad(self._valid, ((0, 0), (0, more)))
+        return slice(first, self.used)
+
+    def write(self, trace: Trace, columns: slice | NDArray[np.intp]) -> None:
+        """The seconds of a trace that lie on the tape, into its threads' columns; zero where not valid."""
+        if self.first_s is None:
+            # Other nodes may be behind this one.
+            self.first_s = max(trace.start_s, trace.end_s - AHEAD_S // 2) - self.length_s
+        for second in range(max(trace.start_s, self.first_s), min(trace.end_s, self.end_s)):
+            row, k = second - self.first_s, second - trace.start_s
+            there = trace.valid[:, k]
+            self._values[row][:, columns] = np.where(there, trace.values[:, k].T, np.float32(0))
+            self._valid[row, columns] = there
+
+    def window(self, end_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Views of the seconds before `end_s`: values (thread, second, channel), valid (thread, second)."""
+        if self.first_s is None or end_s - self.length_s < self.first_s or end_s >= self.end_s - AHEAD_S // 2:
+            self.move(end_s - self.length_s, np.arange(self.used))
+        row = end_s - self.length_s - (self.first_s or 0)
+        values = self._values[row : row + self.length_s, :, : self.used]
+        return values.transpose(2, 0, 1), self._valid[row : row + self.length_s, : self.used].T
+
+    def move(self, first_s: int, columns: NDArray[np.intp]) -> None:
+        """To a new tape that begins at `first_s` and has these columns in this order."""
+        whole = np.array_equal(columns, np.arange(self.used))
+        chosen: slice | NDArray[np.intp] = slice(0, self.used) if whole else columns
+        values = np.zeros((*self._values.shape[:2], len(columns)), np.float32)
+        valid = np.zeros((len(self._valid), len(columns)), np.bool_)
+        shift = first_s - (first_s if self.first_s is None else self.first_s)
+        kept = slice(max(shift, 0), max(min(len(valid), len(valid) + shift), 0))
+        there = slice(kept.start - shift, max(kept.stop, kept.start) - shift)
+        values[there], valid[there] = self._values[kept][:, :, chosen], self._valid[kept][:, chosen]
+        self._values, self._valid, self.first_s, self.used = values, valid, first_s, len(columns)
