@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from clustertwin.service import jobreport
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Filter
@@ -31,6 +32,8 @@ def router(state: ServiceState) -> APIRouter:
         cases = state.store.events(Filter(job=job), 50)
         if found is None and not cases:
             return render(request, state, "missing.html", 404, what=f"No job {job} is running, and none has an event.")
-        return render(request, state, "job.html", name=job, job=found, cases=cases)
+        usage = jobreport.usage_now(state.snapshot, job)
+        report = jobreport.render(usage) if usage else ""
+        return render(request, state, "job.html", name=job, job=found, cases=cases, report=report)
 
     return pages

@@ -37,21 +37,11 @@ def thread(detector: Detector | None, moment: Moment, name: str, cpu: int) -> di
 
 def reconstruct(detector: Detector, moment: Moment, row: int) -> NDArray[np.float32] | None:
     """(second, channel) of the last window; None where fewer seconds are valid than a score needs."""
-    import torch
+    from clustertwin.telemetry.detection import evaluation
 
-    from clustertwin.telemetry.models.contract import Batch
-
-    model = detector.stored.model
-    values, valid = moment.windows(model.config.shape.length)
-    if valid[row].mean() < detector.settings.enough:
+    length = detector.stored.model.config.shape.length
+    if moment.valid[row, -length:].mean() < detector.settings.enough:
         return None
-    company = {"node": moment.node == moment.node[row], "job": (moment.job == moment.job[row]) & (moment.job >= 0)}
-    # A graph model sees the threads around this one; any other needs only the thread itself.
-    rows = np.flatnonzero(company.get(model.graph, np.zeros(len(moment), np.bool_)))
-    rows = rows if row in rows else np.array([row])
-    batch = Batch(
-        torch.from_numpy(values[rows].copy()), torch.from_numpy(valid[rows].copy()), torch.zeros(len(rows)).long()
-    )
-    with torch.no_grad():
-        _, reconstruction = model(batch)
-    return reconstruction[int(np.flatnonzero(rows == row)[0])].numpy()
+    # With its company: a graph model sees the other threads of the job too.
+    few, mine = moment.among(np.array([row]))
+    return evaluation.reconstruct(detector.stored, few)[mine[0]]

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from clustertwin.service import words
+from clustertwin.service.access import COOKIE
 from clustertwin.service.state import ServiceState
 
 HERE = Path(__file__).parent
@@ -44,7 +45,9 @@ def environment() -> Environment:
 def render(request: Request, state: ServiceState, template: str, code: int = 200, **about: Any) -> HTMLResponse:
     """A page with the bar around it; or, where HTMX asks for a part, the block of that name alone."""
     found = environment().get_template(template)
-    context = {"request": request, "snapshot": state.snapshot, "here": request.url.path, **about}
+    who, role = getattr(request.state, "who", ""), getattr(request.state, "role", "admin")
+    context = {"snapshot": state.snapshot, "here": request.url.path, "who": who, "role": role, **about}
+    context["logged_in"] = COOKIE in request.cookies
     part = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
     if part in found.blocks:
         made = found.new_context(context)

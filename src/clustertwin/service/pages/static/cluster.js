@@ -1,6 +1,6 @@
 // Nodes × time, worst first: the strangest score of each node; a click opens the node.
 import { HeatMap, bytes, clock } from "./heatmap.js";
-import { load, onSnapshot } from "./live.js";
+import { load, onTick } from "./live.js";
 import { UNKNOWN, paint } from "./ramps.js";
 
 const figure = document.getElementById("cluster");
@@ -29,10 +29,4 @@ const ramp = () => paint(document.getElementById("ramp"), "score");
 document.addEventListener("twin:theme", ramp);
 ramp();
 refresh();
-let last = 0;
-onSnapshot(() => {
-  // The picture changes with each scoring, not with each second.
-  if (performance.now() - last < 1900) return;
-  last = performance.now();
-  refresh();
-});
+onTick(refresh);

@@ -1,5 +1,5 @@
 // The embedding as a scatter: points by job type, strange ones ringed, open events as regions; a click opens the node.
-import { load, onSnapshot } from "./live.js";
+import { load, onTick } from "./live.js";
 import { css, hue } from "./ramps.js";
 
 const figure = document.getElementById("embedding");
@@ -124,9 +124,4 @@ async function refresh() {
 new ResizeObserver(draw).observe(figure);
 document.addEventListener("twin:theme", () => { groups(); draw(); });
 refresh();
-let last = 0;
-onSnapshot(() => {
-  if (performance.now() - last < 1900) return;
-  last = performance.now();
-  refresh();
-});
+onTick(refresh);

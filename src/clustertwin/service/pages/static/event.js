@@ -27,5 +27,5 @@ async function refresh() {
 }
 
 refresh();
-onSnapshot(() => refresh());
+onSnapshot(refresh);
 document.addEventListener("twin:theme", () => refresh());

@@ -1,6 +1,9 @@
 // What every page does: hear of new snapshots, show times as the reader's own, answer keys.
 
-export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", (event) => act(event.detail));
+// Every second, for what moves with each; and a tick at most every two seconds, for parts that are asked for anew.
+export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", act);
+export const onTick = (act) => document.body.addEventListener("twin:tick", act);
+const TICK_MS = 2000;
 
 export async function load(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
@@ -30,6 +33,19 @@ function localise(root) {
   }
 }
 
+// The last snapshot of a burst is never lost: a tick that comes too soon comes later.
+let ticked = -TICK_MS;
+let later = 0;
+function tick() {
+  const wait = ticked + TICK_MS - performance.now();
+  if (wait > 0) {
+    later ||= setTimeout(() => { later = 0; tick(); }, wait);
+    return;
+  }
+  ticked = performance.now();
+  document.body.dispatchEvent(new Event("twin:tick"));
+}
+
 // --- the stream: a page that cannot hear the service says so ---
 function listen() {
   const phase = document.getElementById("phase");
@@ -44,7 +60,8 @@ function listen() {
     count.textContent = news.open_events;
     count.hidden = !news.open_events;
     localise(document);
-    document.body.dispatchEvent(new CustomEvent("twin:snapshot", { detail: news }));
+    document.body.dispatchEvent(new Event("twin:snapshot"));
+    tick();
   });
   stream.addEventListener("error", () => {
     phase.dataset.state = "lost";

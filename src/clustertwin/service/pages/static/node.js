@@ -111,4 +111,4 @@ window.addEventListener("resize", () => { for (const one of plots.values()) one.
 ramp();
 mark();
 refresh();
-onSnapshot(() => refresh());
+onSnapshot(refresh);
