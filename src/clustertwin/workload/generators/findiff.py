@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log
+from clustertwin.workload.generators.contract import Fitted, State, check_log
 from clustertwin.workload.generators.rows import Frame, frame_from, frame_state, rows
 from clustertwin.workload.jobs import Jobs
 
@@ -90,17 +90,15 @@ class FittedFinDiff(Fitted):
     frame: Frame
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        check_count(n)
         torch = require("torch", "models")
         network = _network(self.settings, tuple(len(values) for values in self.codes.values()), len(self.ordered))
         network.load_state_dict({name: torch.as_tensor(array) for name, array in self.weights.items()})
-        clock_s = 0.0
-        for made in range(0, n, BLOCK_JOBS):
+
+        def draw(count: int) -> dict[str, Floats]:
             source = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            x = _denoise(network, self.settings.steps, min(BLOCK_JOBS, n - made), source)
-            block = self.frame.jobs(self._columns(network, x), made, clock_s)
-            clock_s = float(block.submit_s[-1])
-            yield block
+            return self._columns(network, _denoise(network, self.settings.steps, count, source))
+
+        return self.frame.stream(n, BLOCK_JOBS, draw)
 
     def _columns(self, network: Any, x: Any) -> dict[str, Floats]:
         """(job, vector) -> columns: the closest code, the amount at the same quantile."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log
+from clustertwin.workload.generators.contract import Fitted, State, check_log
 from clustertwin.workload.generators.rows import Frame, frame_from, frame_state, rows
 from clustertwin.workload.jobs import Jobs
 
@@ -37,19 +37,14 @@ class FittedCopula(Fitted):
     frame: Frame
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        check_count(n)
+        return self.frame.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
+
+    def _rows(self, count: int, rng: np.random.Generator) -> dict[str, Floats]:
         normal = require("scipy.special", "models")
-        clock_s = 0.0
-        for made in range(0, n, BLOCK_JOBS):
-            count = min(BLOCK_JOBS, n - made)
-            uniform = normal.ndtr(self.factor @ rng.standard_normal((len(self.factor), count)))
-            drawn = {
-                name: _quantile(values, uniform[i], name in SMOOTH)
-                for i, (name, values) in enumerate(self.ordered.items())
-            }
-            block = self.frame.jobs(drawn, made, clock_s)
-            clock_s = float(block.submit_s[-1])
-            yield block
+        uniform = normal.ndtr(self.factor @ rng.standard_normal((len(self.factor), count)))
+        return {
+            name: _quantile(values, uniform[i], name in SMOOTH) for i, (name, values) in enumerate(self.ordered.items())
+        }
 
     def state(self) -> State:
         arrays = {f"ordered.{name}": values for name, values in self.ordered.items()}

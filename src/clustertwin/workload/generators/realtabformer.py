@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, check_count, check_log
-from clustertwin.workload.generators.rows import CODES, Frame, rows
+from clustertwin.workload.generators.contract import Fitted, check_log
+from clustertwin.workload.generators.rows import CODES, Floats, Frame, rows
 from clustertwin.workload.jobs import Jobs
 
 BLOCK_JOBS = 5_000
@@ -57,17 +57,14 @@ class FittedRealTabFormer(Fitted):
     frame: Frame
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        check_count(n)
+        return self.frame.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
+
+    def _rows(self, count: int, rng: np.random.Generator) -> dict[str, Floats]:
         torch, transformers = require("torch", "realtabformer"), require("transformers", "realtabformer")
-        clock_s = 0.0
-        for made in range(0, n, BLOCK_JOBS):
-            transformers.set_seed(int(rng.integers(2**31)))
-            with torch.no_grad(), _still():
-                table = self.model.sample(n_samples=min(BLOCK_JOBS, n - made), device="cpu", gen_batch=256)
-            columns = {name: table[name].to_numpy(dtype=np.float64) for name in table}
-            block = self.frame.jobs(columns, made, clock_s)
-            clock_s = float(block.submit_s[-1])
-            yield block
+        transformers.set_seed(int(rng.integers(2**31)))
+        with torch.no_grad(), _still():
+            table = self.model.sample(n_samples=count, device="cpu", gen_batch=256)
+        return {name: table[name].to_numpy(dtype=np.float64) for name in table}
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.generators.contract import machine_size, sizes
+from clustertwin.workload.generators.contract import check_count, machine_size, sizes
 from clustertwin.workload.generators.smoothing import resolution_of
 from clustertwin.workload.jobs import Jobs, Machine
 
@@ -64,6 +64,15 @@ class Frame:
             clock_s + np.cumsum(np.round(kept["interval"])), run_s, **given,
             epoch_s=self.epoch_s, timezone=self.timezone, machine=Machine(**self.machine), names=names,
         )  # fmt: skip
+
+    def stream(self, n: int, block_jobs: int, draw: Callable[[int], Mapping[str, NDArray[Any]]]) -> Iterator[Jobs]:
+        """n jobs in blocks, one after another in time; `draw` gives so many rows."""
+        check_count(n)
+        clock_s = 0.0
+        for made in range(0, n, block_jobs):
+            block = self.jobs(draw(min(block_jobs, n - made)), made, clock_s)
+            clock_s = float(block.submit_s[-1])
+            yield block
 
 
 def rows(jobs: Jobs) -> dict[str, Floats]:

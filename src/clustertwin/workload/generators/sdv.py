@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, check_count, check_log
-from clustertwin.workload.generators.rows import CODES, Frame, rows
+from clustertwin.workload.generators.contract import Fitted, check_log
+from clustertwin.workload.generators.rows import CODES, Floats, Frame, rows
 from clustertwin.workload.jobs import Jobs
 
 BLOCK_JOBS = 50_000
@@ -66,18 +66,15 @@ class FittedSdv(Fitted):
     frame: Frame
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        check_count(n)
-        clock_s = 0.0
-        for made in range(0, n, BLOCK_JOBS):
-            with _quiet(rng):
-                self.model.reset_sampling()
-                # SDV samples from a fixed seed of its own, and has no public way to give it another.
-                self.model._set_random_state(int(rng.integers(2**31)))
-                table = self.model.sample(min(BLOCK_JOBS, n - made))["jobs"]
-            columns = {name: table[name].to_numpy(dtype=np.float64) for name in table}
-            block = self.frame.jobs(columns, made, clock_s)
-            clock_s = float(block.submit_s[-1])
-            yield block
+        return self.frame.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
+
+    def _rows(self, count: int, rng: np.random.Generator) -> dict[str, Floats]:
+        with _quiet(rng):
+            self.model.reset_sampling()
+            # SDV samples from a fixed seed of its own, and has no public way to give it another.
+            self.model._set_random_state(int(rng.integers(2**31)))
+            table = self.model.sample(count)["jobs"]
+        return {name: table[name].to_numpy(dtype=np.float64) for name in table}
 
 
 @contextmanager
