@@ -20,6 +20,8 @@ from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
 from clustertwin.workload.simulator import machine_size
 
+WINDOW = 1024  # jobs in a window to judge on
+
 
 def run(
     trace: Path,
@@ -42,11 +44,12 @@ def run(
     learn, judge = split(jobs, held_out)
     made = {name: generators.make(name).fit(learn, _rng()).sample(len(learn), _rng()) for name in generator}
     made |= dict(_named(text, lenient) for text in synthetic)
-    settings = TrainSettings(ppo_rounds=ppo_rounds, evolve_rounds=evolve_rounds)
+    # Sources are compared by what they choose: more sequences to choose on, less luck.
+    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48)
     rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
     with err.status("training") as status:
         rows = study(
-            learn, judge, made, rules, settings, range(seeds), out, unit, (1024, windows), both,
+            learn, judge, made, rules, settings, range(seeds), out, unit, (WINDOW, windows), both,
             lambda name, seed: status.update(f"training on {name}, seed {seed}"),
         )  # fmt: skip
     facts = {

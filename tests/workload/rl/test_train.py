@@ -9,7 +9,7 @@ import torch
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import policy
-from clustertwin.workload.policies.learned import FEATURES, kernel
+from clustertwin.workload.policies.learned import FEATURES, WEIGHTS, beginner, kernel, learned
 from clustertwin.workload.rl import checkpoint
 from clustertwin.workload.rl.evolve import EvolveSettings
 from clustertwin.workload.rl.ppo import Actor, Ppo, PpoSettings
@@ -36,17 +36,27 @@ def load():
 
 
 def test_the_actor_and_the_compiled_policy_are_one():
-    actor = Actor()
+    actor = Actor(np.random.default_rng(1).standard_normal(WEIGHTS))
     x = np.random.default_rng(0).random(FEATURES).astype(np.float32)
     logit = actor(torch.from_numpy(x)[None], torch.tensor([True]))
     assert kernel(tuple(x.astype(float)), actor.vector()) == pytest.approx(logit.item(), rel=1e-5)
 
 
+def test_a_beginner_schedules_about_as_sjf_does(load):
+    rng = np.random.default_rng(0)
+    found = slowdowns([learned(beginner(rng)), policy("sjf"), policy("fcfs")], [load], RULES)[:, 0]
+    assert abs(found[0] - found[1]) < 0.2 * (found[2] - found[1])
+
+
 @pytest.mark.slow
 def test_ppo_learns(load):
     learner = Ppo(pool(load, 128), RULES, PpoSettings(envs=8), seed=0)
-    ratios = [learner.iterate(np.random.default_rng(i)) for i in range(15)]
-    assert np.mean(ratios[-3:]) < 0.7 * np.mean(ratios[:3])
+    learner.actor.load_state_dict(Actor(beginner(np.random.default_rng(0), sharpness=0.0)).state_dict())
+    before = learner.roll_out(np.random.default_rng(99)).ratios
+    for i in range(12):
+        learner.iterate(np.random.default_rng(i))
+    after = learner.roll_out(np.random.default_rng(99)).ratios
+    assert np.exp(np.log(after / before).mean()) < 0.7
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(load, tmp_path: Path):

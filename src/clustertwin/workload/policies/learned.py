@@ -17,6 +17,7 @@ from clustertwin.core.extras import require
 from clustertwin.workload.policies.request import Now, Policy, Request
 
 FEATURES = 10
+LIMIT = 1  # the place of the requested time among them
 HIDDEN = 64
 WEIGHTS = (FEATURES + 2) * HIDDEN  # a row a feature, a row of biases, a row to the score: 768
 
@@ -56,6 +57,18 @@ def kernel(x, weights):  # type: ignore[no-untyped-def]
             unit += x[f] * weights[f * hidden + i]
         value += max(unit, 0.0) * weights[(FEATURES + 1) * hidden + i]
     return value
+
+
+def beginner(rng: np.random.Generator, sharpness: float = 32.0) -> NDArray[np.float64]:
+    """Weights to train from: one hidden unit that is SJF, and the others at random, quiet beside it.
+
+    From a policy that knows nothing, the first rounds of training only find out that short jobs go first.
+    """
+    weight = rng.standard_normal((FEATURES, HIDDEN)) * (2 / FEATURES) ** 0.5
+    out = rng.standard_normal(HIDDEN) * 0.1
+    weight[:, 0] = 0.0
+    weight[LIMIT, 0], out[0] = sharpness**0.5, -(sharpness**0.5)
+    return np.concatenate([weight.ravel(), np.zeros(HIDDEN), out])
 
 
 def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import policy as find_policy
-from clustertwin.workload.policies.learned import FEATURES, HIDDEN
+from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS, beginner
 from clustertwin.workload.rl.sequences import Pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
 from clustertwin.workload.simulator.machine import Records
@@ -43,11 +43,10 @@ class PpoSettings:
 class Actor(nn.Module):
     """(…, K, F) -> (…, K) logits: one kernel, every job."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: NDArray[np.float64]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(FEATURES, HIDDEN) * (2 / FEATURES) ** 0.5)
-        self.bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.out = nn.Parameter(torch.randn(HIDDEN) * 0.1)
+        rows = torch.tensor(weights, dtype=torch.float32).reshape(FEATURES + 2, HIDDEN)
+        self.weight, self.bias, self.out = (nn.Parameter(part.clone()) for part in (rows[:-2], rows[-2], rows[-1]))
 
     def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
         logits = torch.relu(seen @ self.weight + self.bias) @ self.out
@@ -105,7 +104,7 @@ def gather(shard: Shard) -> Rollout:
     """Schedule the sequences of a shard with its actor, and see what each decision was good for."""
     rules, settings, loads = shard.rules, shard.settings, shard.loads
     torch.manual_seed(shard.seed)
-    actor, critic = Actor(), Critic()
+    actor, critic = Actor(np.zeros(WEIGHTS)), Critic()
     for parameter, values in zip([*actor.parameters(), *critic.parameters()], shard.networks, strict=True):
         parameter.copy_(torch.tensor(values))
     envs, length = len(loads), len(loads[0])
@@ -151,7 +150,7 @@ class Ppo:
     def __init__(self, pool: Pool, rules: Rules, settings: PpoSettings, seed: int, engine: Engine = "here") -> None:
         torch.manual_seed(seed)
         self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
-        self.actor, self.critic = Actor(), Critic()
+        self.actor, self.critic = Actor(beginner(np.random.default_rng([seed, 4]))), Critic()
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=settings.rate)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.engine import Engine
 from clustertwin.workload.policies import policy as find_policy
-from clustertwin.workload.policies.learned import learned
+from clustertwin.workload.policies.learned import beginner, learned
 from clustertwin.workload.rl import checkpoint
 from clustertwin.workload.rl.evolve import Evolution, EvolveSettings, begin, generation
 from clustertwin.workload.rl.sequences import Pool, pool
@@ -179,7 +179,8 @@ class _Run:
             centre, first, second = (self.arrays[name] for name in ("centre", "first", "second"))
             state = Evolution(centre, first, second, self.done("evolve"))
         else:
-            state = begin(self.best if len(self.best) else _scattered(self.settings.seed))
+            start = beginner(np.random.default_rng([self.settings.seed, 4]))
+            state = begin(self.best if len(self.best) else start)
         while (number := self.done("evolve")) < total:
             rng = np.random.default_rng([self.settings.seed, 3, number])
             left = 1.0 - number / total
@@ -187,12 +188,6 @@ class _Run:
             ratio = generation(state, sequences, self.rules, settings, rng, left, self.engine)
             arrays = {"centre": state.weights, "first": state.first, "second": state.second}
             self.note("evolve", ratio, state.weights, arrays)
-
-
-def _scattered(seed: int) -> NDArray[np.float64]:
-    from clustertwin.workload.policies.learned import WEIGHTS
-
-    return np.random.default_rng([seed, 4]).standard_normal(WEIGHTS) * 0.2
 
 
 __all__ = ["Pool", "Round", "TrainSettings", "Trained", "ranges", "train"]
