@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,7 +118,7 @@ class Ours:
         return Recording.open(self.directory).windows().values
 
 
-class Files:
+class Files(ABC):
     """What Parquet and npz share: a file per node and hour, of the same bytes."""
 
     name = ""
@@ -139,7 +140,9 @@ class Files:
     def path(self, node: int, hour: int) -> Path:
         return self.directory / f"{node}-{hour}.{self.name}"
 
-    def open(self) -> None: ...
+    def open(self) -> None:
+        """Before the first window is read; a format that keeps nothing open has nothing to do."""
+        return
 
     def window(self, node: int, cpu: int, at_s: int) -> NDArray[np.float32]:
         hour, at = divmod(at_s, HOUR_S)
@@ -158,11 +161,11 @@ class Files:
         self.ticks.dequantise(ticks, values, valid)
         return values
 
-    def save(self, path: Path, ticks: NDArray[np.uint8]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def save(self, path: Path, ticks: NDArray[np.uint8]) -> None: ...
 
-    def load(self, path: Path) -> NDArray[np.uint8]:
-        raise NotImplementedError
+    @abstractmethod
+    def load(self, path: Path) -> NDArray[np.uint8]: ...
 
     def load_thread(self, path: Path, cpu: int) -> NDArray[np.uint8]:
         return self.load(path)[cpu]
