@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
 
 from clustertwin.page import page, table
 from clustertwin.telemetry.study.section import Section
@@ -22,3 +25,12 @@ def report(title: str, facts: Mapping[str, object], sections: Sequence[Section])
         parts += [f"<figure><figcaption>{escape(p.title)}</figcaption>{p.svg}</figure>" for p in section.pictures]
         parts.append("</section>")
     return page(title, "".join(parts))
+
+
+def write(out: Path, facts: Mapping[str, object], sections: Sequence[Section]) -> dict[str, Any]:
+    """report.html and study.json in a directory; returns the document of the latter."""
+    document = {**facts, "sections": {section.name: section.to_json() for section in sections}}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "study.json").write_text(json.dumps(document, indent=1, default=str))
+    (out / "report.html").write_text(report("The study", facts, sections))
+    return document

@@ -1,0 +1,118 @@
+"""What is seen and what is not: one detector, models' errors, what people use today -> one table, no adjustment.
+
+Everything is fitted on the training campaigns and judged on each test campaign; the worst campaign stands in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from clustertwin.core.errors import MissingExtra
+from clustertwin.page import COLOURS, figure, svg
+from clustertwin.telemetry.detection.assessment import Assessment, EventCount, Scorer, assess, count_events
+from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
+from clustertwin.telemetry.detection.moment import LENGTH_S, Moment, moments
+from clustertwin.telemetry.detection.rivals import RIVALS, model_error
+from clustertwin.telemetry.models.contract import Autoencoder
+from clustertwin.telemetry.models.store import Stored
+from clustertwin.telemetry.study.data import Campaign, Data
+from clustertwin.telemetry.study.section import Picture, Section, Table
+
+OURS = "clustertwin"
+RATE = 1e-3  # of normal windows, where recall is measured
+
+
+def detection(
+    data: Data,
+    models: Mapping[str, Autoencoder],
+    default: str,
+    seed: int = 0,
+    rivals: Sequence[str] = tuple(RIVALS),
+    step: Callable[[str], None] = lambda name: None,
+) -> Section:
+    """The section. `default` is the model that the detector stands on; a rival that is not installed is left out."""
+    train = [moment for campaign in data.train for moment in seen(campaign)]
+    check = [moment for campaign in data.validation for moment in seen(campaign)]
+    step("calibrating")
+    ours = calibrate(Stored(default, models[default]), check, learn=train)
+    scorers: dict[str, Scorer] = {OURS: lambda moment: ours.score(moment).score}
+    scorers |= {f"only {view}": _view(ours, i) for i, view in enumerate(VIEWS)}
+    scorers |= {f"{name}, error": model_error(Stored(name, model)) for name, model in models.items()}
+    absent = []
+    for name in rivals:
+        step(name)
+        try:
+            scorers[name] = RIVALS[name](train, seed)
+        except MissingExtra:
+            absent.append(name)
+    found: list[dict[str, Assessment]] = []
+    counts: list[EventCount] = []
+    for number, campaign in enumerate(data.test):
+        step(f"test campaign {number + 1} of {len(data.test)}")
+        found.append(assess(scorers, moments(campaign), RATE, {OURS: ours.threshold}))
+        counts.append(count_events(ours, campaign))
+    return _section(found, counts, absent, list(scorers))
+
+
+def seen(campaign: Campaign) -> list[Moment]:
+    """The moments of a campaign, of five minutes, or of as long as it lasts."""
+    longest_s = max(trace.end_s for trace in campaign) - min(trace.start_s for trace in campaign)
+    return [moment for moment, _ in moments(campaign, length_s=min(LENGTH_S, longest_s))]
+
+
+def _view(detector: Detector, column: int) -> Scorer:
+    return lambda moment: detector.score(moment).surprise[:, column]
+
+
+def _section(
+    found: list[dict[str, Assessment]], counts: list[EventCount], absent: list[str], names: list[str]
+) -> Section:
+    anomalies = sorted({anomaly for one in found for some in one.values() for anomaly in some.cells})
+
+    def worst(name: str, anomaly: str, what: str) -> float:
+        cells = [one[name].cells[anomaly] for one in found if anomaly in one[name].cells]
+        return min((getattr(cell, what) for cell in cells), default=float("nan"))
+
+    def table(title: str, what: str, note: str) -> Table:
+        rows = tuple((name, *(f"{worst(name, anomaly, what):.3f}" for anomaly in anomalies)) for name in names)
+        return Table(title, ("detector", *anomalies), rows, note)
+
+    left_out = f" Not installed here and left out: {', '.join(absent)}." if absent else ""
+    auc = table("ROC-AUC of each anomaly", "auc", f"Per window, against all normal windows; worst campaign.{left_out}")
+    recall = table(
+        "Recall at 0.1 % false positives", "recall", "Per window; worst campaign; nothing is point-adjusted."
+    )
+    events = Table(
+        "Events",
+        ("campaign", "true", "false", "false per node-day", "afflicted jobs", "of them found", "windows above it"),
+        tuple(
+            (i + 1, one.true, one.false, f"{one.false_per_node_day:.2f}", one.struck, one.found,
+             f"{found[i][OURS].false_alarms:.3%}")
+            for i, one in enumerate(counts)
+        ),
+        "What the live service would have shown, with the one threshold; last column: normal windows above it.",
+    )  # fmt: skip
+    lowest = min((worst(OURS, anomaly, "auc"), anomaly) for anomaly in anomalies) if anomalies else (float("nan"), "")
+    text = (
+        f"{len(found)} test campaigns, none seen before. With one threshold the detector's lowest ROC-AUC is "
+        f"{lowest[0]:.3f} ({lowest[1]})."
+    )
+    pictures = (_picture(names, anomalies, worst),) if anomalies else ()
+    return Section("detection", "What is seen, and what is not", text, (auc, recall, events), pictures)
+
+
+def _picture(names: list[str], anomalies: list[str], worst: Callable[[str, str, str], float]) -> Picture:
+    """A map of AUCs: blind is dark."""
+    level = np.array([[worst(name, anomaly, "auc") for anomaly in anomalies] for name in names])
+    made, axes = figure(11, 0.34 * len(names) + 1.6, 1, 1)
+    axis = axes[0, 0]
+    axis.imshow(level, vmin=0.4, vmax=1, cmap="cividis", aspect="auto")
+    axis.set_xticks(range(len(anomalies)), anomalies, rotation=35, ha="right")
+    axis.set_yticks(range(len(names)), names)
+    for i, j in np.ndindex(level.shape):
+        colour = "black" if level[i, j] > 0.75 else "white"
+        axis.text(j, i, f"{level[i, j]:.2f}", ha="center", va="center", color=colour, fontsize=7)
+    axis.spines[:].set_color(COLOURS[-1])
+    return Picture("ROC-AUC, worst campaign", svg(made, "auc"))

@@ -1,0 +1,111 @@
+import math
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.models.contract import Shape
+from clustertwin.telemetry.study.ensembles import Member, Source, load, members, train_all, train_one
+from clustertwin.telemetry.study.presets import plan_of
+from clustertwin.telemetry.study.reconstruction import reconstruction
+from clustertwin.telemetry.training import Settings
+
+TINY = Source(nodes=1, threads=8, hours=0.4, test_hours=0.6)
+FEW = [Member("linear", Settings(epochs=1, seed=seed, options={"latent": 8}), TINY) for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def judged():
+    return [train_one(member) for member in FEW]
+
+
+def same(one, other):
+    return {k: v for k, v in figures(one).items() if figures(other)[k] != v} == {}
+
+
+def figures(one):
+    """All but the time it took; a NaN equals itself."""
+    plain = {"normal": one.normal, "anomalous": one.anomalous, "silhouette": one.silhouette}
+    return {k: "none" if math.isnan(v) else v for k, v in plain.items()} | {"kinds": one.by_kind, "auc": one.auc}
+
+
+def test_a_judged_model_is_the_one_that_was_judged(judged):
+    from clustertwin.telemetry.study.embedding import embed
+
+    test = load(TINY).windows("test")
+    error = embed(judged[0].model(Shape()), test)[1]
+    assert float(error[test.anomaly == ""].mean()) == pytest.approx(judged[0].normal)
+
+
+def test_a_recipe_gives_as_many_seeds_as_asked_for():
+    wanted = members(TINY, ["linear", "ae"], 3)
+    assert [(one.recipe, one.settings.seed) for one in wanted] == [(n, s) for n in ("linear", "ae") for s in range(3)]
+
+
+def test_the_trivial_rows_come_first_in_the_table(judged):
+    section = reconstruction(load(TINY), judged)
+    names = [row[0] for row in section.tables[0].rows]
+    assert names == ["channel means, no model", "PCA-8", "linear"]
+    assert section.tables[0].yardsticks == 2
+    assert section.pictures[0].svg.startswith("<svg")
+
+
+def test_words_are_parts_or_directories(tmp_path):
+    source, plan = plan_of(["sampling", str(tmp_path)], "", 0, "", 0, 30, 1, "here", 0, False)
+    assert (source.roots, source.length_s, plan.parts) == ((str(tmp_path),), 30, ("sampling",))
+    with pytest.raises(SettingsError, match="neither a directory nor a part"):
+        plan_of(["samplign"], "", 0, "", 0, 30, 1, "here", 0, False)
+    with pytest.raises(SettingsError, match="no recipe 'nonsense'; there are linear"):
+        plan_of([], "", 0, "nonsense", 0, 30, 1, "here", 0, False)
+
+
+def train_or_die(item):
+    """Train; the first worker that is handed this item dies."""
+    member, mark = item
+    if mark and not Path(mark).exists():
+        Path(mark).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return train_one(member)
+
+
+@pytest.mark.slow
+def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_retrained(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    from clustertwin.engine import each
+
+    wanted = [replace(FEW[0], settings=replace(FEW[0].settings, seed=seed)) for seed in range(10)]
+    here = train_all(wanted, workers=1)
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, log_to_driver=False)
+        marks = [str(tmp_path / "died") if i == 4 else "" for i in range(10)]
+        there = each(train_or_die, list(zip(wanted, marks, strict=True)), engine="ray")
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert (tmp_path / "died").exists()
+    assert all(same(a, b) for a, b in zip(here, there, strict=True))
+
+
+@pytest.mark.slow
+def test_the_command_writes_one_report_that_needs_nothing_else(twin, tmp_path):
+    import json
+
+    done = twin(
+        "study", "sampling", "reconstruction", "--preset", "quick", "--ensemble", "1", "--epochs", "1",
+        "--models", "linear", "--workers", "1", "--out", str(tmp_path), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert list(document["sections"]) == ["sampling", "reconstruction"]
+    page = (tmp_path / "report.html").read_text()
+    assert "http" not in page.replace("http://www.w3.org", ""), "a report fetches nothing"
+    assert json.loads((tmp_path / "study.json").read_text())["sections"].keys() == document["sections"].keys()
