@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 from tests.servers import free_address
 from tests.service.made import EVENT, WHY
+from tests.service.made import state as made_state
 
 from clustertwin.core.errors import OutputError, SettingsError, SourceError
-from clustertwin.service.notify import Notifier, NotifySettings, compose, deliver_now, joined, pending, sender
+from clustertwin.service.notify import Notifier, NotifySettings, compose, deliver_now, joined, pending, sender, watch
 from clustertwin.service.quiet import Silence
 from clustertwin.service.store import Case, Store
 from clustertwin.telemetry.recording import durable
@@ -139,6 +141,15 @@ def test_nobody_is_told_of_what_was_hushed(store, tmp_path, how):
     assert pending(tmp_path) == 0
 
 
+def test_a_silence_lasts_on_the_clock_of_the_feed(store, tmp_path):
+    store.quiet.add_silence(Silence(10_060, job="17"), 10_000)
+    notifier = Notifier(tmp_path, store, ONE, [Target()])
+    notifier.look([EVENT], 1_700_000_000, feed_s=10_050)
+    assert pending(tmp_path) == 0
+    notifier.look([EVENT], 1_700_000_010, feed_s=10_061)
+    assert pending(tmp_path) == 1
+
+
 def test_old_news_is_dropped(store, tmp_path):
     target = Target()
     notifier = Notifier(tmp_path, store, ONE, [target])
@@ -229,3 +240,20 @@ def test_apprise_sends_real_mail(store, tmp_path):
     (mail,) = kept
     assert b"Subject: 3 events began" in mail
     assert b"ops@example.org" in mail
+
+
+def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
+    pytest.importorskip("apprise")
+    made = made_state(tmp_path)
+    stop = threading.Event()
+    with webhook() as (url, posted):
+        settings = NotifySettings(urls=(url,))
+        thread = threading.Thread(target=watch, args=(made, settings, stop), kwargs={"look_s": 0.05})
+        thread.start()
+        give_up_s = time.monotonic() + 20
+        while not posted and time.monotonic() < give_up_s:
+            time.sleep(0.02)
+        stop.set()
+        thread.join()
+    made.store.close()
+    assert [entry["title"] for entry in posted] == ["Strange: job 17 on n1 (iowait)"]

@@ -118,10 +118,13 @@ class Notifier:
         self._next_s = dict.fromkeys(settings.urls, 0.0)
         self._refused = dict.fromkeys(settings.urls, 0)
 
-    def look(self, open_events: Iterable[Event], now_s: float) -> None:
-        """Spool a message for each event that opened, and for each that closed after it was told of."""
+    def look(self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None) -> None:
+        """Spool a message for each event that opened, and for each that closed after it was told of.
+
+        Silences end on the feed's clock, which is not the wall's in a replay; messages age on the wall's.
+        """
         told = self._read_told()
-        silences = self.store.quiet.silences(now_s)
+        silences = self.store.quiet.silences(now_s if feed_s is None else feed_s)
         now_open = {event.id: event for event in open_events}
         # With reason and verdict where the store has them already: a full disk must not keep people uninformed.
         fresh = [self._known(id) or Case(event, None) for id, event in now_open.items() if id not in told]
@@ -209,10 +212,9 @@ def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, 
     """Look and deliver until told to stop; a thread's work, beside the loop."""
     notifier = Notifier(state.home, state.store, settings, [sender(url) for url in settings.urls])
     while not stop.wait(look_s):
-        # A disk that is full now may have room the next time: nothing is noted as told that was not spooled. Messages
-        # age on the wall's clock, also in a replay.
+        # A disk that is full now may have room the next time: nothing is noted as told that was not spooled.
         with suppress(TwinError):
-            notifier.look(state.snapshot.events, time.time())
+            notifier.look(state.snapshot.events, time.time(), state.snapshot.now_s)
         notifier.deliver(time.time())
 
 
