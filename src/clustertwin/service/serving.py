@@ -6,15 +6,16 @@ import fcntl
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clustertwin.config import Config
-from clustertwin.core.errors import OutputError, SettingsError
+from clustertwin.core.errors import NoSamples, OutputError, SettingsError
 from clustertwin.core.extras import require
 from clustertwin.service.access import Binding, check_binding
 from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
@@ -33,7 +34,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
     require("fastapi", "service")
     uvicorn: Any = require("uvicorn", "service")
     home = config.home if replay is None else config.home / "replay"
-    feed = replay_feed(*replay) if replay else live_feed(config)
+    feed = replay_feed(*replay) if replay else live_feed(config, time.time())
     with _alone(home):
         if replay is not None:
             for file in home.glob("state.sqlite*"):
@@ -69,7 +70,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
             store.close()
 
 
-def live_feed(config: Config) -> Feed:
+def live_feed(config: Config, now_s: float) -> Feed:
     """The feed that the configuration asks for."""
     source = config.source
     if source.kind == "host":
@@ -84,6 +85,9 @@ def live_feed(config: Config) -> Feed:
         return LiveFeed(f"{len(lives)} exporters", lives, threads=64)
     from clustertwin.telemetry.sources.prometheus import Prometheus
 
+    # What is no Prometheus is said at once; one that is down later is waited for.
+    with suppress(NoSamples):
+        Prometheus(_endpoint(config, source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
     history = Prometheus(_endpoint(config, source.url), matchers=source.match)
     return PrometheusFeed(f"prometheus {source.url}", history)
 
