@@ -36,7 +36,7 @@ def number(title: str, about: str, expr: str, unit: str = "none", bad: float | N
     """One number; red from `bad` on."""
     steps = [(None, GREEN)] if bad is None else [(None, GREEN), (bad, RED)]
     panel = stat.Panel().title(title).description(about).datasource(SOURCE).unit(unit).height(4).span(4)
-    asked = prometheus.Dataquery().datasource(SOURCE).expr(expr).instant()
+    asked = prometheus.Dataquery().datasource(SOURCE).expr(expr).instant().ref_id("A")
     return panel.thresholds(colours(*steps)).no_value("–").with_target(asked)
 
 
@@ -57,7 +57,13 @@ def rows(title: str, about: str, expr: str, hidden: tuple[str, ...], value: str,
     panel = table.Panel().title(title).description(about).datasource(SOURCE).height(9).span(wide)
     panel = panel.with_transformation(model.DataTransformerConfig(id_val="organize", options=tidy))
     panel = panel.with_transformation(model.DataTransformerConfig(id_val="sortBy", options=order))
-    return panel.no_value("nothing").with_target(query(expr, now=True))
+    for field, url in (
+        ("event", "http://${service}/events/${__value.raw}"),
+        ("node", "/d/clustertwin-detail?var-source=${source}&var-service=${service}&var-node=${__value.raw}"),
+    ):
+        link = {"title": f"this {field}", "url": url, "targetBlank": field == "event"}
+        panel = panel.override_by_name(field, [model.DynamicConfigValue(id_val="links", value=[link])])
+    return panel.no_value("nothing").with_target(query(expr, now=True).ref_id("A"))
 
 
 def variable(name: str, label: str, values: str) -> dashboard.QueryVariable:
@@ -277,8 +283,12 @@ def detail() -> dashboard.Dashboard:
 
 def texts() -> dict[str, str]:
     """File name -> its JSON, the same bytes for the same source."""
-    built = {"summary.json": summary(), "detail.json": detail()}
-    return {name: JSONEncoder(sort_keys=True, indent=1).encode(made.build()) + "\n" for name, made in built.items()}
+    written = {}
+    for name, made in (("summary.json", summary().build()), ("detail.json", detail().build())):
+        for number_of, panel in enumerate(made.panels or (), 1):
+            panel.id_val = number_of  # left to Grafana they would change with every load, and links to panels with them
+        written[name] = JSONEncoder(sort_keys=True, indent=1).encode(made) + "\n"
+    return written
 
 
 def main(arguments: list[str]) -> int:
