@@ -30,7 +30,7 @@ class _Section(BaseModel):
 
 class Service(_Section):
     host: str = "127.0.0.1"
-    port: int = Field(8790, ge=0, le=65535)
+    port: int = Field(default=8790, ge=0, le=65535)
     names: tuple[str, ...] = ()  # further names by which people reach it
     certificate: str = ""
     key: str = ""
@@ -57,20 +57,20 @@ class Source(_Section):
 
 
 class Scoring(_Section):
-    stride_s: int = Field(5, ge=1, le=30)
-    stale_s: int = Field(15, ge=2)
-    forget_s: int = Field(3600, ge=60)
+    stride_s: int = Field(default=5, ge=1, le=30)
+    stale_s: int = Field(default=15, ge=2)
+    forget_s: int = Field(default=3600, ge=60)
     engine: Literal["here", "ray"] = "here"
-    workers: int = Field(2, ge=1)  # actors, where the engine is ray
+    workers: int = Field(default=2, ge=1)  # actors, where the engine is ray
 
 
 class Events(_Section):
-    needed_s: int = Field(60, ge=1)
-    of_s: int = Field(90, ge=1)
-    calm_ratio: float = Field(0.8, gt=0, le=1)
-    calm_s: int = Field(120, ge=1)
-    forget_s: int = Field(600, ge=1)
-    same_cause_s: int = Field(120, ge=0)
+    needed_s: int = Field(default=60, ge=1)
+    of_s: int = Field(default=90, ge=1)
+    calm_ratio: float = Field(default=0.8, gt=0, le=1)
+    calm_s: int = Field(default=120, ge=1)
+    forget_s: int = Field(default=600, ge=1)
+    same_cause_s: int = Field(default=120, ge=0)
 
     @model_validator(mode="after")
     def _possible(self) -> Events:
@@ -81,13 +81,13 @@ class Events(_Section):
 
 class Recording(_Section):
     on: bool = True  # this host's seconds; of many nodes Prometheus keeps them
-    keep_days: float = Field(7.0, gt=0)
+    keep_days: float = Field(default=7.0, gt=0)
 
 
 class Notify(_Section):
     urls: tuple[str, ...] = ()
     link: str = ""
-    every_s: float = Field(60.0, ge=0)
+    every_s: float = Field(default=60.0, ge=0)
 
 
 class Config(_Section):
@@ -135,7 +135,7 @@ def parse_config(text: str, where: object, environment: Mapping[str, str]) -> Co
 
 def _overlay(plain: dict[str, Any], environment: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Put variables over the file's values; gives which variable said what. A list is told with commas."""
-    told = {}
+    told: dict[tuple[str, ...], str] = {}
     for variable, value in environment.items():
         section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
         if not variable.startswith(PREFIX) or not key or section not in Config.model_fields:

@@ -70,9 +70,9 @@ def router(state: ServiceState) -> APIRouter:
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot without its arrays."""
-    names = ("number", "now_s", "phase", "ready_in_s", "source", "nodes", "jobs", "model", "stride_s", "stride_why")
-    names += ("lag_s", "scoring_s", "faults", "problems", "opened_total", "scored_total", "threshold")
-    told = {name: plain(getattr(snapshot, name)) for name in names}
+    names = "number now_s phase ready_in_s source nodes jobs model threshold stride_s stride_why lag_s scoring_s"
+    names += " faults problems opened_total scored_total"
+    told = {name: plain(getattr(snapshot, name)) for name in names.split()}
     scored = snapshot.scored.end_s if snapshot.scored else None
     return {**told, "open_events": len(snapshot.events), "scored_s": scored}
 

@@ -32,7 +32,9 @@ def _floats(values: np.ndarray[Any, np.dtype[np.floating]]) -> Any:
     rounded = np.round(values.astype(np.float64), 4)
     if np.isfinite(rounded).all():
         return rounded.tolist()
-    return np.where(np.isfinite(rounded), rounded.astype(object), None).tolist()
+    values_or_none = rounded.astype(object)
+    values_or_none[~np.isfinite(rounded)] = None
+    return values_or_none.tolist()
 
 
 def case(one: Case, silenced: bool = False) -> dict[str, Any]:

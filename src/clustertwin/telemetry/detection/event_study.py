@@ -79,7 +79,9 @@ def track(
     scored: Sequence[tuple[Moment, Scores]], threshold: float, settings: EventSettings = EventSettings()
 ) -> list[tuple[int, Event]]:
     """(the second it opened, the event as it was in the end) of every event."""
-    tracker, opened, last = Tracker(settings), {}, {}
+    tracker = Tracker(settings)
+    opened: dict[str, int] = {}
+    last: dict[str, Event] = {}
     for moment, scores in scored:
         for change in tracker.update(moment, scores, threshold):
             opened.setdefault(change.event.id, moment.end_s)
