@@ -122,7 +122,7 @@ def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
         raise OutputError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "replace", full)
+        patch.setattr(durable, "put", full)
         with pytest.raises(OutputError):
             notifier.look([EVENT], 0)
     notifier.look([EVENT], 5)
@@ -148,6 +148,17 @@ def test_a_silence_lasts_on_the_clock_of_the_feed(store, tmp_path):
     assert pending(tmp_path) == 0
     notifier.look([EVENT], 1_700_000_010, feed_s=10_061)
     assert pending(tmp_path) == 1
+
+
+def test_a_burst_loses_nothing(store, tmp_path):
+    target = Target()
+    notifier = Notifier(tmp_path, store, replace(ONE, every_s=0), [target])
+    burst = [replace(EVENT, id=f"b{i}", jobs=(str(i),)) for i in range(500)]
+    store.write((event, WHY) for event in burst)
+    notifier.look(burst, 0)
+    assert pending(tmp_path) == 500
+    notifier.deliver(0)
+    assert [title for title, _ in target.heard] == ["500 events began, 0 ended"]
 
 
 def test_old_news_is_dropped(store, tmp_path):

@@ -83,11 +83,15 @@ class Outbox:
         self.directory = home / OUTBOX
         self.boxes = {url: self.directory / hashlib.sha256(url.encode()).hexdigest()[:12] for url in urls}
 
-    def put(self, message: Message) -> None:
-        data = json.dumps(asdict(message)).encode()
+    def put(self, messages: Iterable[Message]) -> None:
+        """All of them on disk when this returns."""
+        written = [(f"{m.event}-{m.kind}.json", json.dumps(asdict(m)).encode()) for m in messages]
         for box in self.boxes.values():
             durable.make_directory(box)
-            durable.replace(box / f"{message.event}-{message.kind}.json", data)
+            for name, data in written:
+                durable.put(box / name, data)
+            with durable.writing(box):
+                durable.sync_directory(box)
 
     def waiting(self, url: str) -> list[tuple[Path, Message]]:
         """Oldest first; a file that is no message is left aside."""
@@ -134,10 +138,9 @@ class Notifier:
         forgotten = {id for id, case in gone.items() if case is None}  # the store was set up anew
         if not fresh and not over and not forgotten:
             return
-        for case in fresh:
-            self._outbox.put(compose(case, "opened", now_s, self.settings.link))
-        for case in over:
-            self._outbox.put(compose(case, "closed", now_s, self.settings.link))
+        link = self.settings.link
+        messages = [compose(case, "opened", now_s, link) for case in fresh]
+        self._outbox.put([*messages, *(compose(case, "closed", now_s, link) for case in over)])
         told = (told - {case.id for case in over} - forgotten) | {case.id for case in fresh}
         durable.make_directory(self._path.parent)
         durable.replace(self._path, json.dumps(sorted(told)).encode())
