@@ -38,6 +38,7 @@ from clustertwin.telemetry.scoring.ring import Ring
 if TYPE_CHECKING:  # with them comes torch, which takes seconds
     from clustertwin.telemetry.continual.handover import Handover
     from clustertwin.telemetry.detection.detector import Detector
+    from clustertwin.telemetry.detection.landmarks import Landmarks
 
 #: Up to so many threads the newest seconds are published every second; above, with each scoring.
 EVERY_SECOND_THREADS = 4096
@@ -85,6 +86,7 @@ class Loop:
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
+        self._places: tuple[str, Landmarks] | None = None  # of a detector's version
         self._now = state.snapshot
 
     def run(self, stop: threading.Event) -> None:
@@ -235,9 +237,19 @@ class Loop:
         for change in changes:
             self._opened[change.event.view] += change.kind == "opened"
             rows = rows_of(moment, change.event)
-            why = explain(detector, moment, scores, rows) if change.kind != "closed" and len(rows) else None
+            told_why = change.kind != "closed" and len(rows)
+            why = explain(detector, moment, scores, rows, self._places_of(detector)) if told_why else None
             told.append((change.event, why))
         return told
+
+    def _places_of(self, detector: Detector) -> Landmarks:
+        """The known places in this detector's embedding; drawn when its first event asks for them."""
+        from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+        from clustertwin.telemetry.detection.landmarks import find_landmarks
+
+        if self._places is None or self._places[0] != detector.version:
+            self._places = detector.version, find_landmarks(detector.stored, read_signatures())
+        return self._places[1]
 
     def _write(self, changes: list[tuple[Event, Why | None]]) -> None:
         """What a full disk refuses is kept, and tried again the next second."""

@@ -197,7 +197,9 @@ def _case(row: sqlite3.Row) -> Case:
     why = None
     if row["why"] is not None:
         plain = json.loads(row["why"])
-        why = Why(**{**plain, "ratios": tuple(Ratio(**ratio) for ratio in plain["ratios"])})
+        ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
+        nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
+        why = Why(**{**plain, "ratios": ratios, "nearest": nearest})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 

@@ -20,6 +20,14 @@ WINDOW_S = 100
 SPOKEN = {"other": "idle", "memory_used": "memory in use", "io_pressure": "I/O pressure"}
 
 
+class Places(Protocol):
+    """Known places in the embedding."""
+
+    def nearest(self, embedding: NDArray[np.float32]) -> tuple[tuple[str, float], ...]:
+        """(n, latent) -> the nearest kinds and the distance to each."""
+        ...
+
+
 class Expects(Protocol):
     """A detector that can say what it would have found normal."""
 
@@ -50,6 +58,7 @@ class Why:
     neighbours: int  # how many threads they are
     neighbours_of: str  # "job", "node" or "" where there are none
     ratios: tuple[Ratio, ...]
+    nearest: tuple[tuple[str, float], ...] = ()  # known kinds of jobs in the embedding, and the distance to each
 
     @property
     def channel(self) -> str:
@@ -77,7 +86,9 @@ def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
     return np.array(found, np.intp)
 
 
-def explain(detector: Expects, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Why | None:
+def explain(
+    detector: Expects, moment: Moment, scores: Scores, threads: NDArray[np.intp], places: Places | None = None
+) -> Why | None:
     """The reason for these threads; None where not one of their seconds is known."""
     if not len(threads):
         return None
@@ -108,6 +119,7 @@ def explain(detector: Expects, moment: Moment, scores: Scores, threads: NDArray[
         neighbours=len(others),
         neighbours_of=others_of,
         ratios=tuple(ratios),
+        nearest=places.nearest(scores.embedding[known]) if places else (),
     )
 
 
