@@ -63,7 +63,8 @@ def group(windows: Windows, graph: str, shape: Shape) -> Grouped:
     x = np.where(valid[:, :, None], windows.values[order], np.float32(0))
     # Copies that torch allots are aligned; numpy's may not be, and sums over them then differ in their last bit.
     columns = (x, valid, dense.astype(np.int64), _jobs(windows)[order])
-    return Grouped(*(torch.from_numpy(column).clone() for column in columns), order)
+    x_, valid_, dense_, job_ = (torch.from_numpy(column).clone() for column in columns)
+    return Grouped(x_, valid_, dense_, job_, order)
 
 
 def _jobs(windows: Windows) -> NDArray[np.int64]:

@@ -88,7 +88,8 @@ def recorded(roots: Sequence[Path], length_s: int = 100) -> Data:
             "(`twin campaign run --rounds 3`)"
         )
     name = ", ".join(root.name for root in roots)
-    return Data(name, *(tuple(parts[name]) for name in SPLITS), length_s=length_s)
+    train, validation, test = (tuple(parts[name]) for name in SPLITS)
+    return Data(name, train, validation, test, length_s)
 
 
 def kinds(windows: Windows) -> NDArray[np.str_]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.telemetry.study.ensembles import Judged
@@ -14,6 +15,8 @@ from clustertwin.telemetry.study.section import Section, Table
 
 PLAIN, GRAPHS = "ae", ("node-gnn-ae", "job-gnn-ae")
 LEVEL = 0.05
+
+Figures = NDArray[np.float64]  # (seed,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,16 @@ def compare(judged: Sequence[Judged]) -> list[Difference]:
     """Every question about every graph; needs both sides with the same seeds, at least three of them."""
     ensembles = by_recipe(judged)
     plain = {one.seed: one for one in ensembles.get(PLAIN, [])}
-    raw = []
+    raw: list[tuple[str, str, Figures, Figures, int]] = []
     for graph in GRAPHS:
         assisted = {one.seed: one for one in ensembles.get(graph, [])}
         seeds = sorted(plain.keys() & assisted.keys())
         if len(seeds) < 3:
             continue
         for question, (answer, sign) in _questions(plain[seeds[0]]).items():
-            sides = [np.array([answer(side[seed]) for seed in seeds]) for side in (plain, assisted)]
-            raw.append((question, graph, *sides, sign))
-    p = corrected([_paired(plain_side, graph_side) for _, _, plain_side, graph_side, _ in raw])
+            before, after = (np.array([answer(side[seed]) for seed in seeds]) for side in (plain, assisted))
+            raw.append((question, graph, before, after, sign))
+    p = corrected([_paired(before, after) for _, _, before, after, _ in raw])
     return [
         Difference(question, graph, float(a.mean()), float(b.mean()), bool(sign * (b - a).mean() > 0), p[i])
         for i, (question, graph, a, b, sign) in enumerate(raw)
@@ -61,7 +64,7 @@ def _questions(one: Judged) -> Mapping[str, tuple[Callable[[Judged], float], int
     }
 
 
-def _paired(a: np.ndarray, b: np.ndarray) -> float:
+def _paired(a: Figures, b: Figures) -> float:
     if np.ptp(b - a) < 1e-12:  # the same difference for each seed: none at all, or beyond doubt
         return 1.0 if abs(float((b - a).mean())) < 1e-12 else 0.0
     return float(require("scipy.stats", "models").ttest_rel(a, b).pvalue)

@@ -77,10 +77,10 @@ def reconstruction(data: Data, judged: Sequence[Judged]) -> Section:
         yardsticks=len(yardsticks),
     )
     best = min(ensembles, key=lambda name: float(np.mean([one.normal for one in ensembles[name]])))
-    normal = float(np.mean([one.normal for one in ensembles[best]]))
+    lowest = float(np.mean([one.normal for one in ensembles[best]]))
     text = (
         f"{len(train)} training windows, {int((test.anomaly == '').sum())} normal test windows. The lowest error on "
-        f"normal windows is {normal:.5f} ({best}), {normal / linear[ensembles[best][0].latent][0]:.2f} of that of "
+        f"normal windows is {lowest:.5f} ({best}), {lowest / linear[ensembles[best][0].latent][0]:.2f} of that of "
         f"principal components of as many numbers."
     )
     model = ensembles[best][0].model(Shape(train.schema, train.values.shape[1]))
