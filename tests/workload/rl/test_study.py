@@ -6,7 +6,7 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.rl.evolve import EvolveSettings
-from clustertwin.workload.rl.study import as_html, split, study
+from clustertwin.workload.rl.study import Row, as_html, split, study
 from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
 
@@ -38,6 +38,11 @@ def test_every_source_is_judged_beside_the_heuristics(tmp_path: Path):
     assert all(row.low <= row.slowdown <= row.high for row in rows)
     assert [len(row.by_seed) for row in rows[:3]] == [2, 2, 2]
     assert "real + other" in as_html(rows, "title", {})
+
+
+def test_names_of_logs_cannot_write_into_the_page():
+    page = as_html([Row("<b>", 1.0, 1.0, 1.0, (1.0,), 1.0)], "<i>", {"log": "<u>"})
+    assert not any(tag in page for tag in ("<b>", "<i>", "<u>"))
 
 
 def test_windows_longer_than_what_is_held_out_are_refused(tmp_path: Path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -100,11 +101,12 @@ def _row(name: str, values: NDArray[np.float64], base: float, rng: np.random.Gen
 def as_html(rows: Sequence[Row], title: str, facts: Mapping[str, object]) -> str:
     """The table as a page of its own."""
     cells = "".join(
-        f"<tr><td>{row.name}</td><td>{row.slowdown:.2f}</td><td>{row.low:.2f} – {row.high:.2f}</td>"
+        f"<tr><td>{escape(row.name)}</td><td>{row.slowdown:.2f}</td><td>{row.low:.2f} – {row.high:.2f}</td>"
         f"<td>{row.ratio:.3f}</td><td>{', '.join(f'{value:.2f}' for value in row.by_seed)}</td></tr>"
         for row in rows
     )
-    details = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
+    details = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items())
+    title = escape(title)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
