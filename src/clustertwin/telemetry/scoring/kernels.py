@@ -98,3 +98,26 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
         there = valid[s]
         for j in range(n):
             out[j] += top[j] if there[j] else f(0)
+
+
+@vectorised
+def add_squares_of_four(ratio, bias, floor, bent, seen, valid, out):  # type: ignore[no-untyped-def]
+    """`add_squares` of one simplex of four channels, rows 0 to 3: all of a second in registers, twice as fast."""
+    for s in range(valid.shape[0]):
+        u0, u1, u2, u3, there = ratio[0, s], ratio[1, s], ratio[2, s], ratio[3, s], valid[s]
+        v0, v1, v2, v3 = bias[0, s], bias[1, s], bias[2, s], bias[3, s]
+        b0, b1, b2 = bent[0, s], bent[1, s], bent[2, s]
+        x0, x1, x2, x3 = seen[0, s], seen[1, s], seen[2, s], seen[3, s]
+        for j in range(out.size):
+            top = b0[j] if b0[j] > b1[j] else b1[j]
+            top = b2[j] if b2[j] > top else top
+            top = top if top > f(0) else f(0)
+            r0, r1, r2, r3 = u0[j] + v0, u1[j] + v1, u2[j] + v2, u3[j] + v3
+            m0 = (r0 if r0 > floor else floor) * falling(b0[j] - top)
+            m1 = (r1 if r1 > floor else floor) * falling(b1[j] - top)
+            m2 = (r2 if r2 > floor else floor) * falling(b2[j] - top)
+            m3 = (r3 if r3 > floor else floor) * falling(-top)
+            part = f(1) / (m0 + m1 + m2 + m3)
+            d0, d1, d2, d3 = m0 * part - x0[j], m1 * part - x1[j], m2 * part - x2[j], m3 * part - x3[j]
+            square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
+            out[j] += square if there[j] else f(0)

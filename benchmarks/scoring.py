@@ -1,0 +1,237 @@
+"""How many threads can one core watch, from counters to scores? Ours, eager torch and onnxruntime in one run.
+
+    python benchmarks/scoring.py [--threads 160 1600 16000 160000] [--seconds 5] [--json]
+
+Every second each node's counters, already parsed, become ratios and go into the ring; then the default model gives
+every thread's embedding and error of the last 100 s: a stride of one second. CPU time of this process on one core.
+"holds" is how many threads one core holds at that pace. The peers get the same windows and are charged the same
+ingest; they see a sample of the threads. The matrix products' share of the core's measured peak is in GFLOP/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from threadpoolctl import threadpool_limits
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.counters import Reading
+from clustertwin.telemetry.models import DEFAULT, find
+from clustertwin.telemetry.models.contract import Batch, errors
+from clustertwin.telemetry.models.graph import GraphUpdate
+from clustertwin.telemetry.rates import RateStream
+from clustertwin.telemetry.scoring.fast import FastModel, fast
+from clustertwin.telemetry.scoring.graph_weights import graph_weights
+from clustertwin.telemetry.scoring.ring import Ring
+
+NODE_THREADS = 160  # of one node
+SAMPLE = 8192  # threads the peers are measured on
+START_S = 1_000_000
+
+
+class Cluster:
+    """Nodes whose counters move on by a second, busy in all modes."""
+
+    def __init__(self, threads: int) -> None:
+        self.rng = np.random.default_rng(0)
+        self.names = [f"n{i:05d}" for i in range(max(threads // NODE_THREADS, 1))]
+        self.cpus = tuple(range(threads // len(self.names)))
+        steps = self.rng.multinomial(100, [0.5, 0, 0.1, 0.3, 0.05, 0, 0.05, 0], (64, len(self.cpus))) / 100.0
+        self._steps, self._seconds, self._second = steps, np.zeros((len(self.cpus), 8)), START_S
+
+    def __len__(self) -> int:
+        return len(self.names) * len(self.cpus)
+
+    def past(self, node: str, seconds: int) -> Trace:
+        values = self.rng.dirichlet(np.full(4, 0.5), (len(self.cpus), seconds)).astype(np.float32)
+        return Trace(node, self.cpus, START_S - seconds, CPU, values, np.ones(values.shape[:2], np.bool_))
+
+    def readings(self) -> list[Reading]:
+        """All nodes share one table: making the counters must not be what is measured."""
+        self._seconds = self._seconds + self._steps[self._second % 64]
+        self._second += 1
+        return [Reading(name, self._second - 1.0, self.cpus, self._seconds) for name in self.names]
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def best_s(work: Callable[[], object], rounds: int) -> float:
+    work()
+    return min(cpu_s(work) for _ in range(rounds))
+
+
+def model() -> Any:
+    torch.manual_seed(0)
+    config, network = find(DEFAULT)
+    made = network(config()).eval()
+    rng = np.random.default_rng(1)
+    made.prepare(torch.from_numpy(rng.dirichlet(np.full(4, 0.5), (500, 100)).astype(np.float32)))
+    with torch.no_grad():  # as after training: no path is zero
+        for weight in made.parameters():
+            weight += 0.02 * torch.randn_like(weight)
+    return made
+
+
+def flops(quick: FastModel) -> int:
+    """Of the matrix products, for one window."""
+    return 2 * sum(weight.size for weight in (quick.into, quick.bend, quick.unbend, quick.ratio, quick.bent))
+
+
+def ours(threads: int, quick: FastModel, seconds: int) -> dict[str, float]:
+    cluster, ring = Cluster(threads), Ring(CPU, length_s=100)
+    for name in cluster.names:
+        ring.push(cluster.past(name, 100))
+    streams = [RateStream() for _ in cluster.names]
+    ingest, score = [], []
+    for second in range(seconds + 2):
+        readings = cluster.readings()
+
+        def take(readings: list[Reading] = readings) -> None:
+            for stream, reading in zip(streams, readings, strict=True):
+                trace = stream.push(reading)
+                if trace is not None:
+                    ring.push(trace)
+
+        ingest.append(cpu_s(take))
+        end_s = START_S + second
+        score.append(cpu_s(lambda end_s=end_s: quick(*ring.moment(end_s).windows(100))))
+    in_s, out_s = float(np.median(ingest[2:])), float(np.median(score[2:]))
+    return {
+        "threads": len(cluster),
+        "ingest_s": in_s,
+        "score_s": out_s,
+        "holds": len(cluster) / (in_s + out_s),
+        "gflops": flops(quick) * len(cluster) / out_s / 1e9,
+        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+class Both(torch.nn.Module):
+    """Windows in, embedding and error out, as onnxruntime wants it."""
+
+    def __init__(self, made: Any) -> None:
+        super().__init__()
+        self.made = made
+
+    def forward(self, x: torch.Tensor, there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        batch = Batch(x, there, torch.arange(1))
+        z, made_x = self.made(batch)
+        return z, errors(batch, made_x)
+
+
+def peers(made: Any, quick: FastModel, rounds: int) -> dict[str, float]:
+    """Seconds a thread for each way to run the model on the same windows."""
+    rng = np.random.default_rng(2)
+    values = rng.dirichlet(np.full(4, 0.5), (SAMPLE, 100)).astype(np.float32)
+    valid = np.ones((SAMPLE, 100), np.bool_)
+    batch = Batch(torch.from_numpy(values), torch.from_numpy(valid), torch.arange(SAMPLE))
+
+    @torch.no_grad()
+    def eager(batch: Batch = batch) -> tuple[np.ndarray, np.ndarray]:
+        z, made_x = made(batch)
+        return z.numpy(), errors(batch, made_x).numpy()
+
+    file = io.BytesIO()
+    small = torch.from_numpy(values[:2]), torch.ones(2, 100)
+    axes = {name: {0: "n"} for name in ("x", "there", "z", "error")}
+    torch.onnx.export(
+        Both(made),
+        small,
+        file,
+        input_names=["x", "there"],
+        output_names=["z", "error"],
+        dynamic_axes=axes,
+        dynamo=False,
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    feed = {"x": values, "there": valid.astype(np.float32)}
+
+    def in_small_batches(size: int = 256) -> None:
+        for start in range(0, SAMPLE, size):
+            rows = slice(start, start + size)
+            eager(Batch(batch.x[rows], batch.valid[rows], batch.group[rows]))
+
+    wanted = eager()
+    for got in (quick(values, valid), session.run(None, feed)):
+        for one, other in zip(got, wanted, strict=True):
+            assert np.abs(one - other).max() < 1e-4, "a peer gives other numbers"
+    off = max(float(np.abs(a - b).max()) for a, b in zip(quick(values, valid), wanted, strict=True))
+    return {
+        "eager torch": best_s(eager, rounds) / SAMPLE,
+        "eager torch, batches of 256": best_s(in_small_batches, rounds) / SAMPLE,
+        "onnxruntime": best_s(lambda: session.run(None, feed), rounds) / SAMPLE,
+        "off": off,
+    }
+
+
+def graph(rounds: int = 100) -> dict[str, float]:
+    """Microseconds for the weights of a node of 256 threads, and how far they are from the layer's."""
+    torch.manual_seed(0)
+    update, z = GraphUpdate(16, 32), torch.randn(256, 16)
+
+    @torch.no_grad()
+    def naive() -> np.ndarray:
+        pair = torch.tanh(update.receive(z)[:, None] + update.send(z)[None])
+        return torch.softmax(update.weigh(pair)[..., 0], -1).numpy()
+
+    array = z.numpy()
+    return {
+        "ours_us": best_s(lambda: graph_weights(update, array), rounds) * 1e6,
+        "torch_us": best_s(naive, 20) * 1e6,
+        "off": float(np.abs(graph_weights(update, array) - naive()).max()),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--threads", type=int, nargs="+", default=[160, 1600, 16_000, 160_000])
+    options.add_argument("--seconds", type=int, default=5)
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+    square = np.random.default_rng(0).random((1024, 1024), np.float32)
+    made = model()
+    quick = fast(made)
+    assert quick is not None
+    ours(160, quick, 2)  # compile
+    peak = 2 * 1024**3 / best_s(lambda: square @ square, 8) / 1e9
+    rows = [ours(threads, quick, chosen.seconds) for threads in chosen.threads]
+    others, pairs = peers(made, quick, 4), graph()
+    off = others.pop("off")
+    if chosen.json:
+        print(json.dumps({"peak_gflops": peak, "ours": rows, "peers_s": others, "off": off, "graph": pairs}))
+        return
+    print(f"{DEFAULT}: {flops(quick):,} FLOP a window; sgemm's peak here {peak:.0f} GFLOP/s; off by at most {off:.1e}")
+    print(f"{'threads':>8} {'ingest':>9} {'score':>9} {'holds':>9} {'GFLOP/s':>8} {'of peak':>8} {'memory':>9}")
+    for row in rows:
+        print(
+            f"{row['threads']:8,.0f} {row['ingest_s']:7.4f} s {row['score_s']:7.4f} s {row['holds']:9,.0f} "
+            f"{row['gflops']:8.1f} {row['gflops'] / peak:8.0%} {row['rss_mb']:6,.0f} MB"
+        )
+    last = rows[-1]
+    for name, a_thread_s in others.items():
+        holds = 1 / (a_thread_s + last["ingest_s"] / last["threads"])
+        print(f"{name:28} holds {holds:9,.0f}   ours {last['holds'] / holds:.1f} ×")
+    print(f"graph weights of 256 threads: {pairs['ours_us']:,.0f} µs, torch {pairs['torch_us']:,.0f} µs", end="")
+    print(f", off by at most {pairs['off']:.1e}")
+
+
+if __name__ == "__main__":
+    main()
