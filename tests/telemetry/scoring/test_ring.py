@@ -92,6 +92,15 @@ def test_after_a_leap_of_all_clocks_the_newest_seconds_are_there() -> None:
     assert ring.moment(5105).age_s.tolist() == [100, 100]
 
 
+def test_nothing_is_lost_while_nobody_asks_for_a_moment() -> None:
+    ring = Ring(CPU, LENGTH_S)
+    pushed = [trace("n1", (0,), start_s) for start_s in range(1000, 1500)]
+    for one in pushed:
+        ring.push(one)
+    wanted = np.concatenate([one.valid for one in pushed[-LENGTH_S:]], axis=1)
+    assert np.array_equal(ring.moment(1500).valid, wanted)
+
+
 def test_a_moment_keeps_its_seconds_while_the_ring_goes_on() -> None:
     ring = Ring(CPU, LENGTH_S)
     ring.push(trace("n1", (0, 1), 1000, 20))

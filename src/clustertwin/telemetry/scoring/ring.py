@@ -6,8 +6,8 @@ scores = detector.score(ring.moment(end_s))
 
 What was not pushed is unknown. A node or a thread that nobody has heard of for `forget_s` is dropped. A moment is a
 view, so that a hundred thousand threads cost nothing to show: it stays as it is, apart from seconds that come late.
-Ask for one at least every `AHEAD_S` seconds: what lies further ahead of the last, like the seconds of a node whose
-clock is wrong, waits, and only the newest of it.
+What lies far ahead of all that was heard, like the seconds of a node whose clock is wrong, waits for a moment that is
+asked for as late, and only the newest of it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Ring:
                 f"{trace.node}: {', '.join(trace.schema.names)} every {trace.interval_s} s; "
                 f"the ring holds {', '.join(self.schema.names)} every second"
             )
-        if self._tape.first_s is not None and trace.end_s > self._tape.end_s:
+        if not self._tape.reaches(trace.end_s):
             self._ahead[trace.node] = trace
             return
         self._ahead.pop(trace.node, None)

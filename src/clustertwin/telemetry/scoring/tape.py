@@ -31,6 +31,12 @@ class Tape:
         """The second after the last row."""
         return (self.first_s or 0) + len(self._valid)
 
+    def reaches(self, end_s: int) -> bool:
+        """Whether the seconds before `end_s` have a row; the tape moves on for what lies a little beyond its end."""
+        if self.first_s is not None and self.end_s < end_s <= self.end_s + AHEAD_S:
+            self.move(end_s - self.length_s - AHEAD_S // 2, np.arange(self.used))
+        return self.first_s is None or end_s <= self.end_s
+
     def add(self, columns: int) -> slice:
         """Room for more threads."""
         first, self.used = self.used, self.used + columns
