@@ -72,7 +72,7 @@ class Change:
     event: Event
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Open:
     """An open event and how it has been of late."""
 
@@ -80,6 +80,37 @@ class _Open:
     calm_s: int = 0
     unknown_s: int = 0
     written: Event | None = None  # as it was last told of
+
+
+class _Index:
+    """Open events by job and by node, so that ten thousand of them cost no more than one to look through."""
+
+    def __init__(self, events: Iterable[_Open]) -> None:
+        self._by_job: dict[str, _Open] = {}
+        self._by_node: dict[str, list[_Open]] = {}
+        for one in events:
+            self.add(one)
+
+    def add(self, one: _Open) -> None:
+        self._by_job.update(dict.fromkeys(one.event.jobs, one))
+        for node in one.event.nodes:
+            here = self._by_node.setdefault(node, [])
+            if one not in here:
+                here.append(one)
+
+    def find(self, fresh: Event, same_cause_s: int) -> _Open | None:
+        """The event of the same job or of the same free threads, else of the same node, view and time."""
+        for job in fresh.jobs:
+            if job in self._by_job:
+                return self._by_job[job]
+        near = [one for node in fresh.nodes for one in self._by_node.get(node, ())]
+        free = [one for one in near if not fresh.jobs and not one.event.jobs]
+        together = [
+            one
+            for one in near
+            if one.event.view == fresh.view and abs(fresh.onset_s - one.event.onset_s) <= same_cause_s
+        ]
+        return next(iter(free + together), None)
 
 
 class Tracker:
@@ -90,6 +121,7 @@ class Tracker:
         self.settings = settings
         self._open = {event.id: _Open(event, written=event) for event in already_open}
         self._threads: list[tuple[str, int]] = []  # what the columns of `_alarms` are
+        self._row_of: dict[tuple[str, int], int] = {}
         self._layout: tuple[tuple[str, ...], bytes, bytes] | None = None
         self._times: deque[tuple[int, int]] = deque()  # (end_s, the seconds it speaks for)
         self._alarms: deque[NDArray[np.bool_]] = deque()  # (thread,) each
@@ -146,6 +178,7 @@ class Tracker:
             for alarms in self._alarms
         )
         self._threads, self._layout = threads, layout
+        self._row_of = {thread: row for row, thread in enumerate(threads)}
 
     def _held(self, moment: Moment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(thread,) seconds of alarm of late, and the first of them; what its last job did does not count."""
@@ -166,11 +199,15 @@ class Tracker:
     ) -> list[Change]:
         """Open events for groups that alarmed long enough, or let them into the event they belong to."""
         group = np.where(moment.job >= 0, moment.job, -1 - moment.node)  # a job, or the free threads of a node
-        still = self._alarms[-1]
+        # Once one thread of a group is sure, those that alarm half as long are taken with it.
+        likely = np.flatnonzero(self._alarms[-1] & (2 * held_s >= self.settings.needed_s))
+        likely = likely[np.argsort(group[likely], kind="stable")]
+        index = _Index(self._open.values()) if len(likely) else None
         changes = []
-        for number in np.unique(group[still & (held_s >= self.settings.needed_s)]).tolist():
-            # Once one thread is sure, those that alarm half as long are taken with it.
-            rows = np.flatnonzero(still & (group == number) & (2 * held_s >= self.settings.needed_s))
+        for rows in np.split(likely, np.flatnonzero(np.diff(group[likely])) + 1):
+            if index is None or held_s[rows].max() < self.settings.needed_s:
+                continue
+            number = int(group[rows[0]])
             jobs = (moment.jobs[number],) if number >= 0 else ()
             worst = rows[np.argmax(np.nan_to_num(scores.score[rows], nan=-1.0))]
             fresh = Event(
@@ -185,36 +222,24 @@ class Tracker:
                 view=scores.spoke(int(worst)),
                 model=model,
             )
-            known = self._belongs(fresh)
+            known = index.find(fresh, self.settings.same_cause_s)
             if known is not None:
                 known.event = _merged(known.event, fresh)
+                index.add(known)
                 continue
             name = jobs[0] if jobs else fresh.places[0][0]
             fresh = replace(fresh, id=_id(name, bool(jobs), fresh.onset_s))
             self._open[fresh.id] = _Open(fresh, written=fresh)
+            index.add(self._open[fresh.id])
             changes.append(Change("opened", fresh))
         return changes
-
-    def _belongs(self, fresh: Event) -> _Open | None:
-        """The open event of the same job or threads, or of the same node, view and time."""
-        nodes = set(fresh.nodes)
-        for one in self._open.values():
-            event = one.event
-            if set(fresh.jobs) & set(event.jobs) or (not fresh.jobs and not event.jobs and nodes & set(event.nodes)):
-                return one
-        for one in self._open.values():
-            event = one.event
-            together = abs(fresh.onset_s - event.onset_s) <= self.settings.same_cause_s
-            if together and event.view == fresh.view and nodes & set(event.nodes):
-                return one
-        return None
 
     def _review(self, moment: Moment, scores: Scores, threshold: float, step_s: int) -> list[Change]:
         """Go on with open events, or close those that are calm, over, or lost from sight."""
         if not self._open:
             return []
         changes = []
-        row_of = {thread: row for row, thread in enumerate(self._threads)}
+        row_of = self._row_of
         running = set(moment.jobs)
         for one in list(self._open.values()):
             event = one.event
