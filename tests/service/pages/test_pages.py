@@ -86,7 +86,7 @@ def test_what_is_not_there_is_a_404_that_says_so(client, path):
     assert path.rpartition("/")[2] in answer.text
 
 
-@pytest.mark.parametrize("path", ["/pictures/nodes/n9", "/pictures/events/e9", "/pictures/nodes/n1/threads/9"])
+@pytest.mark.parametrize("path", ["/pictures/node?node=n9", "/pictures/events/e9", "/pictures/thread?node=n1&cpu=9"])
 def test_a_picture_of_what_is_not_there_is_a_404(client, path):
     assert client.get(path).status_code == 404
 

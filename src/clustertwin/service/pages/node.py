@@ -17,7 +17,7 @@ Shown = Literal["busy", "user", "system", "iowait"]
 def router(state: ServiceState) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
 
-    @pages.get("/nodes/{node}")
+    @pages.get("/nodes/{node:path}")
     def page(request: Request, node: str, cpu: int | None = None) -> HTMLResponse:
         snapshot = state.snapshot
         found = next((one for one in snapshot.nodes if one.node == node), None)
@@ -27,14 +27,14 @@ def router(state: ServiceState) -> APIRouter:
         events = [event for event in snapshot.events if node in event.nodes]
         return render(request, state, "node.html", node=found, jobs=jobs, events=events, cpu=cpu)
 
-    @pages.get("/pictures/nodes/{node}")
+    @pages.get("/pictures/node")
     def picture(node: str, channel: Shown = "busy") -> dict[str, Any]:
         found = pictures.node(state.snapshot, node, channel)
         if found is None:
             raise HTTPException(404, f"no node {node}")
         return found
 
-    @pages.get("/pictures/nodes/{node}/threads/{cpu}")
+    @pages.get("/pictures/thread")
     def thread(node: str, cpu: int) -> dict[str, Any]:
         moment = state.snapshot.moment
         found = reconstruction.thread(state.detector, moment, node, cpu) if moment is not None else None

@@ -28,7 +28,7 @@ const map = new HeatMap(figure, {
 });
 
 async function refresh() {
-  const news = await load(`/pictures/nodes/${node}?channel=${channel}`);
+  const news = await load(`/pictures/node?node=${node}&channel=${channel}`);
   if (chosen === null || !news.cpus.includes(chosen)) chosen = strangest(news);
   shown = {
     ...news,
@@ -58,7 +58,7 @@ async function choose(cpu) {
 }
 
 async function redraw() {
-  const news = await load(`/pictures/nodes/${node}/threads/${chosen}`);
+  const news = await load(`/pictures/thread?node=${node}&cpu=${chosen}`);
   const title = document.getElementById("thread-title");
   title.textContent = `cpu${chosen}${news.job ? `, job ${news.job}` : ""}: as it was and as the model has it`;
   for (const [name, { seen, expected }] of Object.entries(news.channels)) {

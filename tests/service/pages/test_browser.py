@@ -1,0 +1,233 @@
+"""The pages in a real browser, over real HTTP with the real headers: what a person sees, clicks and types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.service import made
+from tests.service.conftest import Clock, ready
+from tests.service.pages.browser import chromium, serving
+
+from clustertwin.service.app import create_app
+from clustertwin.service.feeds import LiveFeed, ReplayFeed
+from clustertwin.service.loop import Loop, LoopSettings
+from clustertwin.service.state import ServiceState
+from clustertwin.service.store import Store
+from clustertwin.telemetry.continual.handover import Handover
+from clustertwin.telemetry.sources.host import Host
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+HOSTILE = "<img src=x onerror='window.pwned=1'>\"><script>window.pwned=1</script>"
+
+
+#: Point at the newest cell of a thread, and read what the tip says of it.
+NEWEST_CELL_IS_BUSY = """(cpu) => {
+  const canvas = document.querySelector('#node canvas'), box = canvas.getBoundingClientRect();
+  for (let y = box.top + 1; y < box.bottom; y += 2) {
+    canvas.dispatchEvent(new MouseEvent('mousemove', { clientX: box.right - 2, clientY: y }));
+    const said = document.querySelector('#node .tip').textContent;
+    if (said.startsWith(`cpu${cpu} `)) return / (9[0-9]|100) %/.test(said);
+  }
+  return false;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; whatever the browser complains of, a blocked script included, fails the test in the end."""
+    contexts, complaints = [], []
+
+    def open_(url: str, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": 1366, "height": 820}, color_scheme=scheme, locale="en-GB")
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)  # a busy machine is no failure
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def until(page: Any, expression: str, arg: Any = None) -> None:
+    """Wait until the expression is true in the page; playwright's own way is an `eval`, which our pages forbid."""
+    give_up_s = time.monotonic() + 60
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < give_up_s, expression
+        page.wait_for_timeout(50)
+
+
+class Watched:
+    """A replayed campaign of bad I/O, served; the test moves its clock."""
+
+    def __init__(self, url: str, loop: Loop, clock: Clock) -> None:
+        self.url, self.loop, self.clock, self.store = url, loop, clock, loop.state.store
+
+    def advance(self, seconds: int, step_s: int = 10) -> None:
+        for _ in range(0, seconds, step_s):
+            self.clock.now_s += step_s
+            self.loop.turn()
+
+
+@pytest.fixture(scope="module")
+def watched(bad_io: Any, detector: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    home = tmp_path_factory.mktemp("home")
+    state, clock = ServiceState(home, Store(home / "state.sqlite")), Clock()
+    loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), ready(Handover(home, detector)), LoopSettings(stride_s=10))
+    loop.turn()
+    with serving(create_app(state)) as url:
+        yield Watched(url, loop, clock)
+    state.store.close()
+
+
+def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
+    watched: Watched, open_page: Any
+) -> None:
+    page = open_page(watched.url)
+    page.get_by_text("Nothing strange").first.wait_for()
+    while not watched.loop.state.snapshot.events:
+        watched.advance(10)
+        assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
+    page.locator("#newest tbody tr a").first.click()
+    page.locator("blockquote.why").wait_for()
+    assert "iowait" in page.locator("table.compare").inner_text()
+    shown = page.locator("#event").get_attribute("data-id")
+    page.get_by_label("comment").fill("disk 3")
+    page.get_by_role("button", name="Confirm").click()
+    page.locator("#verdict .pill[data-state=confirmed]").wait_for()
+    assert (watched.store.event(shown).verdict, watched.store.event(shown).comment) == ("confirmed", "disk 3")
+    page.keyboard.press("u")
+    page.locator("#verdict .pill[data-state=confirmed]").wait_for(state="detached")
+    assert watched.store.event(shown).verdict == ""
+
+
+def test_the_heat_map_moves_and_a_thread_has_its_reconstruction(watched: Watched, open_page: Any) -> None:
+    watched.advance(max(400 - int(watched.clock.now_s), 0))
+    node = watched.loop.state.snapshot.nodes[0].node
+    page = open_page(f"{watched.url}/nodes/{node}")
+    until(page, "document.getElementById('node').dataset.end > 0 && document.querySelectorAll('.u-over').length === 4")
+    canvas = page.locator("#node canvas")
+    before, drawn = page.locator("#node").get_attribute("data-end"), canvas.evaluate("c => c.toDataURL()")
+    watched.advance(20)
+    until(page, f"document.getElementById('node').dataset.end >= {int(before) + 20}")
+    assert canvas.evaluate("c => c.toDataURL()") != drawn
+    canvas.hover(position={"x": 600, "y": 5})
+    assert page.locator("#node .tip").inner_text().startswith("cpu0")
+    page.get_by_role("button", name="iowait").click()
+    until(page, "document.querySelector('[data-channel=iowait]').getAttribute('aria-pressed') === 'true'")
+
+
+def test_keys_judge_marked_rows_at_once(watched: Watched, open_page: Any) -> None:
+    watched.store.write([(replace(made.EVENT, id=f"k{i}"), made.WHY) for i in range(3)])
+    page = open_page(f"{watched.url}/events?job=17")
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    page.keyboard.press("d")
+    page.get_by_text("2 events dismissed").wait_for()
+    assert sorted(watched.store.event(f"k{i}").verdict for i in range(3)) == ["", "dismissed", "dismissed"]
+    page.keyboard.press("u")
+    page.get_by_text("2 events undone").wait_for()
+    assert {watched.store.event(f"k{i}").verdict for i in range(3)} == {""}
+
+
+def test_this_host_is_shown_live_before_the_first_score_and_load_appears(tmp_path: Path, open_page: Any) -> None:
+    state = ServiceState(tmp_path, Store(tmp_path / "state.sqlite"))
+    loop, stop = Loop(state, LiveFeed("this host", [("here", Host(node="here"))]), Future()), threading.Event()
+    thread = threading.Thread(target=loop.run, args=(stop,))
+    thread.start()
+    cpu = max(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    load = subprocess.Popen([sys.executable, "-c", spin])
+    try:
+        with serving(create_app(state)) as url:
+            page = open_page(url)
+            page.get_by_role("heading", name="Warming up").wait_for()
+            page.goto(f"{url}/nodes/here?cpu={cpu}")
+            until(page, "document.getElementById('node').dataset.end > 0")
+            until(page, NEWEST_CELL_IS_BUSY, cpu)
+            page.close()  # before its server goes
+    finally:
+        load.kill()
+        load.wait()
+        stop.set()
+        thread.join()
+        state.store.close()
+
+
+def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> None:
+    state = made.state(tmp_path)
+    now, event = made.snapshot(), replace(made.EVENT, id="h", jobs=(HOSTILE,), owner=HOSTILE, places=((HOSTILE, (0,)),))
+    state.store.write([(event, made.WHY)])
+    state.store.vet(["h"], "dismissed", who=HOSTILE, comment=HOSTILE, now_s=1.0)
+    moment = replace(now.moment, nodes=(HOSTILE, "n2"), jobs=(HOSTILE,), job=now.moment.job * 0)
+    job = replace(now.jobs[0], job=HOSTILE, owner=HOSTILE, job_type=HOSTILE)
+    state.publish(
+        replace(now, moment=moment, scored=moment, jobs=(job,), events=(event,), problems=(HOSTILE,), source=HOSTILE,
+                nodes=(replace(now.nodes[0], node=HOSTILE),)),
+        None,
+    )  # fmt: skip
+    with serving(create_app(state)) as url:
+        page = open_page(url)
+        for path in ("/", "/events?status=all", "/events/h", "/jobs", "/embedding", "/models"):
+            page.goto(url + path)
+            page.wait_for_load_state("load")
+            page.wait_for_timeout(300)
+            assert page.evaluate("window.pwned") is None, path
+            assert page.locator("img").count() == 0, path
+        page.goto(url)
+        page.locator("#nodes tbody a").first.click()
+        until(page, "document.getElementById('node').dataset.end > 0")
+        page.locator("#node canvas").hover(position={"x": 300, "y": 5})
+        assert HOSTILE in page.locator("#node .tip").inner_text()
+        assert page.evaluate("window.pwned") is None
+        page.close()
+    state.store.close()
+
+
+def test_every_page_has_its_picture_taken(watched: Watched, open_page: Any, tmp_path: Path) -> None:
+    """Look at them: CLUSTERTWIN_SCREENSHOTS=DIR keeps them."""
+    directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path))
+    directory.mkdir(parents=True, exist_ok=True)
+    watched.advance(max(900 - int(watched.clock.now_s), 0))
+    now = watched.loop.state.snapshot
+    event = watched.store.events(limit=1)[0].id
+    paths = {
+        "cluster": "/",
+        "node": f"/nodes/{now.nodes[0].node}",
+        "events": "/events?status=all",
+        "event": f"/events/{event}",
+        "jobs": "/jobs",
+        "job": f"/jobs/{now.jobs[0].job}",
+        "embedding": "/embedding",
+        "models": "/models",
+    }
+    for scheme in ("light", "dark"):
+        page = open_page(watched.url, scheme)
+        for name, path in paths.items():
+            page.goto(watched.url + path)
+            page.wait_for_timeout(600)
+            page.screenshot(path=directory / f"{name}-{scheme}.png", full_page=True)
+    sizes = {path.name: path.stat().st_size for path in directory.glob("*.png")}
+    assert len(sizes) == 2 * len(paths)
+    assert min(sizes.values()) > 10_000, sizes
