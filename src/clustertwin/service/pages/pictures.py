@@ -90,7 +90,7 @@ def node(snapshot: Snapshot, name: str, channel: str) -> dict[str, Any] | None:
 
 
 def _channel(moment: Moment, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
-    """(thread, second) of one channel; `busy` is all that is not idle or stolen."""
+    """(thread, second) of one channel; `busy` is all that is not idle or stolen, waiting for a disk included."""
     index = moment.schema.index("other" if channel == "busy" else channel)
     values = moment.values[rows, :, index]
     return np.where(moment.valid[rows], 1 - values if channel == "busy" else values, np.nan)

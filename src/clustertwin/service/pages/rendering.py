@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from clustertwin.service import words
 from clustertwin.service.access import COOKIE
 from clustertwin.service.state import ServiceState
+from clustertwin.telemetry.detection.explain import SPOKEN
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -36,6 +37,7 @@ def environment() -> Environment:
     )  # fmt: skip
     for word in (words.number, words.percent, words.lasting, words.moment, words.clock, words.ranges, words.counted):
         made.filters[word.__name__] = word
+    made.filters["spoken"] = lambda channel: SPOKEN.get(channel, channel)
     made.globals.update(bar=BAR, sparkline=words.sparkline)
     # A global, not an import of each template: a block that is rendered alone does not see its template's imports.
     made.globals["ui"] = made.get_template("parts.html").module

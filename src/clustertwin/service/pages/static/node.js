@@ -11,6 +11,8 @@ let channel = "busy";
 let chosen = figure.dataset.cpu === undefined ? null : Number(figure.dataset.cpu);
 let shown = null;
 
+const word = () => (channel === "busy" ? "not idle" : channel);
+
 const map = new HeatMap(figure, {
   describe: (row, column) => {
     const level = shown.levels[row * shown.columns + column];
@@ -19,7 +21,7 @@ const map = new HeatMap(figure, {
     const score = shown.scores[row];
     return [
       `cpu${shown.cpus[row]}  ${clock(at)}`,
-      level === UNKNOWN ? `${channel} unknown` : `${channel} ${Math.round((level / 254) * 100)} %`,
+      level === UNKNOWN ? `${word()} unknown` : `${word()} ${Math.round((level / 254) * 100)} %`,
       score === null ? "not scored" : `score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
       ...(band ? [`job ${band.name}`] : []),
     ].join("\n");
@@ -73,7 +75,7 @@ function plot(name) {
   const holder = document.createElement("div");
   holder.className = "plot";
   const title = document.createElement("h3");
-  title.textContent = name;
+  title.textContent = name === "other" ? "other: idle and stolen" : name;
   holder.append(title);
   document.getElementById("plots").append(holder);
   const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };

@@ -52,5 +52,8 @@ export function hue(name) {
   // The same colour for the same name, on every page and every day.
   let hash = 2166136261;
   for (const letter of String(name)) hash = Math.imul(hash ^ letter.charCodeAt(0), 16777619) >>> 0;
-  return `hsl(${hash % 360} 55% ${theme() === "dark" ? 62 : 45}%)`;
+  // Names that differ in one letter should not differ in one degree.
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
+  hash = Math.imul(hash ^ (hash >>> 12), 0x297a2d39) >>> 0;
+  return `hsl(${((hash ^ (hash >>> 15)) >>> 0) % 360} 55% ${theme() === "dark" ? 62 : 45}%)`;
 }
