@@ -46,6 +46,10 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         loop, stop = _loop(config, state, feed, champions_of=config.home, live=replay is None), threading.Event()
+        _notify(config, state, stop)
+        # The loop first: it reads its first seconds while the pages are still being imported.
+        worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
+        worker.start()
         from clustertwin.service.app import create_app
 
         server = uvicorn.Server(
@@ -58,9 +62,6 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
                 ssl_keyfile=binding.key or None,
             )
         )
-        _notify(config, state, stop)
-        worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
-        worker.start()
         told(binding)
         try:
             server.run(sockets=[listener])
