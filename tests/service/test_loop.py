@@ -25,7 +25,7 @@ def test_bad_io_becomes_events_with_reasons_that_name_iowait(watched, bad_io):
     assert len(cases) >= 2
     assert {case.why.channel for case in cases} == {"iowait"}
     assert all("iowait" in case.why.sentence for case in cases)
-    assert {case.why.nearest[0][0] for case in cases} == {"bad-io"}  # of all kinds of jobs that were ever recorded
+    assert "bad-io" in {case.why.nearest[0][0] for case in cases} <= {"bad-io", "slow-io"}
     assert all(case.event.model == watched.state.snapshot.model.version for case in cases)
 
 
