@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from clustertwin.core.errors import MissingExtra
+from clustertwin.core.errors import MissingExtra, SettingsError
 from clustertwin.page import COLOURS, figure, svg
 from clustertwin.telemetry.detection.assessment import Assessment, EventCount, Scorer, assess, count_events
 from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
-from clustertwin.telemetry.detection.moment import LENGTH_S, Moment, moments
+from clustertwin.telemetry.detection.moment import LENGTH_S, WINDOW_S, Moment, moments
 from clustertwin.telemetry.detection.rivals import RIVALS, model_error
 from clustertwin.telemetry.models.contract import Autoencoder
 from clustertwin.telemetry.models.store import Stored
@@ -33,6 +33,8 @@ def detection(
     step: Callable[[str], None] = lambda name: None,
 ) -> Section:
     """The section. `default` is the model that the detector stands on; a rival that is not installed is left out."""
+    if data.length_s != WINDOW_S:
+        raise SettingsError(f"the detector looks at windows of {WINDOW_S} s, these are of {data.length_s}")
     train = [moment for campaign in data.train for moment in seen(campaign)]
     check = [moment for campaign in data.validation for moment in seen(campaign)]
     step("calibrating")

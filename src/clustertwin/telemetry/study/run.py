@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.engine import Engine
@@ -42,35 +42,39 @@ def run(
 ) -> list[Section]:
     """Every part asked for; models are trained once for all of them. `step` hears what is done, and of how many."""
     step("data", 0, 0)
-    data = load(source)
-    sections: dict[str, Section] = {}
-    if "sampling" in plan.parts:
-        step("sampling", 0, 0)
-        sections["sampling"] = sampling(data, plan.seed)
+    # Only detection needs several test campaigns: rare anomalies are not in each.
+    one = replace(source, tests=1)
+    data = load(one)
+    sections: list[Section] = []
+
+    def add(name: str, make: Callable[[], Section]) -> None:
+        if name not in plan.parts:
+            return
+        step(name, 0, 0)
+        try:
+            sections.append(make())
+        except SettingsError as reason:  # short recordings cannot answer every question: say so, and go on
+            sections.append(Section(name, name.capitalize(), f"Not possible with these data: {reason}."))
+
+    add("sampling", lambda: sampling(data, plan.seed))
     judged: list[Judged] = []
     if set(plan.parts) - {"sampling"}:
         # Only reconstruction and the graph compare ensembles; the other parts look at one model of each.
         size = plan.ensemble if {"reconstruction", "graph"} & set(plan.parts) else 1
-        wanted = members(source, plan.recipes, size, plan.epochs)
+        wanted = members(one, plan.recipes, size, plan.epochs)
         count = 0
 
-        def done(index: int, one: Judged) -> None:
+        def done(index: int, made: Judged) -> None:
             nonlocal count
             count += 1
-            step(f"trained {one.recipe} {one.seed + 1}, error {one.normal:.5f}", count, len(wanted))
+            step(f"trained {made.recipe} {made.seed + 1}, error {made.normal:.5f}", count, len(wanted))
 
         step("training", 0, len(wanted))
         judged = train_all(wanted, plan.engine, plan.workers, done)
     shape = Shape(data.train[0][0].schema, source.length_s)
     models = {name: some[0].model(shape) for name, some in by_recipe(judged).items()}
-    if "reconstruction" in plan.parts:
-        sections["reconstruction"] = reconstruction(data, judged)
-    if "detection" in plan.parts:
-        default = plan.recipes[0]
-        sections["detection"] = detection(data, models, default, plan.seed, step=lambda what: step(what, 0, 0))
-    if "separability" in plan.parts:
-        step("separability", 0, 0)
-        sections["separability"] = separability(data, models, plan.seed, plan.umap)
-    if "graph" in plan.parts:
-        sections["graph"] = graph(judged)
-    return [sections[name] for name in PARTS if name in sections]
+    add("reconstruction", lambda: reconstruction(data, judged))
+    add("detection", lambda: detection(load(source), models, plan.recipes[0], plan.seed, step=lambda w: step(w, 0, 0)))
+    add("separability", lambda: separability(data, models, plan.seed, plan.umap))
+    add("graph", lambda: graph(judged))
+    return sections

@@ -119,6 +119,8 @@ def sampling(data: Data, seed: int = 0) -> Section:
         f"{DRAWN} windows a draw, 16 principal components, no model.",
     )
     text = "No kind of job has a dominant frequency: nothing recurs."
+    if not found:
+        text = f"No job lasts {SEGMENT_S} s: too short for a spectrum."
     if lowest:
         hz, kind = min(lowest)
         text = (
@@ -134,7 +136,8 @@ def _spectra_picture(found: list[Spectrum]) -> Picture:
     for i, s in enumerate(found):
         axes[0, 0].loglog(s.frequency_hz[1:], s.density[1:], color=COLOURS[i % len(COLOURS)], label=s.kind)
     axes[0, 0].set(xlabel="Hz", ylabel="power per Hz")
-    axes[0, 0].legend(frameon=False, labelcolor="linecolor")
+    if found:
+        axes[0, 0].legend(frameon=False, labelcolor="linecolor")
     return Picture("Spectra by kind of job", svg(made, "spectra"))
 
 
