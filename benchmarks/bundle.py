@@ -1,0 +1,31 @@
+"""Make the detector that ships, into its place in the package or elsewhere: a minute or two on one core.
+
+python benchmarks/bundle.py --out src/clustertwin/telemetry/detection/bundled
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from clustertwin.telemetry.detection import bundled
+from clustertwin.telemetry.detection.bundled.making import Recipe, make
+from clustertwin.telemetry.detection.detector import save
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(bundled.__file__).parent)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    detector = make(Recipe(seed=options.seed), say=print)
+    save(options.out, detector)
+    size = sum(path.stat().st_size for path in options.out.iterdir() if path.suffix in (".json", ".safetensors"))
+    print(f"{detector.version}: {size / 1e6:.2f} MB in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustertwin.telemetry.detection import bundled as package
+from clustertwin.telemetry.detection.assessment import assess
+from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.detection.bundled.invented import invent
+from clustertwin.telemetry.detection.bundled.making import Recipe, make
+from clustertwin.telemetry.detection.moment import Moment, moments
+
+from .conftest import campaign
+
+HERE = Path(package.__file__).parent
+
+
+def test_is_small_and_holds_no_pickle():
+    shipped = [path for path in HERE.iterdir() if path.suffix in (".json", ".safetensors")]
+    assert sum(path.stat().st_size for path in shipped) < 1_000_000
+    assert {path.name for path in shipped} == {
+        "model.json",
+        "weights.safetensors",
+        "detector.json",
+        "detector.safetensors",
+    }
+
+
+def test_its_card_names_the_version_that_is_here():
+    assert bundled().version in (HERE / "MODEL_CARD.md").read_text()
+
+
+def test_sees_what_is_loudly_wrong_and_lets_the_rest_be():
+    traces = campaign(21, hours=1.5, anomalies=("bad-io", "hung-job", "throttled"), anomaly_ratio=0.4)
+    detector = bundled()
+    found = assess(
+        {"shipped": lambda m: detector.score(m).score}, moments(traces), thresholds={"shipped": detector.threshold}
+    )["shipped"]
+    assert found.false_alarms < 0.02
+    assert found.cells
+    for name, cell in found.cells.items():
+        assert cell.auc > 0.99, name
+        assert cell.found > 0.9, name
+
+
+def test_an_idle_machine_without_jobs_is_calm(moment: Moment):
+    from dataclasses import replace
+
+    still = np.broadcast_to(moment.values[4], moment.values.shape)
+    scores = bundled().score(replace(moment, values=still, job=np.full(8, -1, np.int32), jobs=()))
+    assert (scores.score < bundled().threshold).all()
+
+
+def test_invented_threads_spend_whole_seconds_and_hardly_wait():
+    trace = invent(64, 200, np.random.default_rng(0))
+    np.testing.assert_allclose(trace.values.sum(-1), 1, atol=1e-6)
+    assert trace.values[..., 2].mean(1).max() < 0.05
+    user = trace.values[..., 0].mean(1)
+    assert user.min() < 0.01
+    assert user.max() > 0.4
+
+
+@pytest.mark.slow
+def test_the_same_recipe_makes_the_same_detector():
+    small = Recipe(hours=1.0, nodes=4, threads=16, seconds=700, epochs=1)
+    assert re.fullmatch(r"linear-[0-9a-f]{12}", make(small).version)
+    assert make(small).sha256 == make(small).sha256
