@@ -48,6 +48,12 @@ def test_a_pause_between_scorings_is_unknown():
     assert found[0, -11:].tolist() == [0] + [255] * 9 + [0]
 
 
+def test_scorings_a_little_late_leave_no_gap():
+    history = History(np.arange(0, 400, 13), ("n1",), np.zeros((1, 31), np.float32))
+    found = decoded(pictures.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1)
+    assert set(found[0, -39:].tolist()) == {0}
+
+
 def test_a_node_shows_what_was_not_idle_and_masks_what_is_not_known():
     now = snapshot()
     now.moment.values[0, -1] = (0.5, 0.25, 0, 0.25)
@@ -117,8 +123,28 @@ def test_axes_stay_while_the_model_stays():
     assert other is not first
 
 
+def test_a_strange_thread_takes_no_direction_for_itself():
+    scores, z = spread()
+    z[0, 2] = 1000
+    scores.score[0] = 9
+    many = np.zeros(40, np.int32)
+    moment = replace(snapshot().moment, node=many, cpu=many, job=many - 1)
+    _, axes = embedding.points(replace(snapshot(), scores=scores, scored=moment, events=()), None)
+    assert np.abs(axes.directions[2]).max() < 0.1
+
+
 def test_points_know_their_thread_and_open_events_their_rows():
     scores, _ = spread(4)
     found, _ = embedding.points(replace(snapshot(), scores=scores), None)
     assert [(p["node"], p["cpu"]) for p in found["points"]] == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)]
     assert found["regions"] == [{"id": "e1", "name": "17", "rows": [0, 1]}]
+
+
+def test_the_nearest_kind_of_work_comes_first_with_its_distance():
+    scores, z = spread(4)
+    z[:] = [[0, 0, 0], [0, 2, 0], [3, 1, 0], [9, 1, 0]]  # the event's two threads have their centre at (0, 1, 0)
+    moment = replace(snapshot().moment, jobs=("17", "18"), job=np.array([0, 0, 1, -1], np.int32))
+    now = replace(snapshot(), scores=scores, scored=moment)
+    found = embedding.nearest(now, EVENT)
+    assert [(near.group, near.threads, near.distance) for near in found] == [("job 18", 1, 3.0), ("no job", 1, 9.0)]
+    assert embedding.nearest(now, replace(EVENT, end_s=NOW_S)) == []

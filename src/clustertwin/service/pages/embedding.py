@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from clustertwin.service.pages.pictures import plain
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState, Snapshot
+from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.explain import rows_of
 
 MOST_POINTS = 4000
 MOST_REGIONS = 50
+NO_JOB = "no job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,44 @@ def principal(model: str, embedding: NDArray[np.float32]) -> Axes:
     return Axes(model, centre, first, tuple((spread[::-1][:2] / max(float(spread.sum()), 1e-12)).tolist()))
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A kind of work that runs now, and how far from it a group of threads is."""
+
+    group: str
+    threads: int
+    distance: float  # between the centres, in the embedding
+    spread: float  # how far its own threads are from their centre, on average
+
+
+def nearest(snapshot: Snapshot, event: Event, limit: int = 5) -> list[Near]:
+    """Kinds of work in order of their distance to the event's threads; empty once the event is over."""
+    moment, scores = snapshot.scored, snapshot.scores
+    if moment is None or scores is None or not event.open:
+        return []
+    known = ~np.isnan(scores.score)
+    mine = np.zeros(len(moment), np.bool_)
+    mine[rows_of(moment, event)] = True
+    if not (mine & known).any():
+        return []
+    centre = scores.embedding[mine & known].mean(0)
+    types = {job.job: job.job_type for job in snapshot.jobs}
+    named = np.array([_group(job, types) for job in moment.jobs] + [NO_JOB])
+    groups = named[moment.job]  # (thread,) -1 is the last: no job
+    found = []
+    for name in np.unique(groups[known & ~mine]).tolist():
+        theirs = scores.embedding[(groups == name) & known & ~mine]
+        apart = np.linalg.norm(theirs - theirs.mean(0), axis=1)
+        distance = float(np.linalg.norm(theirs.mean(0) - centre))
+        found.append(Near(name, len(theirs), distance, float(apart.mean())))
+    return sorted(found, key=lambda near: near.distance)[:limit]
+
+
+def _group(job: str, types: dict[str, str]) -> str:
+    """The type of a job where it is known, else the job itself."""
+    return types.get(job) or f"job {job}"
+
+
 def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes | None]:
     """The scored threads as points with what holds them, the rows of each open event, and the axes they lie on."""
     moment, scores = snapshot.scored, snapshot.scores
@@ -53,10 +93,12 @@ def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes 
     if moment is None or scores is None or len(known) < 3 or scores.embedding.shape[1] < 2:
         return {"points": [], "regions": []}, axes
     model = snapshot.model.version if snapshot.model else ""
-    if axes is None or axes.model != model:
-        axes = principal(model, scores.embedding[known])
-    # Strange threads are shown whatever their number; the calm ones are thinned.
     strange = scores.score[known] > snapshot.threshold
+    if axes is None or axes.model != model:
+        # One strange thread would take a direction for itself; where nearly all are strange there is no choice.
+        calm = known[~strange]
+        axes = principal(model, scores.embedding[calm if len(calm) > 2 else known])
+    # Strange threads are shown whatever their number; the calm ones are thinned.
     step = max(1, -(-int((~strange).sum()) // MOST_POINTS))
     rows = np.sort(np.concatenate([known[~strange][::step], known[strange][:MOST_POINTS]]))
     types = {job.job: job.job_type for job in snapshot.jobs}
@@ -70,7 +112,7 @@ def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes 
                 "node": moment.nodes[moment.node[row]],
                 "cpu": int(moment.cpu[row]),
                 "job": job,
-                "group": (types.get(job) or f"job {job}") if job else "no job",
+                "group": _group(job, types) if job else NO_JOB,
                 "score": float(scores.score[row]),
             }
         )

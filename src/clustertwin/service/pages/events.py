@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.pages import pictures
+from clustertwin.service.pages.embedding import nearest
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Case, Filter, NoSuchEvent
@@ -72,7 +73,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     def detail(request: Request, case: Case) -> HTMLResponse:
         past = state.store.audit(case.id, limit=20)
-        return render(request, state, "event.html", case=case, alike=state.store.alike(case, 6), past=past)
+        near = nearest(state.snapshot, case.event)
+        return render(request, state, "event.html", case=case, alike=state.store.alike(case, 6), past=past, near=near)
 
     @pages.get("/pictures/events/{event_id}")
     def picture(event_id: str) -> dict[str, Any]:

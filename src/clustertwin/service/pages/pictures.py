@@ -66,6 +66,10 @@ def _resampled(
     made = np.full((len(score), columns), -np.inf, np.float32)
     for column, scores in zip(place.tolist(), np.where(np.isnan(score), -np.inf, score).T, strict=True):
         np.maximum(made[:, column], scores, out=made[:, column])
+    # Scorings a little further apart than a column is wide leave some columns out; that is no gap in what is known.
+    scored = np.isin(np.arange(columns), place)
+    between = np.flatnonzero(~scored[1:-1] & scored[:-2] & scored[2:]) + 1
+    made[:, between] = made[:, between - 1]
     made[np.isneginf(made)] = np.nan
     return step_s, end_s, made
 
