@@ -184,3 +184,26 @@ def test_schemathesis_finds_no_server_error(watched):
 
         ask()
     assert tried > 300
+
+
+def test_the_stream_tells_of_each_new_snapshot_once(client, state):
+    import asyncio
+    from dataclasses import replace
+
+    from clustertwin.service.api.stream import _lines
+
+    class Reader:
+        left = 6
+
+        async def is_disconnected(self) -> bool:
+            self.left -= 1
+            if self.left == 3:
+                state.snapshot = replace(state.snapshot, number=7, phase="watching")
+            return self.left < 0
+
+    async def read() -> list[bytes]:
+        return [line async for line in _lines(state, Reader())]
+
+    lines = asyncio.run(read())
+    assert [line.split(b"\n")[1] for line in lines] == [b"id: 0", b"id: 7"]
+    assert b'"phase":"watching"' in lines[1]
