@@ -1,0 +1,78 @@
+"""A node on paper that lives: simulated ratios -> /proc/stat and a job's CPU set, for a real exporter to read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+TICKS = 100  # a second
+
+
+@dataclass(frozen=True)
+class PaperNode:
+    """`root` is for `--path.rootfs`; `job` is in its cgroup from the start until `end_job`."""
+
+    root: Path
+    job: str
+    values: NDArray[np.float32]  # (cpu, second, channel): user, system, iowait, other; from the job's first second on
+
+    @property
+    def _cgroup(self) -> Path:
+        return self.root / f"sys/fs/cgroup/system.slice/slurmstepd.scope/job_{self.job}"
+
+    def begin(self) -> None:
+        cpus, group = len(self.values), self._cgroup
+        for directory in (self.root / "sys/fs/cgroup", group):
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "cgroup.controllers").write_text("cpuset cpu memory\n")
+        (group / "cpuset.cpus").write_text(f"0-{cpus - 1}\n")
+        (group / "cpuset.cpus.effective").write_text(f"0-{cpus - 1}\n")
+        (group / "cpu.stat").write_text("usage_usec 0\nuser_usec 0\nsystem_usec 0\n")
+        (group / "cgroup.procs").write_text("")
+        (self.root / "proc").mkdir(parents=True, exist_ok=True)
+        self._write(np.zeros((cpus, self.values.shape[2])))
+
+    def end_job(self) -> None:
+        for file in self._cgroup.iterdir():
+            file.unlink()
+        self._cgroup.rmdir()
+
+    def _write(self, seconds: NDArray[np.float64]) -> None:
+        """seconds (cpu, channel), counted since the start; a reader never sees half a file."""
+        lines = []
+        for cpu, (user, system, iowait, idle) in enumerate(np.round(seconds * TICKS).astype(int).tolist()):
+            lines.append(f"cpu{cpu} {user} 0 {system} {idle} {iowait} 0 0 0 0 0")
+        fresh = self.root / "proc/.stat"
+        fresh.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "\n".join(lines) + "\nbtime 1731700000\n")
+        fresh.rename(self.root / "proc/stat")
+
+    def live(self, stop: threading.Event) -> None:
+        """Move the counters ten times a second, as a kernel would, until told to stop; idle where the values end."""
+        begun_s = time.monotonic()
+        idle = np.array([0.0, 0.0, 0.0, 1.0])
+        known = np.concatenate([np.zeros_like(self.values[:, :1]), self.values.cumsum(1, dtype=np.float64)], 1)
+        while not stop.wait(0.1):
+            passed_s = time.monotonic() - begun_s
+            whole = min(int(passed_s), self.values.shape[1])
+            now = self.values[:, whole] if whole < self.values.shape[1] else idle
+            self._write(known[:, whole] + (passed_s - whole) * now)
+
+
+@contextmanager
+def living(node: PaperNode) -> Iterator[PaperNode]:
+    node.begin()
+    stop = threading.Event()
+    thread = threading.Thread(target=node.live, args=(stop,))
+    thread.start()
+    try:
+        yield node
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,191 @@
+"""From a job that does bad I/O to a call, and to the all-clear, through every real part but the kernel.
+
+Real: two exporters, Prometheus with the shipped rules, `twin serve` with the bundled detector, Alertmanager with the
+shipped routes, and webhooks. On paper: the kernel's files that the exporters read, which are moved by a simulated job.
+Waiting times of rules and routes are cut to seconds, and Alertmanager is away when the alert begins; the service tells
+a second webhook itself, as it would where there is no Alertmanager.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.deploy.paper_node import PaperNode, living
+from tests.servers import Server, binary, exporter, free_address, prometheus, running
+
+from clustertwin.telemetry.campaign.simulation.cluster import simulate
+from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+THREADS = 4
+
+
+def job_of(kind: str, anomalous: bool = False) -> NDArray[np.float32]:
+    """(cpu, second, channel) of a simulated job of four threads, from its start."""
+    what = {"job_types": ("np",), "anomalies": (kind,), "anomaly_ratio": 1.0} if anomalous else {"job_types": (kind,)}
+    settings = ClusterSettings(nodes=1, threads=8, hours=0.5, idle_ratio=0.0, job_s=(900.0, 1200.0), **what)
+    for seed in range(20):
+        for trace in simulate(settings, read_signatures(), seed):
+            for span in trace.spans:
+                if span.job_type == kind and len(span.cpus) == THREADS and span.end_s - span.start_s > 400:
+                    first = int(span.start_s) + 1 - trace.start_s
+                    return trace.values[list(span.cpus), first : first + 400]
+    raise AssertionError(f"no job {kind} of {THREADS} threads")
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Where to post to, and what was posted."""
+    heard: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}/calls", heard
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def alertmanager(directory: Path, address: str, url: str) -> Iterator[Server]:
+    directory.mkdir(parents=True)
+    text = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()
+    for before, after in (
+        ("http://127.0.0.1:9099/alerts", f"http://{url}"),
+        ("group_wait: 10s", "group_wait: 1s"),
+        ("group_interval: 1m", "group_interval: 1s"),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    (directory / "alertmanager.yml").write_text(text)
+    command = (
+        binary("prometheus-alertmanager"),
+        f"--config.file={directory / 'alertmanager.yml'}",
+        f"--storage.path={directory / 'data'}",
+        f"--web.listen-address={address}",
+        "--cluster.listen-address=",
+    )
+    with running(directory, address, command, "/-/ready") as server:
+        yield server
+
+
+@contextmanager
+def watched(directory: Path, nodes: list[Server], service: str, alerts: str) -> Iterator[Server]:
+    """A Prometheus that scrapes the nodes and the service, and knows the shipped rules."""
+    rules = directory / "rules"
+    rules.mkdir(parents=True)
+    for path in (DEPLOY / "prometheus").glob("twin-*.yml"):
+        text = path.read_text().replace("for: 30s", "for: 0s").replace("keep_firing_for: 1m", "keep_firing_for: 0s")
+        (rules / path.name).write_text(text.replace("interval: 15s", "interval: 1s"))
+    targets = {"clustertwin": [node.address for node in nodes], "clustertwin-service": [service]}
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules / "*.yml")],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alerts]}]}]},
+        "scrape_configs": [{"job_name": k, "static_configs": [{"targets": v}]} for k, v in targets.items()],
+    }
+    options = ("--rules.alert.resend-delay=2s",)
+    with prometheus(directory, {}, *options, config=json.dumps(config)) as server:
+        yield server
+
+
+@contextmanager
+def twin_serve(directory: Path, address: str, source: Server, webhook_url: str) -> Iterator[Server]:
+    directory.mkdir(parents=True)
+    host, port = address.split(":")
+    (directory / "twin.toml").write_text(
+        f'[service]\nhost = "{host}"\nport = {port}\nhome = "{directory / "home"}"\n'
+        f'[source]\nkind = "prometheus"\nurl = "{source.url}"\n'
+        "[scoring]\nstride_s = 2\n[events]\nneeded_s = 4\nof_s = 20\n"
+        f'[notify]\nurls = ["json://{webhook_url}"]\nevery_s = 0\n'
+    )
+    command = (sys.executable, "-m", "clustertwin", "serve", "--config", str(directory / "twin.toml"))
+    with running(directory, address, command, "/healthz") as server:
+        yield server
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def wait_for(what: str, ready: Callable[[], Any], within_s: float) -> Any:
+    give_up_s = time.monotonic() + within_s
+    while time.monotonic() < give_up_s:
+        if found := ready():
+            return found
+        time.sleep(0.5)
+    pytest.fail(f"{what} did not come within {within_s:.0f} s")
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
+    binary("prometheus-alertmanager")
+    pytest.importorskip("apprise")
+    bad = PaperNode(tmp_path / "bad", "666", job_of("bad-io", anomalous=True))
+    good = PaperNode(tmp_path / "good", "17", job_of("np"))
+    service, alerts = free_address(), free_address()
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        nodes = []
+        for name, node in (("n1", bad), ("n2", good)):
+            enter(living(node))
+            nodes.append(enter(exporter(tmp_path / f"exporter-{name}", f"--path.rootfs={node.root}", f"--node={name}")))
+        server = enter(watched(tmp_path / "prometheus", nodes, service, alerts))
+        url, heard = enter(webhook())
+        told_url, told = enter(webhook())
+        twin = enter(twin_serve(tmp_path / "twin", service, server, told_url))
+
+        def state_of(state: str) -> list[dict[str, Any]]:
+            found = [alert for call in heard for alert in call["alerts"] if alert["status"] == state]
+            return [alert for alert in found if alert["labels"]["alertname"] == "TwinAnomaly"]
+
+        def rings() -> bool:
+            firing = get(f"{server.url}/api/v1/alerts")["data"]["alerts"]
+            return any(alert["labels"]["alertname"] == "TwinAnomaly" and alert["state"] == "firing" for alert in firing)
+
+        wait_for("the alert in Prometheus", rings, within_s=200)
+        assert heard == []  # nobody was there to be told
+        enter(alertmanager(tmp_path / "alertmanager", alerts, url))
+        (alert,) = wait_for("the call", lambda: state_of("firing"), within_s=30)[:1]
+        assert (alert["labels"]["node"], alert["labels"]["jobid"]) == ("n1", "666")
+        assert "iowait" in alert["annotations"]["summary"]
+        event = alert["labels"]["event"]
+        assert alert["annotations"]["url"] == f"http://{service}/events/{event}"
+        assert urllib.request.urlopen(f"{twin.url}/events/{event}", timeout=10).status == 200
+
+        bad.end_job()
+        (over,) = wait_for("the all-clear", lambda: state_of("resolved"), within_s=60)[:1]
+        assert over["labels"]["event"] == event
+        assert {one["labels"]["node"] for one in state_of("firing")} == {"n1"}
+        wait_for("the service's own message", lambda: len(told) == 2, within_s=30)
+        assert [message["title"].partition(" (")[0] for message in told] == [
+            "Strange: job 666 on n1",
+            "Over: job 666 on n1",
+        ]
