@@ -6,6 +6,7 @@ python benchmarks/events.py [--campaigns 4] [--normal 6] [--hours 4] [--seed 900
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from clustertwin.telemetry.campaign.simulation.anomalies import possible
@@ -38,7 +39,10 @@ def main() -> None:
         settings = ClusterSettings(hours=options.hours, anomalies=anomalies)
         traces = simulate(settings, signatures, options.seed + number)
         scored = list(score_all(detector, traces, options.stride_s))
-        return judge(track(scored, detector.threshold), traces)
+        result = judge(track(scored, detector.threshold), traces)
+        found = f"{sum(row.found for row in result.found)} of {sum(row.there for row in result.found)}"
+        print(f"campaign {number}: {found} found, {result.false_events} false", file=sys.stderr)
+        return result
 
     ill = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
     well = merged([campaign(1000 + i, ()) for i in range(options.normal)])

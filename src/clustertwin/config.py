@@ -65,6 +65,8 @@ class Scoring(_Section):
 
 
 class Events(_Section):
+    margin: float = Field(default=1.5, ge=1)
+    strongest: float = Field(default=6.0, ge=1)
     needed_s: int = Field(default=60, ge=1)
     of_s: int = Field(default=90, ge=1)
     calm_ratio: float = Field(default=0.8, gt=0, le=1)

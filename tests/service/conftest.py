@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clustertwin.core.traces import Trace, Windows
+from clustertwin.core.traces import Trace
 from clustertwin.service.feeds import Feed, ReplayFeed
 from clustertwin.service.loop import Loop, LoopSettings
 from clustertwin.service.state import ServiceState
@@ -19,8 +19,7 @@ from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
 from clustertwin.telemetry.campaign.simulation.rounds import write
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
-from clustertwin.telemetry.detection.moment import moments
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.recording import Recording
 
 
@@ -31,22 +30,13 @@ def campaign(seed: int, hours: float = 1.5, **settings: Any) -> list[Trace]:
 
 @pytest.fixture(scope="session")
 def detector() -> Detector:
-    """Calibrated on healthy campaigns in a few seconds; its network knows their means and was never trained."""
+    """The one that ships."""
     import torch
 
-    from clustertwin.telemetry.models import find
-    from clustertwin.telemetry.models.store import Stored
-    from clustertwin.telemetry.windows import cut
+    from clustertwin.telemetry.detection.bundled import bundled
 
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    first = campaign(1)
-    config, network = find("linear")
-    model = network(config(hidden=16, latent=8))
-    model.prepare(torch.from_numpy(Windows.concat([cut(trace) for trace in first]).values))
-    normal = [moment for moment, _ in moments(campaign(2))]
-    learn = [moment for moment, _ in moments(first)]
-    return calibrate(Stored("linear", model.eval(), {}, "0" * 64), normal, Settings(components=4), learn)
+    return bundled()
 
 
 @pytest.fixture(scope="session")

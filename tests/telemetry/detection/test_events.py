@@ -14,7 +14,7 @@ from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 
 NAN = float("nan")
-SETTINGS = EventSettings(needed_s=30, of_s=40, calm_s=50, forget_s=100, same_cause_s=60)
+SETTINGS = EventSettings(margin=1.0, strongest=1.0, needed_s=30, of_s=40, calm_s=50, forget_s=100, same_cause_s=60)
 
 
 def a_moment(end_s: int, jobs: list[str], nodes: list[str] | None = None, age_s: int = 1000) -> Moment:
@@ -61,6 +61,17 @@ def test_an_alarm_that_lasts_is_one_event_and_one_that_does_not_is_none():
     event = seen[0][2]
     assert (event.jobs, event.places, event.onset_s, event.score) == (("j",), (("a", (0,)),), 1000, 5.0)
     assert play(Tracker(SETTINGS), ["j"], (1.0,), (9.0,), (9.0,), (1.0,), (1.0,), (9.0,)) == []
+
+
+def test_the_stranger_the_sooner_but_one_scoring_is_never_enough():
+    weighing = EventSettings(margin=1.5, strongest=6.0, needed_s=60, of_s=90)
+    opened = {
+        score: [
+            at - 1000 for at, kind, _ in play(Tracker(weighing), ["j"], (1.0,), *[(score,)] * 9) if kind == "opened"
+        ]
+        for score in (4.4, 4.6, 9.0, 30.0, 90.0)
+    }  # the bar is 4.5
+    assert opened == {4.4: [], 4.6: [60], 9.0: [30], 30.0: [20], 90.0: [20]}
 
 
 def test_threads_of_a_job_are_one_event_even_across_nodes():

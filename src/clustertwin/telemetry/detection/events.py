@@ -1,8 +1,9 @@
 """From scores to events: moment after moment with its scores -> events that open, grow and close.
 
-A thread alarms where its score is above the threshold; what alarms for `needed_s` of the last `of_s` seconds is an
-event. Threads of one job are one event, and so are jobs of one node that went wrong together, for the same reason. An
-unknown score is neither an alarm nor calm. Nothing here reads a clock or writes a file.
+A thread alarms where its score is above the bar, `margin` times the detector's threshold: what happens to one window in
+a thousand is no event yet. What alarms for `needed_s` of the last `of_s` seconds is one, and the further above the
+bar, the more a second counts. Threads of one job are one event, and so are jobs of one node that went wrong together,
+for the same reason. An unknown score is neither an alarm nor calm. Nothing here reads a clock or writes a file.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ Places = tuple[tuple[str, tuple[int, ...]], ...]  # ((node, cpus), …), ordered
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
+    margin: float = 1.5  # the bar, in thresholds
+    strongest: float = 6.0  # a second so many times above the bar, or more, counts for so many
     needed_s: int = 60  # of alarm …
     of_s: int = 90  # … within so many seconds make an event
-    calm_ratio: float = 0.8  # an open event is calm while its scores are below this part of the threshold …
+    calm_ratio: float = 0.8  # an open event is calm while its scores are below this part of the bar …
     calm_s: int = 120  # … and is closed when it was calm for so long
     forget_s: int = 600  # an event nothing is known of for so long is closed
     same_cause_s: int = 120  # jobs of one node that go wrong within so long, seen by the same view, are one event
@@ -124,7 +127,7 @@ class Tracker:
         self._row_of: dict[tuple[str, int], int] = {}
         self._layout: tuple[tuple[str, ...], bytes, bytes] | None = None
         self._times: deque[tuple[int, int]] = deque()  # (end_s, the seconds it speaks for)
-        self._alarms: deque[NDArray[np.bool_]] = deque()  # (thread,) each
+        self._alarms: deque[NDArray[np.float32]] = deque()  # (thread,) each: how far above the bar, 0 below
 
     @property
     def open(self) -> tuple[Event, ...]:
@@ -149,17 +152,19 @@ class Tracker:
                 return []
             self._times.clear()
             self._alarms.clear()
-        step_s = self._remember(moment, scores, threshold)
+        bar = threshold * self.settings.margin
+        step_s = self._remember(moment, scores, bar)
         held_s, first_s = self._held(moment)
         changes = self._join(moment, scores, held_s, first_s, model, owners or {})
-        changes += self._review(moment, scores, threshold, step_s)
+        changes += self._review(moment, scores, bar, step_s)
         return changes
 
-    def _remember(self, moment: Moment, scores: Scores, threshold: float) -> int:
+    def _remember(self, moment: Moment, scores: Scores, bar: float) -> int:
         self._align(moment)
         step_s = moment.end_s - self._times[-1][0] if self._times else 0
         self._times.append((moment.end_s, min(step_s, self.settings.longest_step_s)))
-        self._alarms.append(scores.score > threshold)  # False for NaN
+        strength = np.minimum(scores.score / np.float32(bar), np.float32(self.settings.strongest))
+        self._alarms.append(np.where(scores.score > bar, strength, np.float32(0)))  # 0 for NaN
         while self._times[0][0] <= moment.end_s - self.settings.of_s:
             self._times.popleft()
             self._alarms.popleft()
@@ -174,25 +179,29 @@ class Tracker:
         column = {thread: i for i, thread in enumerate(self._threads)}
         came_from = np.array([column.get(thread, -1) for thread in threads], np.intp)
         self._alarms = deque(
-            np.where(came_from >= 0, alarms[came_from], False) if len(alarms) else np.zeros(len(threads), np.bool_)
+            np.where(came_from >= 0, alarms[came_from], np.float32(0))
+            if len(alarms)
+            else np.zeros(len(threads), np.float32)
             for alarms in self._alarms
         )
         self._threads, self._layout = threads, layout
         self._row_of = {thread: row for row, thread in enumerate(threads)}
 
-    def _held(self, moment: Moment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _held(self, moment: Moment) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """(thread,) seconds of alarm of late, and the first of them; what its last job did does not count."""
         times_s = np.array([time_s for time_s, _ in self._times], np.int64)[:, None]
-        steps_s = np.array([step_s for _, step_s in self._times], np.int64)
-        alarms = np.stack(self._alarms) & (times_s > moment.end_s - moment.age_s)  # (scoring, thread)
+        steps_s = np.array([step_s for _, step_s in self._times], np.float64)
+        strength = np.stack(self._alarms) * (times_s > moment.end_s - moment.age_s)  # (scoring, thread)
+        alarms = strength > 0
         first_s = np.where(alarms.any(0), times_s[alarms.argmax(0), 0], moment.end_s)
-        return steps_s @ alarms, first_s
+        # One scoring is no persistence, however strange.
+        return np.where(alarms.sum(0) >= 2, steps_s @ strength, 0.0), first_s
 
     def _join(
         self,
         moment: Moment,
         scores: Scores,
-        held_s: NDArray[np.int64],
+        held_s: NDArray[np.float64],
         first_s: NDArray[np.int64],
         model: str,
         owners: Mapping[str, str],
@@ -200,7 +209,7 @@ class Tracker:
         """Open events for groups that alarmed long enough, or let them into the event they belong to."""
         group = np.where(moment.job >= 0, moment.job, -1 - moment.node)  # a job, or the free threads of a node
         # Once one thread of a group is sure, those that alarm half as long are taken with it.
-        likely = np.flatnonzero(self._alarms[-1] & (2 * held_s >= self.settings.needed_s))
+        likely = np.flatnonzero((self._alarms[-1] > 0) & (2 * held_s >= self.settings.needed_s))
         likely = likely[np.argsort(group[likely], kind="stable")]
         index = _Index(self._open.values()) if len(likely) else None
         changes = []
@@ -234,7 +243,7 @@ class Tracker:
             changes.append(Change("opened", fresh))
         return changes
 
-    def _review(self, moment: Moment, scores: Scores, threshold: float, step_s: int) -> list[Change]:
+    def _review(self, moment: Moment, scores: Scores, bar: float, step_s: int) -> list[Change]:
         """Go on with open events, or close those that are calm, over, or lost from sight."""
         if not self._open:
             return []
@@ -247,9 +256,9 @@ class Tracker:
             mine = scores.score[rows]
             known = mine[~np.isnan(mine)]
             over = bool(event.jobs) and bool(rows) and not running & set(event.jobs)
-            if len(known) and known.max() > threshold * self.settings.calm_ratio:
+            if len(known) and known.max() > bar * self.settings.calm_ratio:
                 one.calm_s = one.unknown_s = 0
-                if known.max() > threshold:
+                if known.max() > bar:
                     event = replace(event, seen_s=moment.end_s, score=max(event.score, float(known.max())))
             elif len(known):
                 one.calm_s, one.unknown_s = one.calm_s + min(step_s, self.settings.longest_step_s), 0
