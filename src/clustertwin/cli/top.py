@@ -88,7 +88,11 @@ def top(
     exporter: str = typer.Option("", help="URL of an exporter; this host if empty."),
     url: str = typer.Option("", help="URL of a running `twin up` or `twin serve`: scores, jobs and events too."),
     token: str = typer.Option("", envvar="CLUSTERTWIN_TOKEN", help="For a service that asks for one."),
-    seconds: float = typer.Option(0.0, min=0.0, help="Stop after so long; 0: until Ctrl-C (5 s outside a terminal)."),
+    seconds: float = typer.Option(
+        0.0,
+        min=0.0,
+        help="Of this host or an exporter: stop after so long; 0: until q or Ctrl-C (5 s outside a terminal).",
+    ),
     plain: bool = typer.Option(False, help="Threads only, without panes and keys."),
     json: bool = Json,
 ) -> None:

@@ -87,6 +87,8 @@ class Top(App[None]):
                 if worker.is_cancelled:
                     return
                 self.call_from_thread(self._show, board)
+            if not worker.is_cancelled and self.is_running:
+                self.call_from_thread(self.exit)  # what was to be watched has been watched
         except TwinError as error:
             self.call_from_thread(self.exit, return_code=error.exit_code, message=f"twin: {error}")
 
@@ -170,8 +172,14 @@ class Top(App[None]):
 def _heading(heat: Heat, channel: str) -> str:
     """The node, what a cell shows, and how its last second went."""
     last = {name: heat.ratios[name][:, -1:] for name in CHANNELS}
-    means = [f"{name} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()]
-    return f"{heat.node}   a cell is a second of {channel}   now {', '.join(means)}"
+    means = [
+        f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
+    ]
+    return f"{heat.node}   a cell is a second, how much of it was {_word(channel)}   now {', '.join(means)}"
+
+
+def _word(channel: str) -> str:
+    return "not idle" if channel == "busy" else channel
 
 
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:

@@ -13,8 +13,8 @@ from clustertwin.service.terminal.board import Heat
 
 #: From idle to full, for what is shown; the same hues as on the pages.
 STOPS = {
-    "busy": ("#1b2629", "#1b5b56", "#37ab9e", "#c9fff7"),
-    "user": ("#1b2629", "#1b5b56", "#37ab9e", "#c9fff7"),
+    "busy": ("#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"),
+    "user": ("#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"),
     "system": ("#1b2629", "#3d3372", "#957be8", "#e8e0ff"),
     "iowait": ("#1b2629", "#5f3d0c", "#dd8f22", "#ffe9c2"),
 }

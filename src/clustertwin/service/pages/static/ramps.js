@@ -10,7 +10,7 @@ const STOPS = {
     score: ["#eef2f2", "#dbe3e4", "#c3d0d2", "#f0a875", "#d9531e", "#8f1d0a"],
   },
   dark: {
-    busy: ["#1b2629", "#1b5b56", "#37ab9e", "#c9fff7"],
+    busy: ["#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"],
     iowait: ["#1b2629", "#5f3d0c", "#dd8f22", "#ffe9c2"],
     system: ["#1b2629", "#3d3372", "#957be8", "#e8e0ff"],
     score: ["#1b2629", "#243236", "#33464b", "#8a4a20", "#f0742f", "#ffd9b8"],
