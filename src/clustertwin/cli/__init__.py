@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "job": ("clustertwin.cli.job:app", "A job's report, with the directive to change."),
     "token": ("clustertwin.cli.token:app", "Tokens: add, list, remove."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
-    "top": ("clustertwin.cli.top:app", "This host's hardware threads, live in the terminal."),
+    "top": ("clustertwin.cli.top:app", "Live in the terminal: this host's threads, or all that a service knows."),
     "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
     "recording": ("clustertwin.cli.recording:app", "Recordings: info, windows, export."),
     "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run for real and recorded, or simulated."),
