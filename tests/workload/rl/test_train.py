@@ -9,7 +9,7 @@ import torch
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import policy
-from clustertwin.workload.policies.learned import FEATURES, WEIGHTS, beginner, kernel, learned
+from clustertwin.workload.policies.learned import FEATURES, ORDERS, WEIGHTS, beginner, kernel, learned
 from clustertwin.workload.rl import checkpoint
 from clustertwin.workload.rl.evolve import EvolveSettings
 from clustertwin.workload.rl.ppo import Actor, Ppo, PpoSettings
@@ -42,16 +42,17 @@ def test_the_actor_and_the_compiled_policy_are_one():
     assert kernel(tuple(x.astype(float)), actor.vector()) == pytest.approx(logit.item(), rel=1e-5)
 
 
-def test_a_beginner_schedules_about_as_sjf_does(load):
-    rng = np.random.default_rng(0)
-    found = slowdowns([learned(beginner(rng)), policy("sjf"), policy("fcfs")], [load], RULES)[:, 0]
+@pytest.mark.parametrize(("order", "name"), [(ORDERS[0], "sjf"), (ORDERS[1], "smallest")])
+def test_a_beginner_schedules_about_as_the_order_it_begins_with(load, order: int, name: str):
+    mine = learned(beginner(order, np.random.default_rng(0)))
+    found = slowdowns([mine, policy(name), policy("fcfs")], [load], RULES)[:, 0]
     assert abs(found[0] - found[1]) < 0.2 * (found[2] - found[1])
 
 
 @pytest.mark.slow
 def test_ppo_learns(load):
-    learner = Ppo(pool(load, 128), RULES, PpoSettings(envs=8), seed=0)
-    learner.actor.load_state_dict(Actor(beginner(np.random.default_rng(0), sharpness=0.0)).state_dict())
+    ignorant = beginner(ORDERS[0], np.random.default_rng(0), sharpness=0.0)
+    learner = Ppo(pool(load, 128), RULES, PpoSettings(envs=8), ignorant, seed=0)
     before = learner.roll_out(np.random.default_rng(99)).ratios
     for i in range(12):
         learner.iterate(np.random.default_rng(i))

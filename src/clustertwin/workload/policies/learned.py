@@ -17,7 +17,8 @@ from clustertwin.core.extras import require
 from clustertwin.workload.policies.request import Now, Policy, Request
 
 FEATURES = 10
-LIMIT = 1  # the place of the requested time among them
+#: Features that order a queue by themselves, least first: requested time (SJF), size (smallest first), their product.
+ORDERS = (1, 2, 9)
 HIDDEN = 64
 WEIGHTS = (FEATURES + 2) * HIDDEN  # a row a feature, a row of biases, a row to the score: 768
 
@@ -59,15 +60,15 @@ def kernel(x, weights):  # type: ignore[no-untyped-def]
     return value
 
 
-def beginner(rng: np.random.Generator, sharpness: float = 32.0) -> NDArray[np.float64]:
-    """Weights to train from: one hidden unit that is SJF, and the others at random, quiet beside it.
+def beginner(order: int, rng: np.random.Generator, sharpness: float = 32.0) -> NDArray[np.float64]:
+    """Weights to train from: one hidden unit that orders by this feature, and the others at random, quiet beside it.
 
-    From a policy that knows nothing, the first rounds of training only find out that short jobs go first.
+    From a policy that knows nothing, the first rounds of training only find out that small jobs go first.
     """
     weight = rng.standard_normal((FEATURES, HIDDEN)) * (2 / FEATURES) ** 0.5
     out = rng.standard_normal(HIDDEN) * 0.1
     weight[:, 0] = 0.0
-    weight[LIMIT, 0], out[0] = sharpness**0.5, -(sharpness**0.5)
+    weight[order, 0], out[0] = sharpness**0.5, -(sharpness**0.5)
     return np.concatenate([weight.ravel(), np.zeros(HIDDEN), out])
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import policy as find_policy
-from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS, beginner
+from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS
 from clustertwin.workload.rl.sequences import Pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
 from clustertwin.workload.simulator.machine import Records
@@ -147,10 +147,19 @@ def joined(parts: Sequence[Rollout]) -> Rollout:
 class Ppo:
     """A learner: `iterate` rolls out, learns, and says how it went."""
 
-    def __init__(self, pool: Pool, rules: Rules, settings: PpoSettings, seed: int, engine: Engine = "here") -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        rules: Rules,
+        settings: PpoSettings,
+        weights: NDArray[np.float64],
+        seed: int,
+        engine: Engine = "here",
+    ) -> None:
+        """Train from these weights of the actor; the critic knows nothing yet."""
         torch.manual_seed(seed)
         self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
-        self.actor, self.critic = Actor(beginner(np.random.default_rng([seed, 4]))), Critic()
+        self.actor, self.critic = Actor(weights), Critic()
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=settings.rate)
 
