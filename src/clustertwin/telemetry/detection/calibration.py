@@ -50,7 +50,7 @@ def _quieter(moment: Moment) -> list[Moment]:
     A machine that is stiller than any that was seen is not broken: doing nothing is usual where nothing is to be done.
     """
     free, _ = moment.among(np.flatnonzero(moment.job < 0))
-    return [replace(free, values=_slowed(free, part)) for part in (0.5, 0.0)]
+    return [replace(free, values=_slowed(free, part)) for part in (0.5, 0.0)] if len(free) else []
 
 
 def _slowed(moment: Moment, part: float) -> NDArray[np.float32]:

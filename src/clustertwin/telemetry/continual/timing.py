@@ -1,0 +1,88 @@
+"""How long a night takes: hours, threads -> seconds of each step, so that a site can choose its cadence.
+
+Each size is a night of its own in a scratch home, on a simulated day, with everything a real night does except the
+registry.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clustertwin.core.errors import TwinError
+from clustertwin.core.extras import require
+from clustertwin.telemetry.campaign.simulation.cluster import simulate
+from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+from clustertwin.telemetry.campaign.simulation.rounds import write
+from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.continual.cycle import CycleSettings, Site, run
+from clustertwin.telemetry.continual.day import Day
+from clustertwin.telemetry.continual.past import Recorded
+from clustertwin.telemetry.continual.verdicts import Told
+
+_NODE = 32  # threads
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    hours: float
+    nodes: int
+    threads: int
+    windows: int  # usable, of which so many of the settings' limit were trained on
+    contestants: int
+    seconds: dict[str, float]
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.seconds.values())
+
+
+def measure(
+    hours: Sequence[float],
+    threads: Sequence[int],
+    architectures: tuple[str, ...],
+    progress: Callable[[str, int, int], None] = lambda step, done, of: None,
+    settings: CycleSettings = CycleSettings(),
+) -> list[Timed]:
+    """A night of every size, from recordings on disk."""
+    sizes = [(h, n) for n in threads for h in hours]
+    rows = []
+    for i, (h, n) in enumerate(sizes):
+        progress(f"{n} threads × {h:g} h", i, len(sizes))
+        with tempfile.TemporaryDirectory() as scratch:
+            rows.append(_time(Path(scratch), h, n, replace(settings, architectures=architectures)))
+    return rows
+
+
+def _time(home: Path, hours: float, threads: int, settings: CycleSettings) -> Timed:
+    nodes = max(1, threads // _NODE)
+    cluster = ClusterSettings(nodes=nodes, threads=threads // nodes, hours=hours)
+    write(home / "recording" / "day", simulate(cluster, read_signatures(), seed=1), "", "")
+    day = Day("2026-01-01", cluster.start_s, cluster.start_s + max(86_400, int(hours * 3600)))
+    night = run(Site(home, Recorded([home / "recording"]), Told(), settings), day)
+    if night.outcome in ("skipped", "halted"):
+        raise TwinError(f"{threads} threads × {hours:g} h: {night.because}")
+    from clustertwin.telemetry.continual.night import read_document
+
+    census = read_document(home / "nights" / day.name / "gather.json")["result"]
+    return Timed(hours, nodes, threads, census["windows"], len(night.contestants), night.seconds)
+
+
+def draw(rows: Sequence[Timed], path: Path) -> None:
+    """Stacked steps, one bar a size."""
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(8, 1 + 0.4 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    left = [0.0] * len(rows)
+    names = [f"{row.threads} threads × {row.hours:g} h" for row in rows]
+    for step in rows[0].seconds:
+        seconds = [row.seconds.get(step, 0.0) for row in rows]
+        if max(seconds) >= 0.01 * max(row.total_s for row in rows):
+            axes.barh(names, seconds, left=left, label=step)
+            left = [a + b for a, b in zip(left, seconds, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)

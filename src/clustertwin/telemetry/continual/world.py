@@ -1,0 +1,103 @@
+"""A month in the life of a simulated cluster: day, seed -> its traces, and which threads were truly wrong when.
+
+The mix of jobs drifts, new kinds of jobs appear, half of the nodes get new hardware, one node's disk fails slowly, and
+on some days jobs go wrong. Everything that happens, and when, is in the table of `World`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.campaign.simulation.cluster import node_names, simulate
+from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+from clustertwin.telemetry.campaign.simulation.signature import Signature, Signatures
+from clustertwin.telemetry.continual.day import Day
+
+DAY_S = 86_400
+_USER, _SYSTEM, _IOWAIT = (CPU.index(name) for name in ("user", "system", "iowait"))
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    nodes: int = 4
+    threads: int = 16
+    hours: float = 2.0  # of each day are simulated
+    start_s: int = 1_767_225_600
+    #: (from this day on, these job types)
+    mix: tuple[tuple[int, tuple[str, ...]], ...] = (
+        (0, ("np", "mpi-2", "mpi-4")),
+        (6, ("np", "good-io", "mpi-2", "mpi-8")),
+        (10, ("np", "good-io", "mpi-8", "render")),
+        (20, ("good-io", "mpi-8", "render", "etl")),
+    )
+    new_hardware: int = 15  # day: the second half of the nodes accounts a tenth of user time as system time
+    creep_from: int = 4  # day: the first node's disk begins to fail …
+    creep_a_day: float = 0.012  # … and each day so much more of its user time is spent waiting
+    anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
+    anomalous_every: int = 4  # days
+    poisoned: int = -1  # day on which three jobs in ten are bad-io and nobody notices
+
+    def day(self, number: int) -> Day:
+        start_s = self.start_s + number * DAY_S
+        return Day(f"day-{number:02d}", start_s, start_s + DAY_S)
+
+    def creep(self, number: int) -> float:
+        return max(0, number - self.creep_from) * self.creep_a_day
+
+    @property
+    def creeping_node(self) -> str:
+        return node_names(self.nodes)[0]
+
+
+def live(world: World, number: int, signatures: Signatures, seed: int) -> list[Trace]:
+    """What the cluster did on this day; spans say what was wrong with jobs, `wrong` what was wrong with nodes too."""
+    types = next((types for first, types in reversed(world.mix) if first <= number), world.mix[0][1])
+    ill = number > 0 and number % world.anomalous_every == 0
+    settings = ClusterSettings(
+        world.nodes,
+        world.threads,
+        world.hours,
+        job_types=types,
+        anomalies=("bad-io",) if number == world.poisoned else world.anomalies if ill else (),
+        anomaly_ratio=0.3 if number == world.poisoned else 0.1,
+        job_s=(600.0, 2400.0),
+        start_s=world.day(number).start_s,
+    )
+    traces = simulate(settings, widened(signatures), seed=1000 * (seed + 1) + number)
+    names = node_names(world.nodes)
+    shift = {name: 0.1 for name in names[world.nodes // 2 :] if number >= world.new_hardware}
+    return [
+        _moved(_moved(t, _SYSTEM, shift.get(t.node, 0.0)), _IOWAIT, world.creep(number) * (t.node == names[0]))
+        for t in traces
+    ]
+
+
+def widened(signatures: Signatures) -> Signatures:
+    """The recorded kinds, and two that nobody recorded: `render` computes more lightly, `etl` reads and computes."""
+    np_, io = signatures.kinds["np", ""], signatures.kinds["good-io", ""]
+    etl = replace(io, job_type="etl", quantiles=(np_.quantiles + io.quantiles) / 2)
+    render = replace(np_, job_type="render", quantiles=_lighter(np_))
+    return replace(signatures, kinds=signatures.kinds | {kind.key: kind for kind in (etl, render)})
+
+
+def _lighter(kind: Signature) -> NDArray[np.float64]:
+    """The first share, most of an np job's second, at three quarters."""
+    out = kind.quantiles.copy()
+    out[0] *= 0.75
+    return out
+
+
+def _moved(trace: Trace, to: int, part: float) -> Trace:
+    """A part of the user time of all threads is accounted elsewhere."""
+    if part <= 0:
+        return trace
+    values = trace.values.copy()
+    moved = values[..., _USER] * np.float32(min(part, 0.9))
+    values[..., _USER] -= moved
+    values[..., to] += moved
+    return replace(trace, values=values)

@@ -1,0 +1,37 @@
+"""A day on which three jobs in ten go wrong and nobody notices: what the gate is for."""
+
+from dataclasses import replace
+
+import pytest
+from tests.telemetry.continual.conftest import QUICK, SMALL, small_day
+
+from clustertwin.telemetry.campaign.simulation.cluster import simulate
+from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.continual import champions
+from clustertwin.telemetry.continual.cycle import run
+from clustertwin.telemetry.continual.golden import detect
+from clustertwin.telemetry.continual.past import Remembered
+
+
+@pytest.mark.slow
+def test_the_gate_keeps_the_sight_that_a_poisoned_day_would_cost(make_site, small_golden):
+    day, _ = small_day(3)
+    poisoned = replace(SMALL, start_s=day.start_s, anomalies=("bad-io",), anomaly_ratio=0.3)
+    past = Remembered(simulate(poisoned, read_signatures(), 3))
+    site, first_day = make_site(2)
+    run(site, first_day)
+    before = detect(champions.champion(site.home), small_golden).recall["bad-io"]
+    assert before > 0.95
+
+    gated, _ = make_site(3, past=past)
+    night = run(gated, day)
+    assert night.outcome == "kept"
+    assert "linear/scratch" in night.refused
+    assert detect(champions.champion(site.home), small_golden).recall["bad-io"] >= before - 0.01
+
+    (site.home / "nights" / day.name / "night.json").unlink()
+    (site.home / "nights" / day.name / "choose.json").unlink()
+    open_door = replace(gated, settings=replace(QUICK, rule=replace(QUICK.rule, gate=False)))
+    night = run(open_door, day)
+    assert night.outcome == "promoted"
+    assert detect(champions.champion(site.home), small_golden).recall["bad-io"] < before - 0.3
