@@ -148,7 +148,7 @@ def _interval_picture(by_interval: dict[int, tuple[float, ...]]) -> Picture:
     axes[0, 0].errorbar(at, mean, yerr=[np.std(by_interval[i]) for i in at], marker="o", color=COLOURS[0], capsize=3)
     axes[0, 0].set(xscale="log", xlabel="sampling interval, s", ylabel="silhouette")
     axes[0, 0].set_xticks(at, [str(i) for i in at])
-    return Picture("What a coarser sampler loses", svg(made, "intervals"))
+    return Picture("Silhouette against sampling interval", svg(made, "intervals"))
 
 
 def _scatter_picture(windows: Windows, rng: np.random.Generator) -> Picture:
