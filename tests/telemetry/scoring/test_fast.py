@@ -69,7 +69,7 @@ def test_every_schema_and_mask_agrees_with_torch(schema: Schema, known: float) -
     agree(trained(shape), *windows(shape, 40, 1, known))
 
 
-@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, 2 * BLOCK + 5])
+@pytest.mark.parametrize("n", [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK + 5])
 def test_any_number_of_threads_agrees_with_torch(n: int) -> None:
     shape = Shape(CPU, 100)
     agree(trained(shape), *windows(shape, n, 2, 0.9))

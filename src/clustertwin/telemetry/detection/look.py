@@ -16,7 +16,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.deviation import Deviation, deviate
 from clustertwin.telemetry.detection.evaluation import evaluate
 from clustertwin.telemetry.detection.moment import WINDOW_S, Moment
-from clustertwin.telemetry.detection.statistics import Statistics, measure
+from clustertwin.telemetry.detection.statistics import Statistics, measure_each
 from clustertwin.telemetry.models.store import Stored
 
 LASTING_S = 300
@@ -53,7 +53,7 @@ def look(stored: Stored, moment: Moment, enough: float) -> Look:
         )
     moment = _finite(moment)
     embedding, error = evaluate(stored, moment)
-    statistics = tuple(measure(moment, length_s) for length_s in LENGTHS_S)
+    statistics = measure_each(moment, LENGTHS_S)
     settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough) & (statistics[0].seconds > 0)
     known = (settled, settled & (statistics[1].seconds >= LONG_ENOUGH_S))
     kind = np.where(moment.job >= 0, HELD, FREE if moment.jobs else UNKNOWN).astype(np.int8)

@@ -114,9 +114,11 @@ class _Room:
         self.ratio = np.empty((channels, model.length, n), np.float32)
         self.bent = np.empty((free, model.length, n), np.float32)
         self.scratch = np.empty((free + 3, n), np.float32)
-        self.inputs_ = torch.from_numpy(self.seen[:free].reshape(-1, n))
+        self.inputs_ = torch.from_numpy(self.seen[:free].reshape(free * model.length, n))
         self.inner_, self.z_, self.hidden_ = map(torch.from_numpy, (self.inner, self.z, self.hidden))
-        self.ratio_, self.bent_ = (torch.from_numpy(made.reshape(-1, n)) for made in (self.ratio, self.bent))
+        self.ratio_, self.bent_ = (
+            torch.from_numpy(made.reshape(len(made) * model.length, n)) for made in (self.ratio, self.bent)
+        )
 
     def take(self, values: Array, valid: NDArray[np.bool_], order: tuple[int, ...]) -> None:
         """values (channel, length, n) and valid (length, n)."""
