@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,11 @@ from tests.service.conftest import Clock
 from clustertwin.core.errors import OutputError, SourceError
 from clustertwin.service.feeds import LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.keeper import Keeper
+from clustertwin.service.loop import Loop
 from clustertwin.service.quiet import Maintenance
 from clustertwin.service.store import Filter
 from clustertwin.service.stride import Stride
+from clustertwin.telemetry.continual.handover import Handover
 from clustertwin.telemetry.counters import MODES, Reading
 from clustertwin.telemetry.rates import Faults
 from clustertwin.telemetry.recording import Recording
@@ -42,6 +45,17 @@ def test_the_first_score_comes_with_the_hundredth_second_and_until_then_it_is_wa
             assert snapshot.moment.end_s == bad_io.start_s + 50
     assert phases[99] == "warming-up"
     assert phases[-1] == "watching"
+
+
+def test_a_replay_waits_for_its_detector(bad_io, state, clock, detector):
+    coming = Future()
+    loop = Loop(state, ReplayFeed(bad_io, 20.0, clock), coming)
+    for clock.now_s in range(100):
+        assert (loop.turn().phase, loop.state.snapshot.moment) == ("warming-up", None)
+    coming.set_result(Handover(state.home, detector))
+    loop.turn()
+    clock.now_s += 1
+    assert loop.turn().now_s == bad_io.start_s + 20
 
 
 def test_the_snapshot_agrees_with_its_own_scores(watched):

@@ -33,6 +33,7 @@ BACKFILL_S = 300
 class Feed(Protocol):
     source: str  # in a person's words
     pace: float  # seconds of the feed's clock in one of ours
+    patient: bool  # its seconds can wait until there is a detector
 
     def now_s(self) -> float:
         """The time on the feed's clock."""
@@ -54,7 +55,7 @@ class Feed(Protocol):
 class LiveFeed:
     """Many live sources at once, each asked in a thread of its own, never twice at a time."""
 
-    pace = 1.0
+    pace, patient = 1.0, False
 
     def __init__(
         self, source: str, lives: Sequence[tuple[str, Live]], clock: Callable[[], float] = time.time, threads: int = 16
@@ -125,7 +126,7 @@ class _Stream:
 class PrometheusFeed:
     """A server's newest seconds, asked for in the background; after an outage what was missed is asked for too."""
 
-    pace = 1.0
+    pace, patient = 1.0, False
 
     def __init__(self, source: str, history: History, clock: Callable[[], float] = time.time) -> None:
         self.source = source
@@ -195,6 +196,8 @@ class PrometheusFeed:
 
 class ReplayFeed:
     """A recording as if it happened now, `pace` times as fast; when it ends, its clock stands still."""
+
+    patient = True
 
     def __init__(self, recording: Recording, pace: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.source = f"replay of {recording.directory.name} at {pace:g}×"

@@ -103,13 +103,16 @@ class Loop:
 
     def _pause_s(self) -> float:
         """To just after the next whole second of the feed; a fast replay turns four times a second."""
+        if self.feed.patient and not self._coming.done():
+            return 0.25  # to ask for the time would start its clock
         now_s = self.feed.now_s()
         return max((floor(now_s) + 1.05 - now_s) / self.feed.pace, 0.25 if self.feed.pace > 1 else 0.01)
 
     def turn(self) -> Snapshot:
         """One second: take what came, score if it is time, publish."""
-        traces = self.feed.take()
-        now_s = self.feed.now_s()
+        waiting = self.feed.patient and not self._coming.done()
+        traces = [] if waiting else self.feed.take()
+        now_s = self._now.now_s if waiting else self.feed.now_s()
         for trace in traces:
             self._hear(trace, now_s)
         detector = self._detector(now_s)
