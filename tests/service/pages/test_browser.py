@@ -24,6 +24,7 @@ from clustertwin.service.loop import Loop, LoopSettings
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Store
 from clustertwin.telemetry.continual.handover import Handover
+from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.sources.host import Host
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -81,8 +82,8 @@ def until(page: Any, expression: str, arg: Any = None) -> None:
 class Watched:
     """A replayed campaign of bad I/O, served; the test moves its clock."""
 
-    def __init__(self, url: str, loop: Loop, clock: Clock) -> None:
-        self.url, self.loop, self.clock, self.store = url, loop, clock, loop.state.store
+    def __init__(self, url: str, recording: Recording, loop: Loop, clock: Clock) -> None:
+        self.url, self.recording, self.loop, self.clock, self.store = url, recording, loop, clock, loop.state.store
 
     def advance(self, seconds: int, step_s: int = 10) -> None:
         for _ in range(0, seconds, step_s):
@@ -91,13 +92,13 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(bad_io: Any, detector: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(bad_io: Recording, detector: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     home = tmp_path_factory.mktemp("home")
     state, clock = ServiceState(home, Store(home / "state.sqlite")), Clock()
     loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), ready(Handover(home, detector)), LoopSettings(stride_s=10))
     loop.turn()
     with serving(create_app(state)) as url:
-        yield Watched(url, loop, clock)
+        yield Watched(url, bad_io, loop, clock)
     state.store.close()
 
 
@@ -109,6 +110,9 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     while not watched.loop.state.snapshot.events:
         watched.advance(10)
         assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
+    first = watched.loop.state.snapshot.events[0]
+    onset_s = min(span.start_s for span in watched.recording.spans if span.job in first.jobs)
+    assert watched.recording.start_s + watched.clock.now_s - onset_s <= 120
     page.locator("#newest tbody tr a").first.click()
     page.locator("blockquote.why").wait_for()
     assert "iowait" in page.locator("table.compare").inner_text()
