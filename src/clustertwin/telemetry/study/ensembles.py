@@ -56,7 +56,6 @@ RECIPES: dict[str, Settings] = {
     "patch": Settings(model="patch", epochs=8),
     "vae": Settings(model="vae", epochs=8),
     "ae": Settings(model="ae", epochs=4),
-    "ae, contrast": Settings(model="ae", epochs=4, contrast=1e-3),
     "node-gnn-ae": Settings(model="node-gnn-ae", epochs=4),
     "job-gnn-ae": Settings(model="job-gnn-ae", epochs=4),
 }
