@@ -106,7 +106,7 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     watched: Watched, open_page: Any
 ) -> None:
     page = open_page(watched.url)
-    page.get_by_text("Nothing strange").first.wait_for()
+    page.get_by_text("Not judged yet").first.wait_for()
     while not watched.loop.state.snapshot.events:
         watched.advance(10)
         assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
@@ -130,7 +130,11 @@ def test_the_heat_map_moves_and_a_thread_has_its_reconstruction(watched: Watched
     watched.advance(max(400 - int(watched.clock.now_s), 0))
     node = watched.loop.state.snapshot.nodes[0].node
     page = open_page(f"{watched.url}/nodes/{node}")
-    until(page, "document.getElementById('node').dataset.end > 0 && document.querySelectorAll('.u-over').length === 4")
+    until(page, "document.getElementById('node')?.dataset.end > 0 && document.querySelectorAll('.u-over').length === 4")
+    until(
+        page,
+        "[...document.querySelectorAll('.plot')].every((p) => p.querySelector('.uplot').offsetWidth === p.clientWidth)",
+    )
     canvas = page.locator("#node canvas")
     before, drawn = page.locator("#node").get_attribute("data-end"), canvas.evaluate("c => c.toDataURL()")
     watched.advance(20)
@@ -168,7 +172,7 @@ def test_this_host_is_shown_live_before_the_first_score_and_load_appears(tmp_pat
             page = open_page(url)
             page.get_by_role("heading", name="Warming up").wait_for()
             page.goto(f"{url}/nodes/here?cpu={cpu}")
-            until(page, "document.getElementById('node').dataset.end > 0")
+            until(page, "document.getElementById('node')?.dataset.end > 0")
             until(page, NEWEST_CELL_IS_BUSY, cpu)
             page.close()  # before its server goes
     finally:
@@ -201,7 +205,7 @@ def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> N
             assert page.locator("img").count() == 0, path
         page.goto(url)
         page.locator("#nodes tbody a").first.click()
-        until(page, "document.getElementById('node').dataset.end > 0")
+        until(page, "document.getElementById('node')?.dataset.end > 0")
         page.locator("#node canvas").hover(position={"x": 300, "y": 5})
         assert HOSTILE in page.locator("#node .tip").inner_text()
         assert page.evaluate("window.pwned") is None

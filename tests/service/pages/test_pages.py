@@ -74,6 +74,7 @@ def test_before_the_first_score_the_page_is_honest(client, made_state):
     text = client.get("/").text
     assert "Warming up" in text
     assert "42 s" in text
+    assert "Nothing strange" not in text
     assert client.get("/embedding").status_code == client.get("/models").status_code == 200
     assert client.get("/pictures/cluster").json()["labels"] == []
     assert client.get("/pictures/embedding").json()["points"] == []

@@ -6,6 +6,7 @@ import { UNKNOWN, css, hue, paint } from "./ramps.js";
 const figure = document.getElementById("node");
 const node = encodeURIComponent(figure.dataset.node);
 const PLOT_S = 150;
+const HEIGHT = 130;
 const plots = new Map();
 let channel = "busy";
 let chosen = figure.dataset.cpu === undefined ? null : Number(figure.dataset.cpu);
@@ -80,9 +81,9 @@ function plot(name) {
   document.getElementById("plots").append(holder);
   const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const colour = ["user", "system", "iowait"].includes(name) ? name : "other";
-  return new uPlot({
-    width: holder.clientWidth,
-    height: 130,
+  const made = new uPlot({
+    width: 200,
+    height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, points: { size: 5 } },
     scales: { y: { range: [0, 1] } },
@@ -92,6 +93,9 @@ function plot(name) {
     ],
     series: [{}, { stroke: () => css(colour), width: 1.5, points: { show: false } }, { stroke: () => css("expected"), width: 1, dash: [4, 3], points: { show: false } }],
   }, [[], [], []], holder);
+  // As wide as its place, which shrinks as the others come beside it.
+  new ResizeObserver(() => made.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
+  return made;
 }
 
 function mark() {
@@ -109,7 +113,6 @@ for (const button of document.querySelectorAll("[data-channel]")) {
 const ramp = () => paint(document.getElementById("ramp"), channel);
 document.addEventListener("twin:theme", () => { ramp(); mark(); for (const one of plots.values()) one.redraw(); });
 document.addEventListener("htmx:afterSettle", mark);
-window.addEventListener("resize", () => { for (const one of plots.values()) one.setSize({ width: one.root.parentElement.clientWidth, height: 130 }); });
 ramp();
 mark();
 refresh();
