@@ -2,9 +2,10 @@
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+import psutil
 import pytest
 from tests import servers
 from tests.servers import free_address, running
@@ -29,7 +30,18 @@ def tracking_server(directory, address=None):
     ]  # fmt: skip
     os.environ |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with running(directory, address, command, "/health") as server:
-        yield server
+        try:
+            yield server
+        finally:
+            stop(server)
+
+
+def stop(server):
+    """The server and its workers, which outlive it."""
+    with suppress(psutil.NoSuchProcess):
+        for process in (*psutil.Process(server.process.pid).children(recursive=True), server.process):
+            process.kill()
+    server.process.wait()
 
 
 def three_nights(make_site, book):
@@ -123,8 +135,7 @@ def test_a_real_server_that_dies_during_the_night_hears_of_it_when_it_is_back(ma
 
         def kill(place):
             if place == "before judge":
-                server.process.kill()
-                server.process.wait()
+                stop(server)
 
         second = run(replace(site, at=kill), day)
         assert second.outcome in ("promoted", "kept")
