@@ -99,3 +99,8 @@ def test_scores_come_back_in_the_windows_own_order():
     shuffled = HELD_OUT.take(np.arange(64)[::-1].copy())
     forward, backward = evaluate(model, data)[1], evaluate(model, group(shuffled, "node", Shape()))[1]
     assert torch.allclose(forward, backward.flip(0), atol=1e-6)
+
+
+def test_contrast_reaches_the_loss():
+    plain, gathered = (fit(TRAIN, HELD_OUT, replace(QUICK, contrast=weight)).history[0] for weight in (0.0, 0.1))
+    assert gathered.train > plain.train + 0.05, "a tenth of a term that is above one for jobs drawn at random"

@@ -109,3 +109,19 @@ def test_the_command_writes_one_report_that_needs_nothing_else(twin, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", ""), "a report fetches nothing"
     assert json.loads((tmp_path / "study.json").read_text())["sections"].keys() == document["sections"].keys()
+
+
+@pytest.mark.slow
+def test_recordings_too_short_for_a_question_say_so_and_answer_the_others(tmp_path):
+    from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+    from clustertwin.telemetry.campaign.simulation.rounds import write_rounds
+    from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+    from clustertwin.telemetry.study.run import Plan, run
+
+    small = ClusterSettings(nodes=1, threads=4, hours=0.25, job_types=("np", "good-io", "mpi-2"), job_s=(34, 36))
+    list(write_rounds(tmp_path, small, read_signatures(), rounds=3, seed=1))
+    plan = Plan(("sampling", "reconstruction", "detection"), ("linear",), ensemble=1, epochs=1, workers=1)
+    sampled, rebuilt, detected = run(Source((str(tmp_path),), length_s=30), plan)
+    assert "too short for a spectrum" in sampled.text
+    assert [row[1] for row in rebuilt.tables[0].rows] == [4, 30, 30], "no more numbers than a window has seconds"
+    assert "Not possible with these data: the detector looks at windows of 100 s" in detected.text
