@@ -27,8 +27,11 @@ def test_a_version_is_stored_once_with_its_lineage(home, make_detector):
 
 
 def test_another_model_never_takes_a_version_that_exists(home, make_detector):
+    champions.enter(home, make_detector(0), {"night": 99})  # the same model, found once more
+    assert champions.find(home, make_detector(0).version).lineage == {"night": 0}
+    (home / "models" / make_detector(0).version / "weights.safetensors").write_bytes(b"x")
     with pytest.raises(ModelError, match="another model of this version"):
-        champions.enter(home, make_detector(0), {"night": 99})
+        champions.enter(home, make_detector(0), {"night": 0})
 
 
 def test_promotion_changes_the_champion_and_rollback_goes_back_one_by_one(home, make_detector):

@@ -53,7 +53,7 @@ class Version:
 
 
 def enter(home: Path, detector: Detector, lineage: dict[str, Any]) -> str:
-    """Store a detector as a version; doing it twice is doing it once."""
+    """Store a detector as a version; doing it twice is doing it once, and the first lineage stays."""
     models = home / MODELS
     durable.make_directory(models)
     draft = models / f".{detector.version}.{os.getpid()}"
@@ -69,9 +69,9 @@ def enter(home: Path, detector: Detector, lineage: dict[str, Any]) -> str:
             draft.rename(final)
             durable.sync_directory(models)
         return detector.version
-    mine = digest(draft)
+    mine = digest(draft, without=LINEAGE)
     shutil.rmtree(draft)
-    if digest(final) != mine:
+    if digest(final, without=LINEAGE) != mine:
         raise ModelError(final, "holds another model of this version; remove it if nothing uses it")
     return detector.version
 
@@ -168,10 +168,10 @@ def find(home: Path, name: str) -> Version:
     return named[0]
 
 
-def digest(directory: Path) -> str:
-    """One hash over the names and contents of all files of a version."""
+def digest(directory: Path, without: str = "") -> str:
+    """One hash over the names and contents of all files of a version, but one."""
     whole = hashlib.sha256()
-    for path in sorted(directory.iterdir()):
+    for path in sorted(path for path in directory.iterdir() if path.name != without):
         whole.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return whole.hexdigest()
 
