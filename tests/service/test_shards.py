@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service.shards import RayScorer, deal, gather, take
+from clustertwin.service.shards import deal, gather, take
 from clustertwin.telemetry.detection.moment import moments
 
 threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j", "k", "l"])), min_size=1, max_size=30)
@@ -34,17 +33,3 @@ def test_parts_score_as_the_whole(detector):
     together = gather(moment, [(rows, detector.score(take(moment, rows))) for rows in dealt])
     np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.real
-def test_ray_actors_score_as_one_process(detector, monkeypatch):
-    ray = pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    moment = list(moments(campaign(7, 0.3, nodes=4)))[-1][0]
-    scorer = RayScorer(2)
-    try:
-        np.testing.assert_allclose(scorer(detector, moment).score, detector.score(moment).score, rtol=1e-4, atol=1e-4)
-    finally:
-        scorer.close()
-        ray.shutdown()

@@ -74,9 +74,14 @@ def gather(moment: Moment, parts: list[tuple[NDArray[np.intp], Scores]]) -> Scor
 
 
 class RayScorer:
-    """Scores on actors; a detector is sent once, when it becomes champion."""
+    """Scores on actors; a detector is sent once, when it becomes champion.
 
-    def __init__(self, workers: int) -> None:
+    Actors that do not answer within `patience_s` (no CPU is free for them, a host is lost) hold nobody up: the moment
+    is scored here, and `fell_back` counts it.
+    """
+
+    def __init__(self, workers: int, patience_s: float = 20.0) -> None:
+        self.patience_s, self.fell_back = patience_s, 0
         self._ray: Any = require("ray", "ray")
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS") or None
@@ -93,7 +98,12 @@ class RayScorer:
             actor.score.remote(self._version, [self._sent], take(moment, rows))
             for actor, rows in zip(self._actors, dealt, strict=False)
         ]
-        return gather(moment, list(zip(dealt, self._ray.get(asked), strict=True)))
+        try:
+            answers = self._ray.get(asked, timeout=self.patience_s)
+        except self._ray.exceptions.RayError:
+            self.fell_back += 1
+            return detector.score(moment)
+        return gather(moment, list(zip(dealt, answers, strict=True)))
 
     def close(self) -> None:
         for actor in self._actors:
