@@ -19,10 +19,9 @@ SETTINGS = TrainSettings(
 )
 
 
-def kill_one_at_work(raylets: set[int], killed: list[int], give_up_s: float) -> None:
-    """Kill the first worker of these raylets that is seen gathering a rollout."""
-    until = time.monotonic() + give_up_s
-    while time.monotonic() < until and not killed:
+def kill_one_at_work(raylets: set[int], killed: list[int], over: threading.Event) -> None:
+    """Kill the first worker of these raylets that is seen gathering a rollout, before it is over."""
+    while not over.is_set():
         for raylet in raylets:
             for worker in psutil.Process(raylet).children(recursive=True):
                 try:
@@ -44,9 +43,11 @@ def test_two_ray_nodes_give_the_curve_of_one_process_though_a_worker_is_killed(t
     load, rules = take_in(jobs, 16).load, Rules(16)
     raylets = {info.process.pid for node in two_nodes.list_all_nodes() for info in node.all_processes["raylet"]}
     killed: list[int] = []
-    killer = threading.Thread(target=kill_one_at_work, args=(raylets, killed, 40.0), daemon=True)
+    over = threading.Event()
+    killer = threading.Thread(target=kill_one_at_work, args=(raylets, killed, over), daemon=True)
     killer.start()
     there = train(load, rules, SETTINGS, tmp_path / "ray.safetensors", engine="ray")
+    over.set()
     killer.join()
     here = train(load, rules, SETTINGS, tmp_path / "here.safetensors")
     assert killed
