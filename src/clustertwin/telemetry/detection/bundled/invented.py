@@ -17,6 +17,7 @@ from clustertwin.telemetry.compiled import compiled
 TICKS = 100  # of the kernel, in a second
 BUSY = (0.0003, 1.0)  # part of the time; this and the next are drawn evenly on a logarithmic scale
 TURN_S = (0.2, 1200.0)  # how long a thread works, or rests, at a time
+FLUSH = (1e-4, 0.03)  # part of the time in which something may be flushed to a disk
 _FINE = 5  # steps in a second: turns may be shorter than one
 
 
@@ -29,13 +30,15 @@ def invent(threads: int, seconds: int, rng: np.random.Generator, start_s: int = 
 def _thread(seconds: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """(second, channel)"""
     busy, turn_s = _log_uniform(BUSY, rng), _log_uniform(TURN_S, rng)
-    system, iowait = rng.beta(0.6, 3), 0.02 * rng.random() ** 4
+    system = rng.beta(0.6, 3)
     peak = rng.uniform(busy, 1)  # while it is at it
     load = peak * _worked(busy / peak, turn_s, seconds, rng)  # (second,)
     load = np.maximum(load, _log_uniform((1e-4, 0.02), rng))  # at rest it does little, but seldom nothing
     load = np.clip(load * np.exp(rng.normal(0, rng.uniform(0.01, 0.8), seconds)), 0, 1)[:, None]
-    split = np.array([(1 - system) * (1 - iowait), system * (1 - iowait), iowait])
-    ratios = np.concatenate([load * split, 1 - load], axis=-1)
+    # Now and then a second or two wait for a page to be written, whatever else goes on.
+    flushed = _worked(_log_uniform(FLUSH, rng), rng.uniform(0.2, 3), seconds, rng)
+    waited = (flushed * rng.beta(0.5, 1, seconds))[:, None] * (1 - load)
+    ratios = np.concatenate([load * (1 - system), load * system, waited, 1 - load - waited], axis=-1)
     return (rng.multinomial(TICKS, ratios / ratios.sum(-1, keepdims=True)) / TICKS).astype(np.float32)
 
 
