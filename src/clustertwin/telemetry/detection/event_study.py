@@ -60,7 +60,7 @@ class Result:
 
     @property
     def false_per_node_day(self) -> float:
-        return self.false_events / self.node_days
+        return self.false_events / self.node_days if self.node_days else float("nan")
 
 
 def score_all(detector: Detector, traces: Sequence[Trace], stride_s: int) -> Iterator[tuple[Moment, Scores]]:
