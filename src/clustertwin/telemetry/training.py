@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,6 @@ def fit(
     if not len(train) or not len(validation):
         raise SettingsError(f"nothing to train on: {len(train)} training and {len(validation)} validation windows")
     torch.manual_seed(settings.seed)
-    torch.set_flush_denormal(True)  # half the time of a converging run went into denormals
     config, network = find(settings.model)
     shape = Shape(train.schema, train.values.shape[1])
     model = network(config(shape=shape, **settings.options))
@@ -91,12 +91,23 @@ def fit(
     if not run.history:
         before = float(evaluate(model, held_out)[1].mean())
         progress(Epoch(0, before, before))
-    while not run.over:
-        progress(run.epoch(data, held_out))
-        if checkpoint:
-            run.save(checkpoint)
+    with _without_denormals():
+        while not run.over:
+            progress(run.epoch(data, held_out))
+            if checkpoint:
+                run.save(checkpoint)
     model.load_state_dict(run.best)
     return Fit(model.eval(), settings, tuple(run.history))
+
+
+@contextmanager
+def _without_denormals() -> Iterator[None]:
+    """Half the time of a converging run went into denormals. They are the whole process's: give them back."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @torch.no_grad()

@@ -104,3 +104,8 @@ def test_scores_come_back_in_the_windows_own_order():
 def test_contrast_reaches_the_loss():
     plain, gathered = (fit(TRAIN, HELD_OUT, replace(QUICK, contrast=weight)).history[0] for weight in (0.0, 0.1))
     assert gathered.train > plain.train + 0.05, "a tenth of a term that is above one for jobs drawn at random"
+
+
+def test_training_gives_the_process_its_denormals_back():
+    fit(TRAIN, HELD_OUT, replace(QUICK, epochs=1))
+    assert float(torch.tensor(1e-40) * 1.0) > 0
