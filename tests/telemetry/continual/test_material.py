@@ -56,6 +56,20 @@ def test_a_maintenance_window_masks_its_seconds_only():
     assert starts_s.min() >= day.start_s + 1800 - 20  # four fifths of a window are enough
 
 
+@pytest.mark.parametrize(
+    ("pattern", "covered"), [("*", {"n01", "n02"}), ("n01", {"n01"}), ("n0[2-9]", {"n02"}), ("N01", set())]
+)
+def test_maintenance_holds_for_the_nodes_that_its_pattern_matches(pattern, covered):
+    day, traces = small_day(1)
+    _, census = gather(day, Remembered(traces), [Vetted(pattern, (), day.start_s, day.end_s, "maintenance")], 10)
+    assert {node for node, part in census.seen.items() if part == 0} == covered
+
+
+def test_a_verdict_on_a_node_is_no_pattern():
+    assert not Vetted("n*", (), 0, 1, "confirmed").holds("n1")
+    assert Vetted("[::1]:9400", (), 0, 1, "confirmed").holds("[::1]:9400")
+
+
 def test_nothing_known_is_an_empty_census():
     _, traces = small_day(1)
     later, _ = small_day(2)

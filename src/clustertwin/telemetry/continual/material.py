@@ -136,7 +136,7 @@ def _mask(trace: Trace, said: Sequence[Vetted], tally: _Tally) -> Trace:
     """Unsee what must not be learned."""
     valid = trace.valid.copy()
     for vetted in said:
-        if vetted.node != trace.node or vetted.verdict not in ("confirmed", "maintenance"):
+        if vetted.verdict not in ("confirmed", "maintenance") or not vetted.holds(trace.node):
             continue
         # An event's onset is the end of the first window that showed it: the window itself is part of it.
         early_s = _WINDOW_S if vetted.verdict == "confirmed" else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 Verdict = Literal["confirmed", "dismissed", "new-normal", "maintenance"]
@@ -13,11 +14,15 @@ Verdict = Literal["confirmed", "dismissed", "new-normal", "maintenance"]
 class Vetted:
     """A person's word about some threads of a node for some time; no cpus: all of them."""
 
-    node: str
+    node: str  # its name; of maintenance perhaps a pattern, like `n0*`
     cpus: tuple[int, ...]
     start_s: float
     end_s: float
     verdict: Verdict
+
+    def holds(self, node: str) -> bool:
+        # An event's node is a name, also where it reads like a pattern: [::1]:9400
+        return node == self.node or (self.verdict == "maintenance" and fnmatchcase(node, self.node))
 
 
 class Verdicts(Protocol):
