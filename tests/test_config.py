@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import time
+
 import pytest
 
 from clustertwin.config import ConfigError, parse_config, read_config
@@ -27,6 +29,11 @@ def test_a_file_becomes_settings_and_what_it_does_not_say_is_the_default():
     assert (config.source.url, config.events.needed_s, config.events.of_s) == ("http://prometheus:9090", 30, 90)
 
 
+def test_learning_by_night_is_off_until_an_hour_is_named():
+    assert parse_config("", "twin.toml", {}).learning.hour is None
+    assert parse_config("[learning]\nnightly = '02:30'\n", "twin.toml", {}).learning.hour == time(2, 30)
+
+
 def test_the_environment_wins_and_lists_have_commas():
     told = {"CLUSTERTWIN_SERVICE__PORT": "9100", "CLUSTERTWIN_NOTIFY__URLS": "json://a, json://b"}
     config = parse_config(GOOD, "twin.toml", {**told, "CLUSTERTWIN_HOME": "/var/lib/twin", "CLUSTERTWIN_DATA": "x"})
@@ -43,6 +50,7 @@ def test_the_environment_wins_and_lists_have_commas():
         ("[source]\nkind = 'prometheus'\n", "twin.toml:1: source: kind prometheus needs url"),
         ("[events]\nneeded_s = 99\nof_s = 9\n", "twin.toml:1: events: needed_s 99 is more than of_s 9"),
         ("[scoring]\nstride_s = 1\nengine = 'dask'\n", "twin.toml:3: scoring.engine: Input should be 'here' or 'ray'"),
+        ("[learning]\n\nnightly = '24:30'\n", "twin.toml:3: learning.nightly: '24:30' is no time of day such as 02:30"),
         ("[service\n", "twin.toml:1: "),
         ("service = 3\n", "twin.toml:1: service: "),
     ],

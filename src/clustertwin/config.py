@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import time
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clustertwin.core.errors import InputError, SettingsError
 
@@ -92,6 +93,21 @@ class Notify(_Section):
     every_s: float = Field(default=60.0, ge=0)
 
 
+class Learning(_Section):
+    nightly: str = ""  # a local time, 02:30, at which the service itself starts `twin learn run`; empty: a timer does
+
+    @field_validator("nightly")
+    @classmethod
+    def _a_time(cls, text: str) -> str:
+        if not re.fullmatch(r"(([01]\d|2[0-3]):[0-5]\d)?", text):
+            raise ValueError(f"{text!r} is no time of day such as 02:30")
+        return text
+
+    @property
+    def hour(self) -> time | None:
+        return time.fromisoformat(self.nightly) if self.nightly else None
+
+
 class Config(_Section):
     service: Service = Service()
     source: Source = Source()
@@ -99,6 +115,7 @@ class Config(_Section):
     events: Events = Events()
     recording: Recording = Recording()
     notify: Notify = Notify()
+    learning: Learning = Learning()
 
     @property
     def home(self) -> Path:

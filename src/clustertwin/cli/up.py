@@ -26,14 +26,19 @@ def up(
     port: int = typer.Option(8790, "--port", min=0, max=65535, help="On loopback; 0: any that is free."),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open the page."),
     stride_s: int = typer.Option(5, "--stride-s", min=1, max=30, help="Seconds between two scorings."),
+    learn: bool = typer.Option(True, "--learn/--no-learn", help="Learn from the day before, every night at 02:30."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
     """Watch every thread of this machine: record it, score it, and serve the page on loopback. Ctrl-C ends it."""
-    from clustertwin.config import Config, Scoring, Service
+    from clustertwin.config import Config, Learning, Scoring, Service
     from clustertwin.service.serving import run
 
-    config = Config(service=Service(port=port, home=str(home.expanduser())), scoring=Scoring(stride_s=stride_s))
+    config = Config(
+        service=Service(port=port, home=str(home.expanduser())),
+        scoring=Scoring(stride_s=stride_s),
+        learning=Learning(nightly="02:30" if learn else ""),
+    )
 
     def told(binding: Binding) -> None:
         tell(binding, config.home, json)

@@ -47,6 +47,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         state = ServiceState(home, store, feed.source)
         loop, stop = _loop(config, state, feed, champions_of=config.home, live=replay is None), threading.Event()
         _notify(config, state, stop)
+        nights = _nightly(config, stop) if replay is None else None
         # The loop first: it reads its first seconds while the pages are still being imported.
         worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
         worker.start()
@@ -68,6 +69,8 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         finally:
             stop.set()
             worker.join(timeout=10)
+            if nights is not None:
+                nights.join(timeout=10)
             store.close()
 
 
@@ -142,6 +145,35 @@ def _notify(config: Config, state: ServiceState, stop: threading.Event) -> None:
     for url in settings.urls:
         notify.sender(url)  # one that Apprise does not know is told before anything is served
     threading.Thread(target=notify.watch, args=(state, settings, stop), name="notify", daemon=True).start()
+
+
+def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
+    """Learn by night, where no timer does; what cannot be learnt from is told before anything is served."""
+    hour, source = config.learning.hour, config.source
+    if hour is None:
+        return None
+    from clustertwin.service import nightly
+
+    flags: list[str] = []
+    if source.kind == "prometheus":
+        told = {
+            "--prometheus": source.url,
+            "--match": source.match,
+            "--username": source.username,
+            "--password-file": source.password_file,
+            "--token-file": source.token_file,
+            "--ca-file": source.ca_file,
+        }
+        flags = [word for option, value in told.items() if value for word in (option, value)]
+    elif source.kind == "exporters" or not config.recording.on:
+        raise SettingsError(
+            "learning.nightly: nobody keeps the day; it needs source.kind prometheus, or host with recording.on"
+        )
+    run = nightly.learn(config.home, flags, stop)
+    nights = nightly.Nightly(hour, run, nightly.last_begun_s(config.home, time.time()))
+    thread = threading.Thread(target=nightly.watch, args=(nights, stop), name="nightly", daemon=True)
+    thread.start()
+    return thread
 
 
 def _scorer(config: Config) -> Score:
