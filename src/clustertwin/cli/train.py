@@ -30,10 +30,10 @@ def train(
 
     from clustertwin.telemetry.gather import gather, normal, split
     from clustertwin.telemetry.models.store import save
-    from clustertwin.telemetry.training import Epoch, Settings, fit
+    from clustertwin.telemetry.training import Epoch, Settings, fit, suited
 
     parts = split(normal(gather(data, window_s, stride_s or None)))
-    settings = Settings(model=model, epochs=epochs, seed=seed)
+    settings = suited(Settings(model=model, epochs=epochs, seed=seed), window_s)
     with Progress(console=err) as bar:
         task = bar.add_task(f"training {model}", total=epochs)
 

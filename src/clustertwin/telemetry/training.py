@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,18 @@ class Settings:
     patience: int = 8  # epochs without a better validation error
     contrast: float = 0.0  # weight of the term that gathers the threads of a job; 1e-3 separates job types
     seed: int = 0
+
+
+def suited(settings: Settings, length_s: int) -> Settings:
+    """These settings for windows of this length: of short ones the default model keeps a number a second, not 100.
+
+    >>> suited(Settings(), 30).options
+    {'latent': 30}
+    """
+    # A hundred numbers would hold a window of thirty seconds whole, and say nothing about it.
+    if settings.model != "linear" or length_s >= 100:
+        return settings
+    return replace(settings, options={"latent": length_s} | settings.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import Windows
 from clustertwin.telemetry.batches import group
 from clustertwin.telemetry.models.contract import Shape
-from clustertwin.telemetry.training import Settings, evaluate, fit
+from clustertwin.telemetry.training import Settings, evaluate, fit, suited
 
 QUICK = Settings(model="linear", epochs=4, batch=32, options={"latent": 8, "hidden": 32})
 
@@ -35,6 +35,15 @@ TRAIN, HELD_OUT = some_windows(256, 0), some_windows(64, 1)
 def test_training_lowers_the_validation_error():
     history = fit(TRAIN, HELD_OUT, replace(QUICK, epochs=12)).history
     assert history[-1].validation < 0.8 * history[0].validation
+
+
+def test_a_short_window_is_not_held_whole():
+    short = suited(Settings(epochs=1), 30)
+    cut = [replace(part, values=part.values[:, :30], valid=part.valid[:, :30]) for part in (TRAIN, HELD_OUT)]
+    assert fit(*cut, short).model.config.latent == 30
+    assert suited(QUICK, 30) == QUICK, "a size that somebody chose stays"
+    assert suited(Settings(), 100) == Settings()
+    assert suited(Settings(model="ae"), 30) == Settings(model="ae")
 
 
 def test_one_seed_gives_one_model():

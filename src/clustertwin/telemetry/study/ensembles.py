@@ -24,7 +24,7 @@ from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
 from clustertwin.telemetry.study.data import Data, recorded, simulated
 from clustertwin.telemetry.study.embedding import BAD, drawn, embed, labels
-from clustertwin.telemetry.training import Settings, fit
+from clustertwin.telemetry.training import Settings, fit, suited
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,8 @@ def members(source: Source, recipes: Sequence[str], size: int, epochs: int = 0) 
     """`size` of each recipe, seeds 0, 1, …; `epochs` shortens them all."""
 
     def settings(name: str, seed: int) -> Settings:
-        recipe = RECIPES[name]
-        # A hundred numbers would hold a window of thirty seconds whole, and say nothing about it.
-        short = {"latent": source.length_s} if recipe.model == "linear" and source.length_s < 100 else {}
-        return replace(recipe, seed=seed, epochs=epochs or recipe.epochs, options=recipe.options | short)
+        recipe = suited(RECIPES[name], source.length_s)
+        return replace(recipe, seed=seed, epochs=epochs or recipe.epochs)
 
     return [Member(name, settings(name, seed), source) for name in recipes for seed in range(size)]
 
