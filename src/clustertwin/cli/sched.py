@@ -139,6 +139,7 @@ def train(
     unit: Literal["cpus", "nodes"] = Unit,
     ppo_rounds: int = typer.Option(40, help="Rounds of PPO; 0 leaves the stage out."),
     evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
+    start: str = typer.Option("nothing", help="Begin from nothing, or from the best simple order."),
     hold_out: list[str] = typer.Option([], help="FIRST:LAST, jobs never trained on; may be repeated."),
     seed: int = typer.Option(0),
     engine: Literal["here", "ray"] = typer.Option("here", help="Where rollouts run; ray: the cluster at RAY_ADDRESS."),
@@ -148,6 +149,7 @@ def train(
 ) -> None:
     """Train a policy on a log. Killed and called again, it goes on where it was."""
     from clustertwin.cli.sched_progress import training_bar
+    from clustertwin.core.errors import SettingsError
     from clustertwin.workload.formats import read
     from clustertwin.workload.rl.train import TrainSettings, ranges
     from clustertwin.workload.rl.train import train as run
@@ -157,7 +159,9 @@ def train(
 
     jobs = read(trace, lenient=lenient)
     size = procs or machine_size(jobs, unit)
-    settings = TrainSettings(ppo_rounds=ppo_rounds, evolve_rounds=evolve_rounds, seed=seed)
+    if start not in ("nothing", "order"):
+        raise SettingsError(f"cannot start from {start!r}; there are nothing, order")
+    settings = TrainSettings(ppo_rounds, evolve_rounds, seed=seed, start="order" if start == "order" else "nothing")
     load = take_in(jobs, size, unit=unit).load
     with training_bar(settings) as report:
         rules, held_out = Rules(size, backfill=backfill), ranges(hold_out)

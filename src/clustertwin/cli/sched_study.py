@@ -45,7 +45,7 @@ def run(
     made = {name: generators.make(name).fit(learn, _rng()).sample(len(learn), _rng()) for name in generator}
     made |= dict(_named(text, lenient) for text in synthetic)
     # Sources are compared by what they choose: more sequences to choose on, less luck.
-    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48)
+    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48, start="order")
     rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
     with err.status("training") as status:
         rows = study(
