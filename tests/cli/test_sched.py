@@ -57,6 +57,7 @@ def test_evaluate_means_over_windows(log: Path):
     assert len(found[0]["windows"]) == 2
 
 
+@pytest.mark.slow
 def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
     out = tmp_path / "mine.safetensors"
     trained = call("train", log, "--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--hold-out", "0:50", "--json")

@@ -2,6 +2,7 @@ import json
 from io import StringIO
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from clustertwin.cli.top import Screen
@@ -47,6 +48,7 @@ def test_many_threads_fit_the_terminal():
     assert len(text.splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_json_gives_every_threads_last_second(twin):
     result = twin("top", "--seconds", "2", "--json")
     assert result.returncode == 0, result.stderr

@@ -94,6 +94,7 @@ def test_anonymise_leaves_no_names_and_is_consistent_under_one_secret(twin, sour
         )
 
 
+@pytest.mark.slow
 def test_describe_prints_and_draws(twin, source, tmp_path):
     pytest.importorskip("matplotlib")
     done = twin("describe", source, "--procs", 16, "--out", tmp_path / "log.png")

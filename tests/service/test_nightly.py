@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from datetime import datetime, time
@@ -96,6 +97,18 @@ def test_what_is_run_is_the_command_for_that_home_and_day(tmp_path):
     watch(Nightly(HALF_PAST_TWO, night, at("2026-11-16 02:00"), ZONE), stop, lambda: next(times), look_s=0)
     first = (tmp_path / LOG).read_text().splitlines()[0]
     assert first.endswith(f"-m clustertwin learn run --home {tmp_path} --day 2026-11-15 --match a")
+
+
+@pytest.mark.real
+def test_a_service_that_is_terminated_ends_in_order(tmp_path):
+    """Zero, not -15: the loop has written what it saw, and the night was ended."""
+    command = [sys.executable, "-m", "clustertwin", "up", "--port", "0", "--no-browser", "--home", tmp_path, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while process.stdout.readline().strip() not in ("}", ""):
+            pass
+        process.terminate()
+        _, wrong = process.communicate(timeout=30)
+    assert (process.returncode, wrong) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,6 +65,8 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
                 ssl_keyfile=binding.key or None,
             )
         )
+        # uvicorn ends, then raises the signal again: unhandled, SIGTERM would end us before what was seen is written.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
         told(binding)
         try:
             server.run(sockets=[listener])

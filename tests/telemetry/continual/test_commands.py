@@ -49,6 +49,7 @@ def test_learning_is_frozen_resumed_and_run_from_a_recording(twin, home):
     assert json.loads(night.stdout)["because"]
 
 
+@pytest.mark.slow
 def test_a_home_without_recordings_says_so(twin, tmp_path):
     refused = twin("learn", "run", "--home", tmp_path)
     assert refused.returncode != 0

@@ -45,6 +45,7 @@ def test_a_recipe_gives_as_many_seeds_as_asked_for():
     assert [(one.recipe, one.settings.seed) for one in wanted] == [(n, s) for n in ("linear", "ae") for s in range(3)]
 
 
+@pytest.mark.slow
 def test_the_trivial_rows_come_first_in_the_table(judged):
     section = reconstruction(load(TINY), judged)
     names = [row[0] for row in section.tables[0].rows]

@@ -87,6 +87,7 @@ def test_jobs_that_are_all_alike_cannot_be_compared() -> None:
         scorecard(alike, alike, procs=4)
 
 
+@pytest.mark.slow
 def test_a_log_in_processors_beside_one_in_nodes_is_compared_in_nodes() -> None:
     jobs = bursty(400, 0)
     real = replace(jobs, cpus=jobs.nodes * 64, gpus=np.zeros(len(jobs), np.int64))

@@ -29,6 +29,7 @@ def test_the_held_out_part_is_the_last():
         split(log(100, 0), 1.0)
 
 
+@pytest.mark.slow
 def test_every_source_is_judged_beside_the_heuristics(tmp_path: Path):
     learn, judge = split(log(1000, 0), 0.3)
     rows = study(learn, judge, {"other": log(700, 1)}, Rules(16), TINY, [0, 1], tmp_path, window=(100, 3))

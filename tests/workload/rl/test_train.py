@@ -60,6 +60,7 @@ def test_ppo_learns(load):
     assert np.exp(np.log(after / before).mean()) < 0.7
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(load, tmp_path: Path):
     whole = train(load, RULES, TINY, tmp_path / "whole.safetensors")
 
@@ -82,6 +83,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(load, tmp_path: Path):
     assert (cut.weights == whole.weights).all()
 
 
+@pytest.mark.slow
 def test_a_trained_file_is_a_policy(load, tmp_path: Path):
     out = tmp_path / "mine.safetensors"
     trained = train(load, RULES, TINY, out)
@@ -92,6 +94,7 @@ def test_a_trained_file_is_a_policy(load, tmp_path: Path):
     assert (mine.weights == trained.weights).all()
 
 
+@pytest.mark.slow
 def test_a_run_for_another_machine_is_not_gone_on_with(load, tmp_path: Path):
     out = tmp_path / "run.safetensors"
     train(load, RULES, TINY, out)
