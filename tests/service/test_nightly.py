@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import threading
 from datetime import datetime, time
+from time import sleep
 from zoneinfo import ZoneInfo
 
+import httpx
 import pytest
 
 from clustertwin.config import Config, Learning, Recording, Source
@@ -99,13 +103,24 @@ def test_what_is_run_is_the_command_for_that_home_and_day(tmp_path):
     assert first.endswith(f"-m clustertwin learn run --home {tmp_path} --day 2026-11-15 --match a")
 
 
+def _until_it_answers(url: str) -> None:
+    for _ in range(100):
+        with contextlib.suppress(httpx.TransportError):
+            httpx.get(url)
+            return
+        sleep(0.1)
+    raise AssertionError(f"{url} does not answer")
+
+
 @pytest.mark.real
 def test_a_service_that_is_terminated_ends_in_order(tmp_path):
     """Zero, not -15: the loop has written what it saw, and the night was ended."""
     command = [sys.executable, "-m", "clustertwin", "up", "--port", "0", "--no-browser", "--home", tmp_path, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while process.stdout.readline().strip() not in ("}", ""):
-            pass
+        document = ""
+        while not document.endswith("}\n") and (line := process.stdout.readline()):
+            document += line
+        _until_it_answers(json.loads(document)["url"])
         process.terminate()
         _, wrong = process.communicate(timeout=30)
     assert (process.returncode, wrong) == (0, "")
