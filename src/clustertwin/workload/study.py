@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from clustertwin.engine import each
-from clustertwin.page import STYLE
+from clustertwin.page import page
 from clustertwin.workload.fidelity.load import capacity
 from clustertwin.workload.fidelity.marginals import ks_complement
 from clustertwin.workload.fidelity.sample import Sample
@@ -215,9 +215,9 @@ def page(study: Study) -> str:
         "log's own values, and real against real. KS complement: 1 is the same distribution. AUC: 0.5 cannot be told "
         "apart. Copies and closest of the real log: one half of it against the other."
     )
-    return (
-        '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f"<title>{escape(study.log)}: generators</title><style>{STYLE}</style><h1>{escape(study.log)}: generators</h1>"
-        f"<p class=note>{escape(note)}</p><div class=scroll><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div></html>\n"
+    title = f"{study.log}: generators"
+    body = (
+        f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p><div class=scroll><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
+    return page(title, body)

@@ -16,7 +16,7 @@ COLUMNS = "JobIDRaw,JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,Re
 USED = 0.1  # of its limit, by every job of the past and of the queue
 #: (cpus, minutes asked for) on eight CPUs, in the order of submission
 QUEUE = ((6, 2), (4, 1), (2, 2), (8, 1), (2, 1), (4, 1), (1, 2), (6, 1))
-ROUNDED_S = 4.0  # sacct and squeue tell whole seconds, at the start and at the end of what is compared
+ROUNDED_S = 4.0  # sacct and squeue tell whole seconds; 2 s were missed by 0.03 s once, on a busy machine
 TURN_S = 6.0  # more than Slurm takes between the end of a job and the start of the next, on a busy machine
 
 
