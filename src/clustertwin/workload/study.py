@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from clustertwin.engine import each
-from clustertwin.page import page
+from clustertwin.page import page as document
 from clustertwin.workload.fidelity.load import capacity
 from clustertwin.workload.fidelity.marginals import ks_complement
 from clustertwin.workload.fidelity.sample import Sample
@@ -217,7 +217,7 @@ def page(study: Study) -> str:
     )
     title = f"{study.log}: generators"
     body = (
-        f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p><div class=scroll><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p>"
+        f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-    return page(title, body)
+    return document(title, body)
