@@ -32,7 +32,7 @@ def up(
 ) -> None:
     """Watch every thread of this machine: record it, score it, and serve the page on loopback. Ctrl-C ends it."""
     from clustertwin.config import Config, Learning, Scoring, Service
-    from clustertwin.service.serving import run
+    from clustertwin.service.serving import run, state_of
 
     config = Config(
         service=Service(port=port, home=str(home.expanduser())),
@@ -41,7 +41,7 @@ def up(
     )
 
     def told(binding: Binding) -> None:
-        tell(binding, config.home, json)
+        tell(binding, state_of(config.home, replay is not None), json)
         if browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(binding.url)
 

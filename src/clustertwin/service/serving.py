@@ -31,11 +31,16 @@ from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.sources.http import Endpoint
 
 
+def state_of(home: Path, replayed: bool) -> Path:
+    """Where events and verdicts are kept: a replay has a place of its own and touches no real ones."""
+    return home / "replay" if replayed else home
+
+
 def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable[[Binding], None] = print) -> None:
     """Serve until SIGINT or SIGTERM; `told` hears of the address once it listens."""
     require("fastapi", "service")
     uvicorn: Any = require("uvicorn", "service")
-    home = config.home if replay is None else config.home / "replay"
+    home = state_of(config.home, replay is not None)
     feed = replay_feed(*replay) if replay else live_feed(config, time.time())
     with _alone(home):
         if replay is not None:
