@@ -47,8 +47,12 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup servers
-	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+BENCHES := exporter parser recording metrics scoring training detection events handover service pages simulator
+
+bench: setup servers ## LOG=log.swf and DATA=directory of labelled servers for the two that need real data
+	@for b in $(BENCHES); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
+	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: left out, needs LOG="; fi
+	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: left out, needs DATA="; fi
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
