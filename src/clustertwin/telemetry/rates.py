@@ -18,7 +18,7 @@ from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.boundaries import GAP, Boundaries
-from clustertwin.telemetry.compiled import compiled
+from clustertwin.telemetry.loops import compiled
 from clustertwin.telemetry.counters import MODES, Counters, JobCpus, Reading, stack
 
 #: mode -> channel. A mode that is not here (guest, guest_nice) is already inside another one.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.compiled import compiled
+from clustertwin.telemetry.loops import compiled
 from clustertwin.telemetry.exposition import NUMBER, Exposition, Limits, Sample, parse
 
 _NUMBER = re.compile(NUMBER.encode())

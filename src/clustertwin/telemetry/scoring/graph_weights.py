@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.compiled import vectorised
+from clustertwin.telemetry.loops import vectorised
 from clustertwin.telemetry.scoring.kernels import falling
 
 f = np.float32

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.telemetry.compiled import vectorised
+from clustertwin.telemetry.loops import vectorised
 
 f = np.float32
 

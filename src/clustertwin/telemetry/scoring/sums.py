@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.compiled import vectorised
+from clustertwin.telemetry.loops import vectorised
 
 f = np.float32
 Array = NDArray[np.float32]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.compiled import compiled
+from clustertwin.telemetry.loops import compiled
 
 TICKS = 100  # of the kernel, in a second
 BUSY = (0.0003, 1.0)  # part of the time; this and the next are drawn evenly on a logarithmic scale

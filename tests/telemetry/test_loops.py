@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import pytest
 
-from clustertwin.telemetry.compiled import compiled
+from clustertwin.telemetry.loops import compiled
 
 
 def twice(x: float) -> float:
