@@ -18,8 +18,8 @@ from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.boundaries import GAP, Boundaries
-from clustertwin.telemetry.loops import compiled
 from clustertwin.telemetry.counters import MODES, Counters, JobCpus, Reading, stack
+from clustertwin.telemetry.loops import compiled
 
 #: mode -> channel. A mode that is not here (guest, guest_nice) is already inside another one.
 CHANNEL_OF_MODE = dict.fromkeys(MODES, "other") | {

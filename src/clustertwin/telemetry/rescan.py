@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.loops import compiled
 from clustertwin.telemetry.exposition import NUMBER, Exposition, Limits, Sample, parse
+from clustertwin.telemetry.loops import compiled
 
 _NUMBER = re.compile(NUMBER.encode())
 _TENS = 10.0 ** np.arange(23)  # exact in float64; so is m * ten and m / ten rounded once, for m up to 2**53
