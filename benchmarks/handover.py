@@ -1,106 +1,163 @@
-"""The hand-over to a new champion while a cluster is scored each second: what is lost, what twice, how long it takes.
+"""The hand-over to a new champion while a whole cluster is scored each second: what is lost, what is scored twice.
 
-    python benchmarks/handover.py [--threads 20000] [--seconds 20]
+    python benchmarks/handover.py [--threads 20480] [--seconds 30] [--json]
 
-A clock makes a numbered batch of every thread's window each second. One thread scores them while another process
-promotes champions in turn. Afterwards every number must have been scored once, and every score of a batch must be the
-one that a single model gives.
+A clock calls each second. The second's traces go into the ring and all threads are scored with all views by whoever is
+in service, while another process promotes one of two champions each second. Afterwards every second must have been
+scored once, and all scores of a second must be, to the last bit, those that one of the two gives by itself. "behind" is
+how long a second waited for its scores after its call; a scorer that cannot hold the pace falls behind more and more.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import queue
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.simulation.cluster import simulate
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.continual import champions
 from clustertwin.telemetry.continual.handover import Handover
 from clustertwin.telemetry.continual.lock import next_fence
-from clustertwin.telemetry.detection.detector import Settings, calibrate
-from clustertwin.telemetry.detection.moment import Moment, moments
-from clustertwin.telemetry.models import find
+from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.moment import LENGTH_S, moments
+from clustertwin.telemetry.models import DEFAULT, find
 from clustertwin.telemetry.models.store import read, save
+from clustertwin.telemetry.scoring.ring import Ring
+
+SMALL = ClusterSettings(nodes=4, threads=128, hours=0.5)  # is simulated; the cluster repeats it
 
 
-def promote_in_turn(home: str, versions: list[str], every_s: float, count: int) -> None:
+def promote_in_turn(home: str, versions: list[str], ready: threading.Event, count: int) -> None:
+    ready.set()
     for i in range(count):
-        time.sleep(every_s)
+        time.sleep(1)
         champions.promote(Path(home), versions[i % len(versions)], next_fence(Path(home)), "benchmark", time.time())
 
 
-def tick(batches: queue.Queue[int], seconds: int) -> None:
+def tick(calls: queue.Queue[tuple[int, float]], seconds: int) -> None:
+    began_s = time.perf_counter()
     for number in range(seconds):
-        batches.put(number)
-        time.sleep(1)
-    batches.put(-1)
+        calls.put((number, time.perf_counter()))
+        time.sleep(max(began_s + number + 1 - time.perf_counter(), 0))
+    calls.put((-1, 0.0))
 
 
-def widened(moment: Moment, threads: int) -> Moment:
-    """The same threads over and over, each copy with jobs of its own."""
-    copies = -(-threads // len(moment))
-    rows = np.tile(np.arange(len(moment)), copies)[:threads]
-    copy = (np.arange(threads) // len(moment)).astype(np.int32)
-    job = np.where(moment.job[rows] < 0, -1, moment.job[rows] + copy * len(moment.jobs)).astype(np.int32)
-    jobs = tuple(f"{name}.{i}" for i in range(copies) for name in moment.jobs)
-    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "age_s")}
-    return replace(moment, job=job, jobs=jobs, **columns)
+def repeated(traces: list[Trace], threads: int) -> list[Trace]:
+    """The same nodes over and over, each copy with jobs of its own."""
+    copies = -(-threads // sum(len(trace.cpus) for trace in traces))
+    return [
+        replace(
+            trace,
+            node=f"{trace.node}.{copy}",
+            spans=tuple(replace(span, node=f"{trace.node}.{copy}", job=f"{span.job}.{copy}") for span in trace.spans),
+        )
+        for copy in range(copies)
+        for trace in traces
+    ]
+
+
+def between(traces: list[Trace], first: int, end: int) -> Iterator[Trace]:
+    for trace in traces:
+        values, valid = trace.values[:, first:end], trace.valid[:, first:end]
+        yield replace(trace, start_s=trace.start_s + first, values=values, valid=valid)
+
+
+def two_champions(home: Path, traces: list[Trace]) -> list[str]:
+    """Two detectors of the default model, untrained but calibrated, so that their scores differ."""
+    normal = [moment for moment, _ in moments(traces, every_s=200)]
+    versions = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        config, network = find(DEFAULT)
+        save(home / f"m{seed}", DEFAULT, network(config()))
+        versions.append(champions.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
+    return versions
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--threads", type=int, default=20_000)
-    options.add_argument("--seconds", type=float, default=20.0)
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--threads", type=int, default=20_480)
+    options.add_argument("--seconds", type=int, default=30)
+    options.add_argument("--json", action="store_true")
     asked = options.parse_args()
     torch.set_num_threads(1)
-    normal = [m for m, _ in moments(simulate(ClusterSettings(nodes=2, threads=32), read_signatures(), 0), every_s=200)]
+    traces = simulate(SMALL, read_signatures(), 0)
+    cluster, ring = repeated(traces, asked.threads), Ring(CPU)
+    for trace in between(cluster, 0, LENGTH_S):
+        ring.push(trace)
+    first_s = traces[0].start_s + LENGTH_S
     with tempfile.TemporaryDirectory() as scratch:
-        home, versions = Path(scratch), []
-        for seed in range(2):
-            torch.manual_seed(seed)
-            config, network = find("linear")
-            save(home / f"m{seed}", "linear", network(config()))
-            detector = calibrate(read(home / f"m{seed}"), normal, Settings(components=4))
-            versions.append(champions.enter(home, detector, {}))
+        home = Path(scratch)
+        versions = two_champions(home, traces)
         handover = Handover(home, champions.read_version(home, versions[0]))
-        moment = widened(normal[-1], asked.threads)
-        handover.detector.score(moment)  # what is compiled once is compiled now
-        expected = {v: champions.read_version(home, v).score(moment).score for v in versions}
-        seconds, batches = int(asked.seconds), queue.Queue[int]()
-        other = multiprocessing.get_context("spawn").Process(
-            target=promote_in_turn, args=(scratch, versions[::-1], 1.0, seconds)
-        )
+        handover.detector.score(ring.moment(first_s))  # what is compiled once is compiled now
+        spawn, calls = multiprocessing.get_context("spawn"), queue.Queue[tuple[int, float]]()
+        ready = spawn.Event()
+        other = spawn.Process(target=promote_in_turn, args=(scratch, versions[::-1], ready, asked.seconds))
         other.start()
-        threading.Thread(target=tick, args=(batches, seconds), daemon=True).start()
-        numbers, mixed, polls, used = [], 0, [], set()
+        ready.wait()
+        threading.Thread(target=tick, args=(calls, asked.seconds), daemon=True).start()
+        scored, polls, behind, busy = [], [], [], []
         began_s = time.perf_counter()
-        while (number := batches.get()) >= 0:
+        while (call := calls.get())[0] >= 0:
+            number, called_s = call
+            begun_s = time.perf_counter()
+            for trace in between(cluster, LENGTH_S + number, LENGTH_S + number + 1):
+                ring.push(trace)
             asked_s = time.perf_counter()
             detector = handover.poll()
             polls.append(time.perf_counter() - asked_s)
-            score = detector.score(moment).score
-            numbers.append(number)
-            used.add(detector.version)
-            mixed += not np.array_equal(score, expected[detector.version], equal_nan=True)
+            moment = ring.moment(first_s + number + 1)
+            scored.append((moment, detector.version, detector.score(moment).score))
+            behind.append(time.perf_counter() - called_s)
+            busy.append(time.perf_counter() - begun_s)
         took_s = time.perf_counter() - began_s
         other.join()
-    times = Counter(numbers)
-    lost, twice = seconds - len(times), sum(n > 1 for n in times.values())
-    print(f"{len(numbers)} batches of {asked.threads:,} windows in {took_s:.1f} s")
-    print(f"{lost} lost, {twice} scored twice, {mixed} not scored wholly by one model")
-    print(f"{handover.taken} champions taken over, {len(used)} models used, {handover.refused} refused")
-    print(f"a poll: median {1e6 * np.median(polls):.0f} µs; with a take-over at most {1e3 * max(polls):.0f} ms")
+        judges: dict[str, Detector] = {version: champions.read_version(home, version) for version in versions}
+        mixed = sum(not np.array_equal(score, judges[v].score(m).score, equal_nan=True) for m, v, score in scored)
+    times = Counter(moment.end_s for moment, _, _ in scored)
+    windows = sum(len(score) for _, _, score in scored)
+    found = {
+        "threads": len(scored[0][0]),
+        "seconds": asked.seconds,
+        "windows_per_s": windows / took_s,
+        "most_per_s": windows / sum(busy),
+        "lost": asked.seconds - len(times),
+        "twice": sum(n > 1 for n in times.values()),
+        "mixed": mixed,
+        "taken": handover.taken,
+        "refused": handover.refused,
+        "models": len({version for _, version, _ in scored}),
+        "poll_us": 1e6 * float(np.median(polls)),
+        "take_over_ms": 1e3 * max(polls),
+        "behind_s": [float(np.median(behind)), max(behind)],
+    }
+    if asked.json:
+        print(json.dumps(found))
+        return
+    print(
+        f"{found['seconds']} seconds of {found['threads']:,} windows: {found['windows_per_s']:,.0f} a second,"
+        f" {found['most_per_s']:,.0f} with no pause between\n"
+        f"{found['lost']} lost, {found['twice']} scored twice, {found['mixed']} not scored wholly by one model\n"
+        f"{found['taken']} champions taken over, {found['models']} models used, {found['refused']} refused\n"
+        f"a poll: median {found['poll_us']:.0f} µs, with a take-over at most {found['take_over_ms']:.0f} ms\n"
+        f"behind: median {np.median(behind):.2f} s, at most {max(behind):.2f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU, NODE, Channel, Schema
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.traces import Trace
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Batch, Shape, errors
 from clustertwin.telemetry.scoring.fast import BLOCK, FastModel, fast
 from clustertwin.telemetry.scoring.kernels import bend
+from clustertwin.telemetry.scoring.ring import Ring
 
 #: Two simplexes, apart and out of order, and a bounded channel between them.
 ODD = Schema(
@@ -87,6 +89,15 @@ def test_the_memory_layout_of_the_windows_does_not_matter() -> None:
     columns = np.ascontiguousarray(values.transpose(1, 2, 0)).transpose(2, 0, 1)
     for one, other in zip(quick(values, valid), quick(columns, valid), strict=True):
         assert np.array_equal(one, other)
+
+
+def test_after_a_day_of_sliding_it_still_agrees_with_torch() -> None:
+    """Nothing is carried on from second to second that could drift."""
+    rng, ring = np.random.default_rng(5), Ring(CPU, 100)
+    for start_s in range(0, 86_400, 50):
+        values = rng.dirichlet(np.full(4, 0.3), (3, 50)).astype(np.float32)
+        ring.push(Trace("n1", (0, 1, 2), start_s, CPU, values, rng.random((3, 50)) < 0.9))
+    agree(trained(Shape(CPU, 100)), *map(np.ascontiguousarray, ring.moment(86_383).windows(100)))
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))

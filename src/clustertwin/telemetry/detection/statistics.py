@@ -16,7 +16,6 @@ from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.scoring.sums import Sums, sums
 
 START_S = 10  # a job's first seconds are like no others and say nothing
-BLOCK_S = 10  # means over blocks this long tell slow changes from fast ones
 LEVELS = np.array([0.02, 0.1, 0.3, 0.6, 0.9], np.float32)  # a channel's time above each is a feature
 _LEAST = 0.01  # of a second, one kernel tick: less is rounding, not activity
 
@@ -44,10 +43,8 @@ def measure_each(moment: Moment, lengths_s: tuple[int, ...]) -> tuple[Statistics
         moment.valid[:, -longest_s:],
         moment.age_s - np.int32(START_S),
         moment.job,
-        len(moment.jobs),
         inputs,
         LEVELS,
-        BLOCK_S,
         lengths_s,
     )
     return tuple(_statistics(one, inputs) for one in found)

@@ -22,8 +22,9 @@ from clustertwin.telemetry.scoring.kernels import add_squares, add_squares_of_fo
 
 Array = NDArray[np.float32]
 
-#: Threads at a time: what a block needs, about 1.5 MB, lies in or next to a core's own cache.
-BLOCK = 256
+#: Threads at a time: what a block needs, about 1 MB, lies in a core's own cache; a multiple of 48, which is how many
+#: columns the matrix products take at once.
+BLOCK = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +72,36 @@ class FastModel:
                 f"not {values.shape[1]} and {values.shape[2]}"
             )
         n = len(values)
-        embedding, error = np.empty((self.latent, n), np.float32), np.empty(n, np.float32)
+        columns, there = values.transpose(2, 1, 0), valid.T  # (channel, length, n), (length, n)
+        whole = there.all(0)
+        embedding, error = np.empty((self.latent, n), np.float32), np.zeros(n, np.float32)
+        embedding_ = torch.from_numpy(embedding)
         room = _Room(self, min(BLOCK, n))
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             if rows.stop - start != room.width:
                 room = _Room(self, rows.stop - start)
-            room.take(values[rows].transpose(2, 1, 0), valid[rows].T, self.free.order)
-            self._block(room, embedding[:, rows], error[rows])
+            room.take(columns[:, :, rows], None if whole[rows].all() else there[:, rows])
+            self._block(room, embedding_[:, rows], error[rows])
+        seconds = np.where(whole, self.length, np.maximum(there.sum(0), 1)) if not whole.all() else self.length
+        error /= np.float32(len(self.schema)) * seconds
         return embedding.T, error
 
-    def _block(self, room: _Room, z: Array, error: Array) -> None:
-        """What the room has taken in -> z (latent, n) and error (n,)."""
-        torch.mm(torch.from_numpy(self.into), room.inputs_, out=room.inner_)
+    def _block(self, room: _Room, z: torch.Tensor, error: Array) -> None:
+        """What the room has taken in -> z (latent, n), and its squared errors added to error (n,)."""
+        torch.mm(room.into, room.inputs_, out=room.inner_)
         bend(room.inner, self.into_bias, self.latent)
-        torch.mm(torch.from_numpy(self.bend), room.inner_[self.latent :], out=room.z_)
-        room.z += room.inner[: self.latent]
-        z[:] = room.z
-        torch.mm(torch.from_numpy(self.unbend), room.z_, out=room.hidden_)
+        torch.addmm(room.straight_, room.bend, room.bent_in_, out=z)
+        torch.mm(room.unbend, z, out=room.hidden_)
         bend(room.hidden, self.unbend_bias, 0)
-        torch.mm(torch.from_numpy(self.ratio), room.z_, out=room.ratio_)
-        torch.mm(torch.from_numpy(self.bent), room.hidden_, out=room.bent_)
-        error[:] = 0
+        torch.mm(room.ratio_weight, z, out=room.ratio_)
+        torch.mm(room.bent_weight, room.hidden_, out=room.bent_)
         made = room.ratio, self.ratio_bias, self.floor, room.bent, room.seen
         if self.free.groups == ((0, 3, 3),):
             add_squares_of_four(*made, room.valid, error)
         else:
             for group in self.free.groups:
                 add_squares(*made, *group, room.valid, room.scratch, error)
-        error /= room.seconds * np.float32(len(self.schema))
 
 
 class _Room:
@@ -107,28 +109,34 @@ class _Room:
 
     def __init__(self, model: FastModel, n: int) -> None:
         channels, free = len(model.schema), len(model.bent) // model.length
-        self.width, self.seconds = n, np.full(n, model.length)
-        self.seen, self.valid = np.empty((channels, model.length, n), np.float32), np.empty((model.length, n), np.bool_)
-        self.inner, self.z = np.empty((len(model.into), n), np.float32), np.empty((model.latent, n), np.float32)
-        self.hidden = np.empty((len(model.unbend), n), np.float32)
+        self.width, self.order = n, model.free.order
+        self.seen, self.valid = np.empty((channels, model.length, n), np.float32), np.ones((model.length, n), np.bool_)
+        self.inner, self.hidden = (
+            np.empty((len(model.into), n), np.float32),
+            np.empty((len(model.unbend), n), np.float32),
+        )
         self.ratio = np.empty((channels, model.length, n), np.float32)
         self.bent = np.empty((free, model.length, n), np.float32)
         self.scratch = np.empty((free + 3, n), np.float32)
         self.inputs_ = torch.from_numpy(self.seen[:free].reshape(free * model.length, n))
-        self.inner_, self.z_, self.hidden_ = map(torch.from_numpy, (self.inner, self.z, self.hidden))
+        self.inner_, self.hidden_ = torch.from_numpy(self.inner), torch.from_numpy(self.hidden)
+        self.straight_, self.bent_in_ = self.inner_[: model.latent], self.inner_[model.latent :]
         self.ratio_, self.bent_ = (
             torch.from_numpy(made.reshape(len(made) * model.length, n)) for made in (self.ratio, self.bent)
         )
+        weights = model.into, model.bend, model.unbend, model.ratio, model.bent
+        self.into, self.bend, self.unbend, self.ratio_weight, self.bent_weight = map(torch.from_numpy, weights)
 
-    def take(self, values: Array, valid: NDArray[np.bool_], order: tuple[int, ...]) -> None:
-        """values (channel, length, n) and valid (length, n)."""
-        for row, channel in enumerate(order):
-            self.seen[row] = values[channel]
-        self.valid[:] = valid
-        self.seconds[:] = len(valid)
-        if not self.valid.all():
-            np.copyto(self.seen, np.float32(0), where=~self.valid)
-            self.seconds[:] = np.maximum(self.valid.sum(0), 1)
+    def take(self, values: Array, valid: NDArray[np.bool_] | None) -> None:
+        """values (channel, length, n) and valid (length, n), None: all of it."""
+        if self.order == tuple(range(len(self.order))):
+            self.seen[:] = values
+        else:
+            for row, channel in enumerate(self.order):
+                self.seen[row] = values[channel]
+        if valid is not None:
+            np.copyto(self.seen, np.float32(0), where=~valid)
+        self.valid[:] = True if valid is None else valid
 
 
 def fast(model: Any) -> FastModel | None:

@@ -8,6 +8,7 @@ The sum over h for every pair is the work: T² H hyperbolic tangents. With a = e
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,26 +24,8 @@ Array = NDArray[np.float32]
 _FAR = 40.0
 #: 1 - 2 / (1 + this) is one to the last bit, and a product of four such numbers is still a float32.
 _MOST = 1e9
-
-
-def graph_weights(update: Any, z: Array) -> Array:
-    """The weights α that a `GraphUpdate` gives the threads of one group, z (thread, latent)."""
-    weight = {name: value.detach().numpy() for name, value in update.state_dict().items()}
-    w = weight["weigh.weight"][0]
-    receive = z @ weight["receive.weight"].T + weight["receive.bias"]  # (thread, hidden)
-    send = z @ weight["send.weight"].T
-    if max(np.abs(receive).max(), np.abs(send).max()) > _FAR:
-        return _softmax(np.tanh(receive[:, None] + send) @ w)
-    if missing := -len(w) % 4:  # hidden units go four by four; those that fill up weigh nothing
-        receive, send, w = (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) for x in (receive, send, w))
-    alpha = np.empty((len(z), len(z)), np.float32)
-    _weigh(np.exp(2 * receive), np.ascontiguousarray(np.exp(2 * send).T), w, alpha)
-    return alpha
-
-
-def _softmax(a: Array) -> Array:
-    e = np.exp(a - a.max(1, keepdims=True))
-    return np.asarray(e / e.sum(1, keepdims=True))
+#: Receivers at a time, so that memory does not grow with the square of a job.
+_ROWS = 128
 
 
 @vectorised
@@ -77,3 +60,57 @@ def _weigh(a, b, w, alpha):  # type: ignore[no-untyped-def]
         part = f(1) / total
         for j in range(row.size):
             row[j] *= part
+
+
+def _softmax(a: Array) -> Array:
+    e = np.exp(a - a.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Twice what each thread brings as a receiver and as a sender."""
+
+    receive: Array  # (thread, hidden)
+    send: Array  # (hidden, thread)
+    w: Array  # (hidden,)
+    far: bool  # too far for exponentials; else these are taken already
+
+    @classmethod
+    def of(cls, update: Any, z: Array) -> _Sides:
+        receive, send, weigh = (layer.weight.detach().numpy() for layer in (update.receive, update.send, update.weigh))
+        # Hidden units go four by four; those that fill up weigh nothing.
+        hidden = len(send) + -len(send) % 4
+        w, a, b = (np.zeros(shape, np.float32) for shape in (hidden, (len(z), hidden), (hidden, len(z))))
+        w[: len(send)] = weigh[0]
+        np.matmul(z, 2 * receive.T, out=a[:, : len(send)])
+        np.matmul(2 * send, z.T, out=b[: len(send)])
+        a[:, : len(send)] += 2 * update.receive.bias.detach().numpy()
+        far = bool(max(a.max(), -a.min(), b.max(), -b.min()) > 2 * _FAR)
+        return cls(a, b, w, True) if far else cls(np.exp(a, out=a), np.exp(b, out=b), w, False)
+
+    def weigh(self, rows: slice, alpha: Array) -> None:
+        """The weights (row, thread) that these receivers give."""
+        if self.far:
+            alpha[:] = _softmax(np.tanh((self.receive[rows, None] + self.send.T) / 2) @ self.w)
+        else:
+            _weigh(self.receive[rows], self.send, self.w, alpha)
+
+
+def graph_weights(update: Any, z: Array) -> Array:
+    """The weights α that a `GraphUpdate` gives the threads of one group, z (thread, latent)."""
+    alpha = np.empty((len(z), len(z)), np.float32)
+    _Sides.of(update, z).weigh(slice(None), alpha)
+    return alpha
+
+
+def graph_messages(update: Any, z: Array) -> Array:
+    """Σ_j α_ij z_j for each thread of one group, z (thread, latent), with a few rows of α at a time."""
+    sides, message = _Sides.of(update, z), np.empty_like(z)
+    alpha = np.empty((min(_ROWS, len(z)), len(z)), np.float32)
+    for start in range(0, len(z), _ROWS):
+        rows = slice(start, min(start + _ROWS, len(z)))
+        some = alpha[: rows.stop - start]
+        sides.weigh(rows, some)
+        np.matmul(some, z, out=message[rows])
+    return message

@@ -12,6 +12,9 @@ asked for as late, and only the newest of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from operator import is_not
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,21 +32,42 @@ class _Node:
     def __init__(self, remember_s: int) -> None:
         self.cpus: tuple[int, ...] = ()
         self.columns = np.zeros(0, np.intp)  # (cpu,)
-        self.first_s = np.zeros(0, np.int64)  # (cpu,) the first second told of
-        self.heard_s = np.zeros(0, np.int64)  # (cpu,) the end of the last
         self.holders = Holders(remember_s)
 
-    def add(self, cpus: tuple[int, ...], columns: slice, first_s: int) -> None:
+    def add(self, cpus: tuple[int, ...], columns: slice) -> None:
         order = np.argsort([*self.cpus, *cpus])
         self.cpus = tuple(sorted((*self.cpus, *cpus)))
-        new = np.arange(columns.start, columns.stop)
-        self.columns = np.concatenate([self.columns, new])[order]
-        self.first_s = np.concatenate([self.first_s, np.full(len(new), first_s)])[order]
-        self.heard_s = np.concatenate([self.heard_s, np.full(len(new), first_s)])[order]
+        self.columns = np.concatenate([self.columns, np.arange(columns.start, columns.stop)])[order]
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
         self.cpus = tuple(np.array(self.cpus)[kept].tolist())
-        self.columns, self.first_s, self.heard_s = self.columns[kept], self.first_s[kept], self.heard_s[kept]
+        self.columns = self.columns[kept]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Whose each column is, while they are in order: by node, then cpu."""
+
+    nodes: tuple[str, ...]
+    node: NDArray[np.int32]  # (column,)
+    cpu: NDArray[np.int32]  # (column,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Who holds each column, and since when."""
+
+    names: tuple[str, ...]
+    job: NDArray[np.int32]  # (column,) index into names, -1: none
+    since_s: NDArray[np.float64]  # (column,) in whole seconds
+
+
+def _join(held: list[Held]) -> _Jobs:
+    """All nodes' jobs in one numbering, by name: a job may span nodes."""
+    names = tuple(sorted({job for one in held for job in one.jobs}))
+    number = {job: i for i, job in enumerate(names)}
+    job = [np.array([*(number[name] for name in one.jobs), -1], np.int32)[one.job] for one in held]
+    return _Jobs(names, np.concatenate(job), np.ceil(np.concatenate([one.since_s for one in held])))
 
 
 class Ring:
@@ -52,7 +76,10 @@ class Ring:
         self._tape = Tape(len(schema), length_s)
         self._nodes: dict[str, _Node] = {}
         self._ahead: dict[str, Trace] = {}  # the newest trace of each node that lies beyond the tape
-        self._in_order = True  # columns: by node, then cpu
+        self._first_s = np.zeros(0, np.int64)  # (column,) the first second told of
+        self._heard_s = np.zeros(0, np.int64)  # (column,) the end of the last
+        self._places: _Places | None = None  # None: a thread came or went, and columns are in no order
+        self._joined: tuple[list[Held], _Jobs] | None = None  # the last answer, while no job begins or ends
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -72,17 +99,19 @@ class Ring:
         node = self._nodes.get(trace.node)
         if node is None:
             node = self._nodes[trace.node] = _Node(self.length_s)
+        if new := () if trace.cpus == node.cpus else tuple(sorted(set(trace.cpus) - set(node.cpus))):
+            node.add(new, self._tape.add(len(new)))
+            since_s = np.full(len(new), trace.start_s)
+            self._first_s, self._heard_s = (np.append(known, since_s) for known in (self._first_s, self._heard_s))
+            self._places = None
         columns: slice | NDArray[np.intp]
         if trace.cpus != node.cpus:
-            if new := tuple(sorted(set(trace.cpus) - set(node.cpus))):
-                node.add(new, self._tape.add(len(new)), trace.start_s)
-                self._in_order = False
-            rows = np.searchsorted(node.cpus, trace.cpus)
-            columns = node.columns[rows]
-            node.heard_s[rows] = trace.end_s
+            columns = node.columns[np.searchsorted(node.cpus, trace.cpus)]
+        elif self._places:
+            columns = slice(node.columns[0], node.columns[0] + len(node.cpus))
         else:
-            columns = slice(node.columns[0], node.columns[0] + len(node.cpus)) if self._in_order else node.columns
-            node.heard_s[:] = trace.end_s
+            columns = node.columns
+        self._heard_s[columns] = trace.end_s
         self._tape.write(trace, columns)
         node.holders.push(trace)
 
@@ -95,31 +124,22 @@ class Ring:
                 self.push(trace)
         if not self._nodes:
             raise SettingsError("the ring is empty: no node has been heard of")
-        names = self.nodes
-        nodes = [self._nodes[name] for name in names]
-        if not self._in_order:
-            self._tape.move(end_s - self.length_s, np.concatenate([node.columns for node in nodes]))
-            first = 0
-            for node in nodes:
-                node.columns = np.arange(first, first + len(node.cpus))
-                first += len(node.cpus)
-            self._in_order = True
+        places = self._places = self._places or self._sort(end_s)
         values, valid = self._tape.window(end_s)
-        jobs, job, since_s = _joined([node.holders.held(node.cpus, end_s) for node in nodes])
-        for node in nodes:
-            np.minimum(node.first_s, end_s, out=node.first_s)  # of a clock that was set back since
+        jobs = self._held(places, end_s)
+        np.minimum(self._first_s, end_s, out=self._first_s)  # of a clock that was set back since
         # A thread is with its job, or without one, for no longer than it has been watched.
-        since_s = np.maximum(np.ceil(since_s), np.concatenate([node.first_s for node in nodes]))
+        since_s = np.maximum(jobs.since_s, self._first_s)
         return Moment(
             end_s=end_s,
             schema=self.schema,
             values=values,
             valid=valid,
-            nodes=names,
-            node=np.repeat(np.arange(len(nodes), dtype=np.int32), [len(node.cpus) for node in nodes]),
-            cpu=np.concatenate([node.cpus for node in nodes]).astype(np.int32),
-            jobs=jobs,
-            job=job,
+            nodes=places.nodes,
+            node=places.node,
+            cpu=places.cpu,
+            jobs=jobs.names,
+            job=jobs.job,
             age_s=np.maximum(end_s - since_s, 0).astype(np.int32),
         )
 
@@ -127,21 +147,37 @@ class Ring:
         """The jobs that had begun by `end_s`, on every node; those that go on end at infinity."""
         return [span for name in self.nodes for span in self._nodes[name].holders.at(end_s)]
 
+    def _sort(self, end_s: int) -> _Places:
+        """Bring the columns in order; those of threads that were forgotten go."""
+        names = self.nodes
+        nodes = [self._nodes[name] for name in names]
+        order = np.concatenate([node.columns for node in nodes])
+        self._tape.move(end_s - self.length_s, order)
+        self._first_s, self._heard_s = self._first_s[order], self._heard_s[order]
+        sizes = [len(node.cpus) for node in nodes]
+        for node, end in zip(nodes, np.cumsum(sizes).tolist(), strict=True):
+            node.columns = np.arange(end - len(node.cpus), end)
+        return _Places(
+            names,
+            np.repeat(np.arange(len(nodes), dtype=np.int32), sizes),
+            np.concatenate([node.cpus for node in nodes]).astype(np.int32),
+        )
+
+    def _held(self, places: _Places, end_s: int) -> _Jobs:
+        nodes = [self._nodes[name] for name in places.nodes]
+        held = [node.holders.held(node.cpus, end_s) for node in nodes]
+        if self._joined is None or len(held) != len(self._joined[0]) or any(map(is_not, held, self._joined[0])):
+            self._joined = held, _join(held)
+        return self._joined[1]
+
     def _forget(self, before_s: int) -> None:
+        gone = self._heard_s < before_s
+        if not gone.any():
+            return
+        self._places = None
         for name, node in list(self._nodes.items()):
-            kept = node.heard_s >= before_s
-            if kept.all():
-                continue
-            self._in_order = False
+            kept = ~gone[node.columns]
             if kept.any():
                 node.keep(kept)
             else:
                 del self._nodes[name]
-
-
-def _joined(held: list[Held]) -> tuple[tuple[str, ...], NDArray[np.int32], NDArray[np.float64]]:
-    """All nodes' jobs in one numbering, by name: a job may span nodes."""
-    jobs = tuple(sorted({job for one in held for job in one.jobs}))
-    number = {job: i for i, job in enumerate(jobs)}
-    job = [np.array([*(number[name] for name in one.jobs), -1], np.int32)[one.job] for one in held]
-    return jobs, np.concatenate(job), np.concatenate([one.since_s for one in held])
