@@ -20,9 +20,10 @@ from rich.progress import track
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.detection.assessment import average_precision, count_events, roc_auc
+from clustertwin.telemetry.detection.assessment import average_precision, roc_auc
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector, calibrate
+from clustertwin.telemetry.detection.event_study import count_events
 from clustertwin.telemetry.detection.moment import moments
 from clustertwin.telemetry.detection.series import fit_series
 from clustertwin.telemetry.gather import normal
@@ -134,9 +135,9 @@ def spark(data: Path) -> None:
     for title, (detector, tested) in detectors.items():
         counts = {name: count_events(detector, recordings[name]) for name in track(tested, title)}
         days = sum(count.node_days for count in counts.values())
-        false = sum(count.false for count in counts.values())
+        false = sum(count.false_events for count in counts.values())
         print(f"{title}: {false} events in {days:.2f} node-days, {false / days:.1f} per node-day;", end=" ")
-        print(", ".join(f"{name} {count.false}" for name, count in counts.items()))
+        print(", ".join(f"{name} {count.false_events}" for name, count in counts.items()))
 
 
 def main() -> None:

@@ -1,25 +1,36 @@
-"""Events on simulated campaigns that nothing was learnt from: recall and delay by anomaly, false events per node-day.
+"""Events on campaigns that nothing was learnt from: recall and delay by anomaly, false events per node-day.
 
-python benchmarks/events.py [--campaigns 4] [--normal 6] [--hours 4] [--seed 9000] [--detector DIR] [--stride-s 10]
+    python benchmarks/events.py [--campaigns 4] [--normal 6] [--hours 4] [--seed 9000] [--detector DIR] [--stride-s 10]
+    python benchmarks/events.py RECORDING… [--campaigns 0 --normal 0]
+
+Simulated campaigns, and beside them the recordings below any directories that are named: your own `twin campaign run
+--anomalies`. Jobs there may be short, so an anomaly is looked for as soon as it fills a window (100 s).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.simulation.anomalies import possible
 from clustertwin.telemetry.campaign.simulation.cluster import simulate
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.detection.event_study import Result, judge, merged, score_all, track
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.event_study import Found, Result, count_events, merged
+from clustertwin.telemetry.detection.events import Event
+from clustertwin.telemetry.detection.moment import WINDOW_S
+from clustertwin.telemetry.recording import Recording, find
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--campaigns", type=int, default=4, help="with anomalies")
-    parser.add_argument("--normal", type=int, default=6, help="without")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recordings", type=Path, nargs="*", help="directories of labelled recordings")
+    parser.add_argument("--campaigns", type=int, default=4, help="simulated, with anomalies")
+    parser.add_argument("--normal", type=int, default=6, help="simulated, without")
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=9000)
     parser.add_argument("--stride-s", type=int, default=10)
@@ -38,22 +49,55 @@ def main() -> None:
     def campaign(number: int, anomalies: tuple[str, ...]) -> Result:
         settings = ClusterSettings(hours=options.hours, anomalies=anomalies)
         traces = simulate(settings, signatures, options.seed + number)
-        scored = list(score_all(detector, traces, options.stride_s))
-        result = judge(track(scored, detector.threshold), traces)
-        found = f"{sum(row.found for row in result.found)} of {sum(row.there for row in result.found)}"
-        print(f"campaign {number}: {found} found, {result.false_events} false", file=sys.stderr)
-        return result
+        return count(detector, traces, f"campaign {number}", options.stride_s)
 
+    print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")
     ill = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
     well = merged([campaign(1000 + i, ()) for i in range(options.normal)])
-    print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")
-    print(f"{'anomaly':<18}{'there':>6}{'found':>6}{'recall':>8}{'median delay':>14}")
-    for row in ill.found:
-        print(f"{row.anomaly:<18}{row.there:>6}{row.found:>6}{row.recall:>8.2f}{row.delay_s:>12.0f} s")
-    total, found = sum(row.there for row in ill.found), sum(row.found for row in ill.found)
-    print(f"{'all':<18}{total:>6}{found:>6}{found / max(total, 1):>8.2f}\n")
-    print(f"false events on healthy campaigns: {well.false_events} in {well.node_days:.2f} node-days")
-    print(f"  = {well.false_per_node_day:.2f} per node-day; among anomalies: {ill.false_per_node_day:.2f}")
+    real = merged([recorded(detector, path, options.stride_s) for root in options.recordings for path in find(root)])
+    show({"simulated": ill, "recorded": real})
+    for name, result in (("healthy campaigns", well), ("campaigns with anomalies", ill), ("recordings", real)):
+        if result.node_days:
+            rate = f"{result.false_events} in {result.node_days:.2f} node-days = {result.false_per_node_day:.2f} a day"
+            print(f"false events, {name}: {rate}")
+
+
+def recorded(detector: Detector, directory: Path, stride_s: int) -> Result:
+    recording = Recording.open(directory)
+    traces = [recording.trace(node) for node in recording.nodes]
+    return count(detector, traces, str(directory), stride_s, least_s=WINDOW_S)
+
+
+def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, least_s: float = 300) -> Result:
+    """The events of one campaign; the false ones are told of one by one."""
+    result = count_events(detector, traces, stride_s, least_s)
+    print(f"{name}: {result.seen} of {result.there} found, {result.false_events} false", file=sys.stderr)
+    for event in result.false:
+        print(f"  {described(event, traces)}", file=sys.stderr)
+    return result
+
+
+def described(event: Event, traces: Sequence[Trace]) -> str:
+    types = {span.job: span.job_type for trace in traces for span in trace.spans}
+    held = ", ".join(f"{job} ({types[job]})" for job in event.jobs) or "free threads"
+    return f"{' '.join(event.nodes)} {held}: {event.view}, score {event.score:.1f}, {event.threads} threads"
+
+
+def show(columns: dict[str, Result]) -> None:
+    """One row for each anomaly, found and delay for each kind of campaign."""
+    shown = {name: {row.anomaly: row for row in result.found} for name, result in columns.items() if result.there}
+    print(f"{'anomaly':<18}" + "".join(f"{name:>12}{'recall':>8}{'median delay':>14}" for name in shown))
+    for anomaly in sorted({anomaly for rows in shown.values() for anomaly in rows}):
+        print(f"{anomaly:<18}" + "".join(_cells(rows.get(anomaly)) for rows in shown.values()))
+    totals = (f"{columns[name].seen} of {columns[name].there}" for name in shown)
+    print(f"{'all':<18}" + "".join(f"{total:>12}{'':>22}" for total in totals) + "\n")
+
+
+def _cells(row: Found | None) -> str:
+    if row is None:
+        return f"{'–':>12}{'':>22}"
+    delay = f"{row.delay_s:.0f} s" if row.delays_s else "–"
+    return f"{f'{row.found} of {row.there}':>12}{row.recall:>8.2f}{delay:>14}"
 
 
 if __name__ == "__main__":

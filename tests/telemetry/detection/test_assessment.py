@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.traces import JobSpan
-from clustertwin.telemetry.detection.assessment import assess, average_precision, count_events, roc_auc
-from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.assessment import assess, average_precision, roc_auc
 from clustertwin.telemetry.detection.moment import moments
 
 from .conftest import campaign
@@ -52,15 +50,3 @@ def test_a_perfect_scorer_is_perfect_and_a_blind_one_is_blind():
 def test_nothing_normal_to_compare_with_is_an_error():
     with pytest.raises(SettingsError, match="no normal window"):
         assess({"any": lambda moment: np.zeros(len(moment))}, [])
-
-
-@pytest.mark.slow
-def test_hung_jobs_are_events_and_little_else_is(detector: Detector):
-    traces = campaign(6, hours=1.5, anomalies=("hung-job", "misbound"), anomaly_ratio=0.5)
-    spans = [span for trace in traces for span in trace.spans]
-    assert any(isinstance(span, JobSpan) and span.anomaly for span in spans)
-    counted = count_events(detector, traces)
-    assert counted.struck > 0
-    assert counted.found >= 0.8 * counted.struck
-    assert counted.false <= 2
-    assert counted.node_days == pytest.approx(2 * 1.5 / 24)

@@ -7,8 +7,11 @@ import pytest
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.detection.event_study import judge, merged, truths
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.event_study import count_events, judge, merged, truths
 from clustertwin.telemetry.detection.events import Event
+
+from .conftest import campaign
 
 SPANS = (
     JobSpan("1", "a", (0,), 0, 1000, "np", anomaly="throttled", onset_s=200),
@@ -32,6 +35,11 @@ def test_what_is_found_what_is_late_and_what_is_false():
     assert result.false_per_node_day == pytest.approx(10)
 
 
+def test_what_is_false_is_kept_to_be_looked_at_and_what_is_found_adds_up():
+    result = judge([(320, event("1")), (500, event("3"))], [TRACE])
+    assert (result.there, result.seen, [one.jobs for one in result.false]) == (2, 1, [("3",)])
+
+
 def test_an_event_before_the_onset_is_false():
     assert judge([(150, event("1"))], [TRACE]).false_events == 1
 
@@ -41,3 +49,17 @@ def test_short_anomalies_are_not_looked_for_and_campaigns_add_up():
     twice = merged([judge([(320, event("1"))], [TRACE])] * 2)
     assert [(row.there, row.found) for row in twice.found] == [(2, 0), (2, 2)]
     assert twice.node_days == pytest.approx(0.2)
+
+
+def test_how_short_an_anomaly_is_looked_for_is_for_the_asker_to_say():
+    assert {truth.job for truth in truths([TRACE], least_s=100)} == {"1", "2", "4"}
+
+
+@pytest.mark.slow
+def test_hung_jobs_are_events_and_little_else_is(detector: Detector):
+    traces = campaign(6, hours=1.5, anomalies=("hung-job", "misbound"), anomaly_ratio=0.5)
+    counted = count_events(detector, traces, stride_s=30)
+    assert counted.there > 0
+    assert counted.seen >= 0.8 * counted.there
+    assert counted.false_events <= 2
+    assert counted.node_days == pytest.approx(2 * 1.5 / 24)

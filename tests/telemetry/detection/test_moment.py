@@ -27,3 +27,9 @@ def test_the_threads_of_an_event_come_with_the_others_of_their_jobs(moment: Mome
     assert few.cpu.tolist() == [0, 1, 2, 3, 5]
     assert few.cpu[where].tolist() == [5, 2]
     np.testing.assert_array_equal(few.values[where], moment.values[[5, 2]])
+
+
+def test_nobody_holds_the_threads_of_a_campaigns_idle_time():
+    trace = _trace(JobSpan("7", "n1", (0,), 0, 600, "idle"), JobSpan("8", "n1", (1,), 0, 600, "np"))
+    last = list(moments([trace]))[-1][0]
+    assert (last.jobs, last.job.tolist()) == (("8",), [-1, 0])

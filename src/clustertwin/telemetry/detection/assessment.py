@@ -6,17 +6,15 @@ windows: settled, valid, and not mixed. Nothing is point-adjusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.detection.events import Tracker
-from clustertwin.telemetry.detection.moment import Moment, moments
-from clustertwin.telemetry.detection.views import Detector
+from clustertwin.core.traces import Windows
+from clustertwin.telemetry.detection.moment import Moment
 
 Array = NDArray[np.floating]
 Scorer = Callable[[Moment], Array]
@@ -39,21 +37,6 @@ class Assessment:
     normal: int  # windows
     false_alarms: float  # part of them above the scorer's own threshold, NaN where it has none
     cells: dict[str, Cell]  # by anomaly
-
-
-@dataclass(frozen=True, slots=True)
-class EventCount:
-    """A detector's events in a recording, each true where an afflicted job or its threads are part of it."""
-
-    true: int
-    false: int
-    struck: int  # jobs in which something went wrong for long enough to be settled
-    found: int  # of them
-    node_days: float
-
-    @property
-    def false_per_node_day(self) -> float:
-        return self.false / self.node_days
 
 
 def assess(
@@ -107,21 +90,3 @@ def average_precision(label: NDArray[np.bool_], score: Array) -> float:
     last = np.flatnonzero(np.diff(score[order], append=-np.inf))  # where one score ends and a lower one begins
     precision, recall = hits[last] / (last + 1), hits[last] / max(int(label.sum()), 1)
     return float((precision * np.diff(recall, prepend=0)).sum())
-
-
-def count_events(detector: Detector, traces: Sequence[Trace], every_s: int = 30) -> EventCount:
-    """Replay a recording through the tracker that the live service uses."""
-    tracker, events = Tracker(), {}
-    for moment, _ in moments(traces, every_s):
-        for change in tracker.update(moment, detector.score(moment), detector.threshold):
-            events[change.event.id] = change.event
-    struck: dict[str, float] = {}
-    for span in (span for trace in traces for span in trace.spans if span.anomaly):
-        since_s = span.start_s if span.onset_s is None else span.onset_s
-        if span.end_s - since_s >= 200:
-            struck[span.job] = since_s
-    afflicted = {span.job for trace in traces for span in trace.spans if span.anomaly}
-    true = [event for event in events.values() if afflicted & set(event.jobs)]
-    found = {job for event in true for job in event.jobs} & set(struck)
-    days = sum((trace.end_s - trace.start_s) / 86_400 for trace in traces)
-    return EventCount(len(true), len(events) - len(true), len(struck), len(found), days)

@@ -18,6 +18,7 @@ from clustertwin.core.traces import JobSpan, Trace, Windows
 
 LENGTH_S = 300
 WINDOW_S = 100
+IDLE = "idle"  # what a campaign calls the time in which nobody holds a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def assemble(
     start_s: int = 0,
 ) -> Moment:
     """(node, cpus, values, valid) of each node and the spans of their jobs -> the moment that ends at `end_s`."""
+    spans = [span for span in spans if span.job_type != IDLE]
     nodes = tuple(name for name, *_ in blocks)
     node = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(cpus) for _, cpus, *_ in blocks])
     cpu = np.concatenate([np.asarray(cpus, np.int32) for _, cpus, *_ in blocks])

@@ -5,16 +5,19 @@ Everything is fitted on the training campaigns and judged on each test campaign;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from clustertwin.core.errors import MissingExtra, SettingsError
+from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
-from clustertwin.telemetry.detection.assessment import Assessment, EventCount, Scorer, assess, count_events
+from clustertwin.telemetry.detection.assessment import Assessment, Scorer, assess
 from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
+from clustertwin.telemetry.detection.event_study import Result, count_events
 from clustertwin.telemetry.detection.moment import LENGTH_S, WINDOW_S, Moment, moments
 from clustertwin.telemetry.detection.rivals import RIVALS, model_error
+from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.contract import Autoencoder
 from clustertwin.telemetry.models.store import Stored
 from clustertwin.telemetry.study.data import Campaign, Data
@@ -35,12 +38,15 @@ def detection(
     """The section. `default` is the model that the detector stands on; a rival that is not installed is left out."""
     if data.length_s != WINDOW_S:
         raise SettingsError(f"the detector looks at windows of {WINDOW_S} s, these are of {data.length_s}")
-    train = [moment for campaign in data.train for moment in seen(campaign)]
-    check = [moment for campaign in data.validation for moment in seen(campaign)]
+    train, check = (
+        [moment for campaign in campaigns for moment, _ in seen(campaign, data.learn_stride_s)]
+        for campaigns in (data.train, data.validation)
+    )
     step("calibrating")
     ours = calibrate(Stored(default, models[default]), check, learn=train)
-    scorers: dict[str, Scorer] = {OURS: lambda moment: ours.score(moment).score}
-    scorers |= {f"only {view}": _view(ours, i) for i, view in enumerate(VIEWS)}
+    score = _once(ours)
+    scorers: dict[str, Scorer] = {OURS: lambda moment: score(moment).score}
+    scorers |= {f"only {view}": _view(score, i) for i, view in enumerate(VIEWS)}
     scorers |= {f"{name}, error": model_error(Stored(name, model)) for name, model in models.items()}
     absent = []
     for name in rivals:
@@ -50,27 +56,37 @@ def detection(
         except MissingExtra:
             absent.append(name)
     found: list[dict[str, Assessment]] = []
-    counts: list[EventCount] = []
+    counts: list[Result] = []
     for number, campaign in enumerate(data.test):
         step(f"test campaign {number + 1} of {len(data.test)}")
-        found.append(assess(scorers, moments(campaign), RATE, {OURS: ours.threshold}))
+        found.append(assess(scorers, seen(campaign, data.test_stride_s), RATE, {OURS: ours.threshold}))
         counts.append(count_events(ours, campaign))
     return _section(found, counts, absent, list(scorers))
 
 
-def seen(campaign: Campaign) -> list[Moment]:
-    """The moments of a campaign, of five minutes, or of as long as it lasts."""
+def seen(campaign: Campaign, every_s: int) -> Iterator[tuple[Moment, Windows]]:
+    """The moments of a campaign, of five minutes, or of as long as it lasts, and the labels of their last windows."""
     longest_s = max(trace.end_s for trace in campaign) - min(trace.start_s for trace in campaign)
-    return [moment for moment, _ in moments(campaign, length_s=min(LENGTH_S, longest_s))]
+    return moments(campaign, every_s, min(LENGTH_S, longest_s))
 
 
-def _view(detector: Detector, column: int) -> Scorer:
-    return lambda moment: detector.score(moment).surprise[:, column]
+def _once(detector: Detector) -> Callable[[Moment], Scores]:
+    """The detector's scores of a moment, made once however many ask."""
+    last: list[tuple[Moment, Scores]] = []
+
+    def score(moment: Moment) -> Scores:
+        if not last or last[0][0] is not moment:
+            last[:] = [(moment, detector.score(moment))]
+        return last[0][1]
+
+    return score
 
 
-def _section(
-    found: list[dict[str, Assessment]], counts: list[EventCount], absent: list[str], names: list[str]
-) -> Section:
+def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
+    return lambda moment: score(moment).surprise[:, column]
+
+
+def _section(found: list[dict[str, Assessment]], counts: list[Result], absent: list[str], names: list[str]) -> Section:
     anomalies = sorted({anomaly for one in found for some in one.values() for anomaly in some.cells})
 
     def worst(name: str, anomaly: str, what: str) -> float:
@@ -88,9 +104,9 @@ def _section(
     )
     events = Table(
         "Events",
-        ("campaign", "true", "false", "false per node-day", "afflicted jobs", "of them found", "windows above it"),
+        ("campaign", "afflicted jobs", "of them found", "false", "false per node-day", "windows above it"),
         tuple(
-            (i + 1, one.true, one.false, f"{one.false_per_node_day:.2f}", one.struck, one.found,
+            (i + 1, one.there, one.seen, one.false_events, f"{one.false_per_node_day:.2f}",
              f"{found[i][OURS].false_alarms:.3%}")
             for i, one in enumerate(counts)
         ),
