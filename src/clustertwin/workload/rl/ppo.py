@@ -40,6 +40,9 @@ class PpoSettings:
     reference: str = "sjf"  # rewards are counted against this policy on the same sequence
 
 
+NEVER = -1e9  # the logit of a job that is not there
+
+
 class Actor(nn.Module):
     """(…, K, F) -> (…, K) logits: one kernel, every job."""
 
@@ -49,8 +52,8 @@ class Actor(nn.Module):
         self.weight, self.bias, self.out = (nn.Parameter(part.clone()) for part in (rows[:-2], rows[-2], rows[-1]))
 
     def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
-        logits = torch.relu(seen @ self.weight + self.bias) @ self.out
-        return logits.masked_fill(~mask, -1e9)
+        logits = torch.relu(torch.addmm(self.bias, seen[mask], self.weight)) @ self.out  # (jobs there are,)
+        return torch.full(mask.shape, NEVER).masked_scatter(mask, logits)
 
     def vector(self) -> NDArray[np.float64]:
         """The weights as the compiled policy reads them."""
@@ -59,7 +62,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """(…, K, F) -> (…) what is still to come, from the mean and the peak over the jobs seen."""
+    """(n, K, F) -> (n,) what is still to come, from the mean and the peak over the jobs seen."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -67,10 +70,12 @@ class Critic(nn.Module):
         self.head = nn.Sequential(nn.Linear(2 * width + 1, width), nn.ReLU(), nn.Linear(width, 1))
 
     def forward(self, seen: Tensor, mask: Tensor, left: Tensor) -> Tensor:
-        there = mask.unsqueeze(-1)
-        each = self.job(seen) * there  # (…, K, width); zero where no job is
-        mean = each.sum(-2) / there.sum(-2).clamp(min=1)
-        pooled = torch.cat([mean, each.amax(-2), left.unsqueeze(-1)], dim=-1)
+        jobs = self.job(seen[mask])  # (jobs there are, width), none below zero
+        whose = mask.nonzero()[:, 0]  # the decision that each of them belongs to
+        nothing = torch.zeros(len(mask), jobs.shape[1])
+        mean = nothing.index_add(0, whose, jobs) / mask.sum(-1, keepdim=True).clamp(min=1)
+        peak = nothing.scatter_reduce(0, whose.unsqueeze(-1).expand_as(jobs), jobs, "amax")
+        pooled = torch.cat([mean, peak, left.unsqueeze(-1)], dim=-1)
         return self.head(pooled).squeeze(-1)
 
 
@@ -103,36 +108,39 @@ class Rollout:
 def gather(shard: Shard) -> Rollout:
     """Schedule the sequences of a shard with its actor, and see what each decision was good for."""
     rules, settings, loads = shard.rules, shard.settings, shard.loads
-    torch.manual_seed(shard.seed)
     actor, critic = Actor(np.zeros(WEIGHTS)), Critic()
     for parameter, values in zip([*actor.parameters(), *critic.parameters()], shard.networks, strict=True):
         parameter.copy_(torch.tensor(values))
+    weight, bias, out = shard.networks[:3]
+    rng = np.random.default_rng(shard.seed)
     envs, length = len(loads), len(loads[0])
     env = Schedules(rules.procs, rules.gpus, rules.backfill == "easy", envs, length, settings.view, rules.bound_s)
     reference = slowdowns([find_policy(settings.reference)], loads, rules)[0]  # (env,)
     env.reset(loads)
-    rows: list[tuple[Tensor, ...]] = []
-    rewards: list[NDArray[np.float64]] = []
+    rows: list[tuple[NDArray[Any], ...]] = []
     while not env.over.all():
-        seen, mask = torch.from_numpy(env.seen.copy()), torch.from_numpy(env.mask)
-        left = torch.from_numpy(1.0 - env.clocks["started"] / length).float()
-        alive = torch.from_numpy(~env.over)
-        choice = torch.distributions.Categorical(logits=actor(seen, mask))
-        action = choice.sample()
-        rows.append((seen, mask, left, action, choice.log_prob(action), critic(seen, mask, left), alive))
-        env.step(action.numpy())
-        rewards.append(env.reward / reference)
-    seen, mask, left, action, log_prob, value, alive = (torch.stack(column) for column in zip(*rows, strict=True))
-    reward = torch.from_numpy(np.array(rewards)).float()  # (decision, env)
+        seen, mask, left, alive = env.seen.copy(), env.mask, 1.0 - env.clocks["started"] / length, ~env.over
+        # A few jobs at a time: numpy is much faster at this than torch, and the critic can look at all later.
+        logits = np.maximum(seen.reshape(-1, FEATURES) @ weight + bias, 0.0) @ out
+        logits = np.where(mask, logits.reshape(mask.shape), np.float32(NEVER))
+        action = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)  # a draw from their softmax
+        env.step(action)
+        rows.append((seen, mask, left, action, logits, alive, env.reward / reference))
+    seen, mask, left, action, logits, alive, reward = (  # (decision, env, …)
+        torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)
+    )
+    value = torch.zeros(alive.shape)
+    value[alive] = critic(seen[alive], mask[alive], left[alive].float())
+    log_prob = torch.log_softmax(logits[alive], -1).gather(-1, action[alive].unsqueeze(-1)).squeeze(-1)
     advantage = torch.zeros_like(value)
     following, ahead = torch.zeros(envs), torch.zeros(envs)
     for t in reversed(range(len(reward))):
-        surprise = reward[t] + following - value[t]
+        surprise = reward[t].float() + following - value[t]
         ahead = torch.where(alive[t], surprise + settings.smoothing * ahead, torch.zeros(()))
         advantage[t] = ahead
         following = torch.where(alive[t], value[t], torch.zeros(()))
     return Rollout(
-        seen[alive], mask[alive], left[alive], action[alive], log_prob[alive], advantage[alive],
+        seen[alive], mask[alive], left[alive].float(), action[alive], log_prob, advantage[alive],
         (advantage + value)[alive], env.slowdown() / reference,
     )  # fmt: skip
 
@@ -207,7 +215,9 @@ class Ppo:
         advantage = (rollout.advantage - rollout.advantage.mean()) / (rollout.advantage.std() + 1e-8)
         for _ in range(settings.epochs):
             for some in torch.randperm(len(rollout.action)).split(settings.batch):
-                choice = torch.distributions.Categorical(logits=self.actor(rollout.seen[some], rollout.mask[some]))
+                choice = torch.distributions.Categorical(
+                    logits=self.actor(rollout.seen[some], rollout.mask[some]), validate_args=False
+                )
                 change = (choice.log_prob(rollout.action[some]) - rollout.log_prob[some]).exp()
                 kept = change.clamp(1 - settings.clip, 1 + settings.clip)
                 gain = torch.minimum(change * advantage[some], kept * advantage[some]).mean()
