@@ -60,7 +60,8 @@ def test_evaluate_means_over_windows(log: Path):
 @pytest.mark.slow
 def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
     out = tmp_path / "mine.safetensors"
-    trained = call("train", log, "--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--hold-out", "0:50", "--json")
+    rounds, imagined = ("--ppo-rounds", 0, "--evolve-rounds", 1), ("--generator", "bootstrap", "--generated", 200)
+    trained = call("train", log, "--out", out, *rounds, *imagined, "--hold-out", "0:50", "--json")
     assert trained["rounds"][0]["stage"] == "evolve"
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
 
@@ -70,6 +71,7 @@ def test_whatif_takes_squeues_text(tmp_path: Path):
     queue.write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
     found = call("whatif", "--squeue", queue, "--procs", 4, "--procs", 8, "--json")
     assert [scenario["start_s"] for scenario in found["scenarios"]] == [[600.0], [0.0]]
+    assert found["asked_s"] is None  # nobody knows when the file was written
 
 
 def test_whatif_draws_newcomers_from_the_past(tmp_path: Path, log: Path):

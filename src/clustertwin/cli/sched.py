@@ -139,33 +139,27 @@ def train(
     unit: Literal["cpus", "nodes"] = Unit,
     ppo_rounds: int = typer.Option(40, help="Rounds of PPO; 0 leaves the stage out."),
     evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
-    start: str = typer.Option("nothing", help="Begin from nothing, or from the best simple order."),
+    start: Literal["nothing", "order", "race"] = typer.Option(
+        "nothing", help="Begin from nothing, from the best of three simple orders, or PPO from all four in turn."
+    ),
     hold_out: list[str] = typer.Option([], help="FIRST:LAST, jobs never trained on; may be repeated."),
+    generator: str = typer.Option("", help="Also train on jobs that this generator makes of those not held out."),
+    generated: int = typer.Option(20_000, min=64, help="How many."),
+    real: bool = typer.Option(True, "--real/--no-real", help="--no-real: train on generated jobs alone."),
     seed: int = typer.Option(0),
     engine: Literal["here", "ray"] = typer.Option("here", help="Where rollouts run; ray: the cluster at RAY_ADDRESS."),
     restart: bool = typer.Option(False, "--restart", help="Begin anew even if --out is there."),
     lenient: bool = Lenient,
     json: bool = Json,
 ) -> None:
-    """Train a policy on a log. Killed and called again, it goes on where it was."""
-    from clustertwin.cli.sched_progress import training_bar
-    from clustertwin.core.errors import SettingsError
-    from clustertwin.workload.formats import read
-    from clustertwin.workload.rl.train import TrainSettings, ranges
-    from clustertwin.workload.rl.train import train as run
-    from clustertwin.workload.rl.worth import Rules
-    from clustertwin.workload.simulator import machine_size
-    from clustertwin.workload.simulator.intake import take_in
+    """Train a policy on a log, or on jobs imagined after it. Killed and called again, it goes on where it was."""
+    from clustertwin.cli.sched_train import run
+    from clustertwin.workload.rl.train import TrainSettings
 
-    jobs = read(trace, lenient=lenient)
-    size = procs or machine_size(jobs, unit)
-    if start not in ("nothing", "order"):
-        raise SettingsError(f"cannot start from {start!r}; there are nothing, order")
-    settings = TrainSettings(ppo_rounds, evolve_rounds, seed=seed, start="order" if start == "order" else "nothing")
-    load = take_in(jobs, size, unit=unit).load
-    with training_bar(settings) as report:
-        rules, held_out = Rules(size, backfill=backfill), ranges(hold_out)
-        trained = run(load, rules, settings, out, held_out, report, not restart, engine=engine)
+    settings = TrainSettings(ppo_rounds, evolve_rounds, seed=seed, start=start)
+    trained = run(
+        trace, out, backfill, procs, unit, settings, hold_out, generator, generated, real, engine, restart, lenient
+    )
     found = {"policy": str(out), "ratio_to_sjf": trained.judged_ratio, "seconds": trained.seconds}
     if json:
         print_json({**found, "rounds": [asdict(entry) for entry in trained.rounds]})
@@ -203,8 +197,17 @@ def study(
         return
     print_table(
         f"{trace.name}: bounded slowdown on {windows} held-out windows, backfilling: {backfill}",
-        ["trained on, or heuristic", "slowdown", "95 %", "to real"],
-        [[row.name, row.slowdown, f"{row.low:.4g} – {row.high:.4g}", row.ratio] for row in rows],
+        ["trained on, or heuristic", "slowdown", "95 %", "to real", "95 %"],
+        [
+            [
+                row.name,
+                row.slowdown,
+                f"{row.low:.4g} – {row.high:.4g}",
+                row.ratio,
+                f"{row.ratio_low:.3f} – {row.ratio_high:.3f}",
+            ]
+            for row in rows
+        ],
     )
 
 
@@ -226,9 +229,11 @@ def whatif(
     """When would the jobs that wait now start, under another policy, machine or load?"""
     from clustertwin.cli.sched_whatif import answers
 
-    found, waiting = answers(from_slurm, squeue, policy, backfill, procs, unit, past, load, futures, hours, seed)
+    said = answers(from_slurm, squeue, policy, backfill, procs, unit, past, load, futures, hours, seed)
+    waiting, found = said.waiting, said.found
     if json:
-        print_json({"running": waiting.running, "held": waiting.held, "scenarios": [asdict(entry) for entry in found]})
+        counts = {"asked_s": said.asked_s, "running": waiting.running, "held": waiting.held}
+        print_json({**counts, "scenarios": [asdict(entry) for entry in found]})
         return
     print_table(
         f"{len(waiting.jobs) - waiting.running} waiting jobs, {waiting.running} running, {waiting.held} held",

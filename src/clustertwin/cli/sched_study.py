@@ -15,7 +15,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.rl.study import Row, as_html, split, study
+from clustertwin.workload.rl.study import Row, Source, as_html, split, study
 from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
 from clustertwin.workload.simulator import machine_size
@@ -42,8 +42,7 @@ def run(
     """The rows, also written to `out` as study.json and study.html."""
     jobs = read(trace, lenient=lenient)
     learn, judge = split(jobs, held_out)
-    made = {name: generators.make(name).fit(learn, _rng()).sample(len(learn), _rng()) for name in generator}
-    made |= dict(_named(text, lenient) for text in synthetic)
+    made = {name: _generated(name, learn) for name in generator} | dict(_named(text, lenient) for text in synthetic)
     # Sources are compared by what they choose: more sequences to choose on, less luck.
     settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48, start="order")
     rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
@@ -62,12 +61,15 @@ def run(
     return rows
 
 
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)
+def _generated(name: str, learn: Jobs) -> Source:
+    """Logs as long as what the generator has learnt from, another for every seed."""
+    fitted = generators.make(name).fit(learn, np.random.default_rng(0))
+    return lambda seed: fitted.sample(len(learn), np.random.default_rng(seed))
 
 
-def _named(text: str, lenient: bool) -> tuple[str, Jobs]:
+def _named(text: str, lenient: bool) -> tuple[str, Source]:
     name, _, path = text.partition("=")
     if not path:
         raise SettingsError(f"a synthetic log is given as NAME=FILE, not as {text!r}")
-    return name, read(Path(path), lenient=lenient)
+    jobs = read(Path(path), lenient=lenient)
+    return name, lambda seed: jobs

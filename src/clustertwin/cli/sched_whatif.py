@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +20,13 @@ from clustertwin.workload.simulator.whatif import Answer, Coming, Scenario, answ
 from clustertwin.workload.simulator.whatif import futures as draw
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    found: list[Answer]
+    waiting: Waiting
+    asked_s: float | None  # when Slurm was asked, since 1970: starts are counted from there; not known of a file
+
+
 def answers(
     from_slurm: bool,
     squeue: Path | None,
@@ -30,10 +39,11 @@ def answers(
     futures: int,
     hours: float,
     seed: int,
-) -> tuple[list[Answer], Waiting]:
+) -> Answers:
     """Every policy with every way of backfilling on every machine, in the same futures."""
     if from_slurm == (squeue is not None):
         raise SettingsError("give either --from-slurm or --squeue FILE")
+    asked_s = time.time() if squeue is None else None
     waiting = parse_squeue(read_squeue() if squeue is None else squeue.read_text())
     machines = list(sizes) or ([read_size(unit)] if from_slurm else [])
     if not machines:
@@ -48,7 +58,7 @@ def answers(
         for policy in policies
         for backfill in backfills
     ]
-    return [answer(waiting, scenario, drawn, unit) for scenario in scenarios], waiting
+    return Answers([answer(waiting, scenario, drawn, unit) for scenario in scenarios], waiting, asked_s)
 
 
 def newcomers(log: Jobs, load: float, hours: float, rng: np.random.Generator) -> Coming:

@@ -6,7 +6,7 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.rl.evolve import EvolveSettings
-from clustertwin.workload.rl.study import Row, as_html, split, study
+from clustertwin.workload.rl.study import Row, as_html, row, split, study
 from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
 
@@ -32,7 +32,9 @@ def test_the_held_out_part_is_the_last():
 @pytest.mark.slow
 def test_every_source_is_judged_beside_the_heuristics(tmp_path: Path):
     learn, judge = split(log(1000, 0), 0.3)
-    rows = study(learn, judge, {"other": log(700, 1)}, Rules(16), TINY, [0, 1], tmp_path, window=(100, 3))
+    rows = study(
+        learn, judge, {"other": lambda seed: log(700, seed)}, Rules(16), TINY, [0, 1], tmp_path, window=(100, 3)
+    )
     assert [row.name for row in rows[:3]] == ["real", "other", "real + other"]
     assert {row.name for row in rows[3:]} >= {"fcfs", "sjf"}
     assert rows[0].ratio == 1
@@ -41,8 +43,15 @@ def test_every_source_is_judged_beside_the_heuristics(tmp_path: Path):
     assert "real + other" in as_html(rows, "title", {})
 
 
+def test_a_ratio_is_sure_where_windows_differ_and_sources_do_not():
+    real = np.array([[1.0, 10.0, 100.0]])
+    found = row("other", 2 * real, real)
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (2, 2, 2)
+    assert found.low < found.slowdown < found.high
+
+
 def test_names_of_logs_cannot_write_into_the_page():
-    page = as_html([Row("<b>", 1.0, 1.0, 1.0, (1.0,), 1.0)], "<i>", {"log": "<u>"})
+    page = as_html([Row("<b>", 1.0, 1.0, 1.0, (1.0,), 1.0, 1.0, 1.0)], "<i>", {"log": "<u>"})
     assert not any(tag in page for tag in ("<b>", "<i>", "<u>"))
 
 

@@ -1,7 +1,8 @@
 """Real or synthetic: a log and synthetic versions of it -> schedulers trained on each, judged on real jobs held out.
 
 The last part of the real log is never trained on, by anyone, nor shown to a generator. Every source trains from the
-same seeds with the same budget; heuristics stand beside them on the same windows.
+same seeds with the same budget; a generator makes another log for every seed. Heuristics stand beside them on the same
+windows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.page import page, table
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import policy as find_policy
 from clustertwin.workload.policies.learned import learned
@@ -24,6 +26,9 @@ from clustertwin.workload.simulator.intake import Unit, take_in
 from clustertwin.workload.simulator.machine import Records
 
 HEURISTICS = ("fcfs", "sjf", "f1", "smallest", "wfp3", "unicep")
+
+#: The synthetic log that the training of this seed gets.
+Source = Callable[[int], Jobs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Row:
     high: float
     by_seed: tuple[float, ...]  # one for a heuristic
     ratio: float  # to the scheduler trained on the real log
+    ratio_low: float
+    ratio_high: float
 
 
 def split(jobs: Jobs, held_out: float = 0.3) -> tuple[Jobs, Jobs]:
@@ -56,7 +63,7 @@ def windows(load: Records, length: int, count: int) -> list[Records]:
 def study(
     learn: Jobs,
     judge: Jobs,
-    synthetic: Mapping[str, Jobs],
+    synthetic: Mapping[str, Source],
     rules: Rules,
     settings: TrainSettings,
     seeds: Sequence[int],
@@ -67,50 +74,55 @@ def study(
     report: Callable[[str, int], None] = lambda *_: None,
 ) -> list[Row]:
     """Train on the real log, on each synthetic one and, if asked, on both; judge on windows (length, count)."""
-    real = take_in(learn, rules.procs, rules.gpus, unit).load
-    made = {name: take_in(jobs, rules.procs, rules.gpus, unit).load for name, jobs in synthetic.items()}
-    sources: dict[str, tuple[Records, tuple[Records, ...]]] = {"real": (real, ())}
-    sources |= {name: (load, ()) for name, load in made.items()}
+
+    def load(jobs: Jobs) -> Records:
+        return take_in(jobs, rules.procs, rules.gpus, unit).load
+
+    def real(seed: int) -> Jobs:
+        return learn
+
+    sources: dict[str, tuple[Source, ...]] = {"real": (real,), **{name: (made,) for name, made in synthetic.items()}}
     if both:
-        sources |= {f"real + {name}": (real, (load,)) for name, load in made.items()}
-    judged = windows(take_in(judge, rules.procs, rules.gpus, unit).load, *window)
+        sources |= {f"real + {name}": (real, made) for name, made in synthetic.items()}
+    judged = windows(load(judge), *window)
     found: dict[str, NDArray[np.float64]] = {}  # (seed, window)
-    for name, (load, also) in sources.items():
+    for name, parts in sources.items():
         weights = []
         for seed in seeds:
             report(name, seed)
             file = out / "policies" / f"{name.replace(' + ', '-and-')}-{seed}.safetensors"
-            weights.append(train(load, rules, replace(settings, seed=seed), file, also=also).weights)
+            first, *also = [load(source(seed)) for source in parts]
+            weights.append(train(first, rules, replace(settings, seed=seed), file, also=also).weights)
         found[name] = slowdowns([learned(w) for w in weights], judged, rules)
     for name in HEURISTICS:
         found[name] = slowdowns([find_policy(name)], judged, rules)
-    base = found["real"].mean()
+    return [row(name, values, found["real"]) for name, values in found.items()]
+
+
+def row(name: str, values: NDArray[np.float64], real: NDArray[np.float64], drawn: int = 2000) -> Row:
+    """One row from slowdowns, (seed, window). For the intervals seeds and windows are drawn again, windows in pairs."""
     rng = np.random.default_rng(0)
-    return [_row(name, values, float(base), rng) for name, values in found.items()]
-
-
-def _row(name: str, values: NDArray[np.float64], base: float, rng: np.random.Generator) -> Row:
-    """Seeds and windows are both drawn again for the interval."""
-    seeds, count = values.shape
-    drawn = [values[rng.integers(0, seeds, seeds)][:, rng.integers(0, count, count)].mean() for _ in range(2000)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    count = values.shape[1]
+    means = np.empty((drawn, 2))
+    for i in range(drawn):
+        some = rng.integers(0, count, count)
+        means[i] = [each[rng.integers(0, len(each), len(each))][:, some].mean() for each in (values, real)]
+    low, high = np.quantile(means[:, 0], [0.025, 0.975])
+    ratio_low, ratio_high = np.quantile(means[:, 0] / means[:, 1], [0.025, 0.975])
     by_seed = tuple(float(mean) for mean in values.mean(axis=1))
-    return Row(name, float(values.mean()), float(low), float(high), by_seed, float(values.mean() / base))
+    ratio = float(values.mean() / real.mean())
+    return Row(name, float(values.mean()), float(low), float(high), by_seed, ratio, float(ratio_low), float(ratio_high))
 
 
 def as_html(rows: Sequence[Row], title: str, facts: Mapping[str, object]) -> str:
     """The table as a page of its own."""
-    cells = "".join(
-        f"<tr><td>{escape(row.name)}</td><td>{row.slowdown:.2f}</td><td>{row.low:.2f} – {row.high:.2f}</td>"
-        f"<td>{row.ratio:.3f}</td><td>{', '.join(f'{value:.2f}' for value in row.by_seed)}</td></tr>"
-        for row in rows
-    )
-    details = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items())
-    title = escape(title)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        "<style>body{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-        "td,th{padding:.2rem 1rem .2rem 0;text-align:left}dt{float:left;width:12rem;color:#666}</style>"
-        f"<h1>{title}</h1><table><tr><th>trained on, or heuristic</th><th>bounded slowdown</th><th>95 %</th>"
-        f"<th>to real</th><th>by seed</th></tr>{cells}</table><dl>{details}</dl></html>"
-    )
+    heads = ("trained on, or heuristic", "bounded slowdown", "95 %", "to real", "95 %", "by seed")
+    lines = [
+        (
+            entry.name, f"{entry.slowdown:.2f}", f"{entry.low:.2f} – {entry.high:.2f}", f"{entry.ratio:.3f}",
+            f"{entry.ratio_low:.3f} – {entry.ratio_high:.3f}", ", ".join(f"{value:.2f}" for value in entry.by_seed),
+        )
+        for entry in rows
+    ]  # fmt: skip
+    note = "; ".join(f"{name}: {value}" for name, value in facts.items())
+    return page(title, f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p>{table(heads, lines)}")

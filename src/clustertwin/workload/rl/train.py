@@ -25,20 +25,28 @@ from clustertwin.workload.rl.sequences import Pool, pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
 from clustertwin.workload.simulator.machine import Records
 
+#: From random weights, from the best of three simple orders (short runs gain by it), or from each of all four.
+Start = Literal["nothing", "order", "race"]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """How long and on what; the resolved settings are saved with the run."""
 
-    ppo_rounds: int = 40
+    ppo_rounds: int = 40  # from each beginning
     evolve_rounds: int = 150
     length: int = 256  # jobs in a training sequence of PPO
     evolve_length: int = 512
     judged_on: int = 16  # sequences of 1,024 jobs
     judge_every: int = 5
     seed: int = 0
-    start: Literal["nothing", "order"] = "nothing"  # order: the best of three simple orders; short runs gain by it
+    start: Start = "nothing"
     evolve: EvolveSettings = field(default_factory=EvolveSettings)
+
+    @property
+    def beginnings(self) -> int:
+        """How often PPO begins; evolution goes on from the best that came of any."""
+        return 1 + len(ORDERS) if self.start == "race" else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +168,35 @@ class _Run:
         self.arrays, self.before = arrays, values["seconds"]
         self.rounds = [Round(**entry) for entry in values["rounds"]]
 
-    def beginning(self) -> NDArray[np.float64]:
-        """Weights that know nothing, or the simple order that does best on the judged sequences."""
+    def beginnings(self) -> list[NDArray[np.float64]]:
+        """The weights that PPO begins from, one after another."""
+        nothing = beginner(ORDERS[0], np.random.default_rng([self.settings.seed, 4]), sharpness=0.0)
         if self.settings.start == "nothing":
-            return beginner(ORDERS[0], np.random.default_rng([self.settings.seed, 4]), sharpness=0.0)
-        tried = [beginner(order, np.random.default_rng([self.settings.seed, 4])) for order in ORDERS]
-        worth = slowdowns([learned(weights) for weights in tried], self.judged_on, self.rules).mean(axis=1)
-        return tried[int(worth.argmin())]
+            return [nothing]
+        orders = [beginner(order, np.random.default_rng([self.settings.seed, 4])) for order in ORDERS]
+        if self.settings.start == "race":
+            return [nothing, *orders]
+        worth = slowdowns([learned(weights) for weights in orders], self.judged_on, self.rules).mean(axis=1)
+        return [orders[int(worth.argmin())]]
 
     def ppo(self) -> None:
         """The first stage. Each round has a seed of its own: a resumed run draws what it would have drawn."""
-        if self.done("ppo") >= self.settings.ppo_rounds:
+        rounds = self.settings.ppo_rounds
+        if self.done("ppo") >= rounds * self.settings.beginnings:
             return
         from clustertwin.workload.rl.ppo import Ppo, PpoSettings
 
         sequences, seed = self.pools[self.settings.length], self.settings.seed
-        learner = Ppo(sequences, self.rules, PpoSettings(), self.beginning(), seed, self.engine)
-        if self.done("ppo"):
-            learner.load_arrays(self.arrays)
-        while (number := self.done("ppo")) < self.settings.ppo_rounds:
-            ratio = learner.iterate(np.random.default_rng([self.settings.seed, 2, number]))
-            self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
+        for turn, weights in enumerate(self.beginnings()):
+            first, last = rounds * turn, rounds * (turn + 1)
+            if self.done("ppo") >= last:
+                continue
+            learner = Ppo(sequences, self.rules, PpoSettings(), weights, seed, self.engine)
+            if self.done("ppo") > first:
+                learner.load_arrays(self.arrays)
+            while (number := self.done("ppo")) < last:
+                ratio = learner.iterate(np.random.default_rng([seed, 2, number]))
+                self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
 
     def evolve(self) -> None:
         """The second stage, from the best there is; noise and steps shrink towards its end."""
@@ -189,7 +205,7 @@ class _Run:
             centre, first, second = (self.arrays[name] for name in ("centre", "first", "second"))
             state = Evolution(centre, first, second, self.done("evolve"))
         else:
-            state = begin(self.best if len(self.best) else self.beginning())
+            state = begin(self.best if len(self.best) else min(self.beginnings(), key=self.judge))
         while (number := self.done("evolve")) < total:
             rng = np.random.default_rng([self.settings.seed, 3, number])
             left = 1.0 - number / total
@@ -199,4 +215,4 @@ class _Run:
             self.note("evolve", ratio, state.weights, arrays)
 
 
-__all__ = ["Pool", "Round", "TrainSettings", "Trained", "ranges", "train"]
+__all__ = ["Pool", "Round", "Start", "TrainSettings", "Trained", "ranges", "train"]
