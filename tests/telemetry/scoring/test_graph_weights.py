@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clustertwin.telemetry.models.graph import GraphUpdate
-from clustertwin.telemetry.scoring.graph_weights import graph_weights
+from clustertwin.telemetry.scoring.graph_weights import graph_messages, graph_weights
 
 
 def naive(update: GraphUpdate, z: np.ndarray) -> np.ndarray:
@@ -34,12 +34,22 @@ def test_every_pair_weighs_what_the_formula_says(threads: int, hidden: int, spre
     np.testing.assert_allclose(alpha.sum(1), 1, atol=1e-5)
 
 
-def test_the_message_is_the_one_the_layer_takes_in() -> None:
+@pytest.mark.parametrize(("threads", "spread"), [(20, 1.0), (300, 1.0), (150, 100.0)])
+def test_the_message_is_the_one_that_training_sees(threads: int, spread: float) -> None:
     torch.manual_seed(1)
-    update = GraphUpdate(8, 12)
-    torch.nn.init.normal_(update.f[-1].weight)
-    z = torch.randn(20, 8)
+    update, z = GraphUpdate(8, 12), spread * torch.randn(threads, 8)
+    wanted = graph_weights(update, z.numpy()) @ z.numpy()
+    np.testing.assert_allclose(graph_messages(update, z.numpy()), wanted, atol=1e-5 * spread)
     with torch.no_grad():
-        message = torch.from_numpy(graph_weights(update, z.numpy())) @ z
-        wanted = update(z, torch.zeros(20, dtype=torch.int64))
-        torch.testing.assert_close(z + update.f(z + message), wanted, atol=1e-5, rtol=0)
+        told = update._message(z, torch.tensor([threads]))
+    np.testing.assert_allclose(told.numpy(), wanted, atol=1e-5 * spread)
+
+
+def test_a_layer_says_the_same_with_gradients_and_without() -> None:
+    torch.manual_seed(2)
+    update, z = GraphUpdate(8, 12), torch.randn(150, 8)
+    torch.nn.init.normal_(update.f[-1].weight)
+    group = torch.repeat_interleave(torch.arange(3), torch.tensor([100, 1, 49]))
+    slowly = update(z, group).detach()
+    with torch.no_grad():
+        torch.testing.assert_close(update(z, group), slowly, atol=1e-5, rtol=0)

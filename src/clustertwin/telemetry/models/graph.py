@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+#: Threads a group, from which each is worth a call of its own.
+_MANY = 32
+
 
 class GraphUpdate(nn.Module):
     def __init__(self, latent: int, hidden: int) -> None:
@@ -27,6 +30,11 @@ class GraphUpdate(nn.Module):
 
     def forward(self, z: Tensor, group: Tensor) -> Tensor:
         size = torch.unique_consecutive(group, return_counts=True)[1]  # (g,)
+        many = len(z) >= _MANY * len(size)
+        return z + self.f(z + (self._message(z, size) if torch.is_grad_enabled() or not many else self._heard(z, size)))
+
+    def _message(self, z: Tensor, size: Tensor) -> Tensor:
+        """Σ_j α_ij z_j, all groups at once."""
         slot = torch.arange(len(z), device=z.device) - (size.cumsum(0) - size).repeat_interleave(size)
         row = torch.arange(len(size), device=z.device).repeat_interleave(size)
         padded = z.new_zeros(len(size), int(size.max()), z.shape[1])  # (g, t, latent)
@@ -34,5 +42,11 @@ class GraphUpdate(nn.Module):
         there = torch.arange(padded.shape[1], device=z.device) < size[:, None]  # (g, t)
         pair = torch.tanh(self.receive(padded)[:, :, None] + self.send(padded)[:, None])  # (g, i, j, hidden)
         a = self.weigh(pair)[..., 0].masked_fill(~there[:, None], -torch.inf)  # (g, i, j)
-        message = F.softmax(a, dim=-1) @ padded  # (g, t, latent)
-        return z + self.f(z + message[row, slot])
+        return (F.softmax(a, dim=-1) @ padded)[row, slot]  # (n, latent)
+
+    def _heard(self, z: Tensor, size: Tensor) -> Tensor:
+        """The same, group by group and without gradients: a tenth of the time, and no table of all pairs."""
+        from clustertwin.telemetry.scoring.graph_weights import graph_messages
+
+        groups = z.cpu().contiguous().split(size.tolist())
+        return torch.cat([torch.from_numpy(graph_messages(self, one.numpy())) for one in groups]).to(z.device)

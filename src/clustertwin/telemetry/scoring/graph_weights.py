@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 
 #: So far e^2x is a float32. Embeddings that lead beyond are weighed the slow way.
 _FAR = 40.0
-#: 1 - 2 / (1 + this) is one to the last bit, and a product of four such numbers is still a float32.
+#: 1 - 2 / this is one to the last bit, and a product of four such numbers is still a float32.
 _MOST = 1e9
 #: Receivers at a time, so that memory does not grow with the square of a job.
 _ROWS = 128
@@ -30,19 +30,23 @@ _ROWS = 128
 
 @vectorised
 def _odds(a, b):  # type: ignore[no-untyped-def]
-    product = a * b
-    return f(1) + (product if product < f(_MOST) else f(_MOST))
+    odds = f(1) + a * b
+    return odds if odds < f(_MOST) else f(_MOST)
 
 
 @vectorised
-def _weigh(a, b, w, alpha):  # type: ignore[no-untyped-def]
-    """a (i, hidden), b (hidden, j), w (hidden,) -> alpha (i, j). What is the same for all j drops out of a softmax."""
+def _weigh(sides, first, w, alpha):  # type: ignore[no-untyped-def]
+    """sides (2, hidden, thread) as exponentials, w (hidden,) -> alpha (i, j) of the receivers from `first` on.
+
+    What is the same for all j drops out of a softmax.
+    """
+    a, b = sides[0], sides[1]
     for i in range(alpha.shape[0]):
         row = alpha[i]
         for j in range(row.size):
             row[j] = f(0)
         for h in range(0, w.size, 4):
-            a0, a1, a2, a3 = a[i, h], a[i, h + 1], a[i, h + 2], a[i, h + 3]
+            a0, a1, a2, a3 = a[h, first + i], a[h + 1, first + i], a[h + 2, first + i], a[h + 3, first + i]
             b0, b1, b2, b3 = b[h], b[h + 1], b[h + 2], b[h + 3]
             w0, w1, w2, w3 = f(2) * w[h], f(2) * w[h + 1], f(2) * w[h + 2], f(2) * w[h + 3]
             for j in range(row.size):
@@ -62,55 +66,51 @@ def _weigh(a, b, w, alpha):  # type: ignore[no-untyped-def]
             row[j] *= part
 
 
-def _softmax(a: Array) -> Array:
-    e = np.exp(a - a.max(1, keepdims=True))
-    return np.asarray(e / e.sum(1, keepdims=True))
-
-
 @dataclass(frozen=True, slots=True)
-class _Sides:
-    """Twice what each thread brings as a receiver and as a sender."""
+class _Pairs:
+    """What the threads of a group bring to each other."""
 
-    receive: Array  # (thread, hidden)
-    send: Array  # (hidden, thread)
+    sides: Array  # (2, hidden, thread) twice what each is as a receiver and as a sender
     w: Array  # (hidden,)
     far: bool  # too far for exponentials; else these are taken already
 
     @classmethod
-    def of(cls, update: Any, z: Array) -> _Sides:
+    def of(cls, update: Any, z: Array) -> _Pairs:
         receive, send, weigh = (layer.weight.detach().numpy() for layer in (update.receive, update.send, update.weigh))
         # Hidden units go four by four; those that fill up weigh nothing.
         hidden = len(send) + -len(send) % 4
-        w, a, b = (np.zeros(shape, np.float32) for shape in (hidden, (len(z), hidden), (hidden, len(z))))
-        w[: len(send)] = weigh[0]
-        np.matmul(z, 2 * receive.T, out=a[:, : len(send)])
-        np.matmul(2 * send, z.T, out=b[: len(send)])
-        a[:, : len(send)] += 2 * update.receive.bias.detach().numpy()
-        far = bool(max(a.max(), -a.min(), b.max(), -b.min()) > 2 * _FAR)
-        return cls(a, b, w, True) if far else cls(np.exp(a, out=a), np.exp(b, out=b), w, False)
+        weights, w = np.zeros((2, hidden, z.shape[1]), np.float32), np.zeros(hidden, np.float32)
+        weights[0, : len(send)], weights[1, : len(send)], w[: len(send)] = receive, send, weigh[0]
+        weights *= 2
+        sides = (weights.reshape(2 * hidden, -1) @ z.T).reshape(2, hidden, -1)
+        sides[0, : len(send)] += 2 * update.receive.bias.detach().numpy()[:, None]
+        far = bool(max(sides.max(), -sides.min()) > 2 * _FAR)
+        return cls(sides if far else np.exp(sides, out=sides), w, far)
 
-    def weigh(self, rows: slice, alpha: Array) -> None:
-        """The weights (row, thread) that these receivers give."""
-        if self.far:
-            alpha[:] = _softmax(np.tanh((self.receive[rows, None] + self.send.T) / 2) @ self.w)
-        else:
-            _weigh(self.receive[rows], self.send, self.w, alpha)
+    def weigh(self, first: int, alpha: Array) -> None:
+        """alpha (receiver, thread) <- the weights that the receivers from `first` on give."""
+        if not self.far:
+            _weigh(self.sides, first, self.w, alpha)
+            return
+        receive, send = self.sides[0, :, first : first + len(alpha)].T, self.sides[1].T
+        a = np.tanh((receive[:, None] + send) / 2) @ self.w  # (receiver, thread)
+        e = np.exp(a - a.max(1, keepdims=True))
+        np.divide(e, e.sum(1, keepdims=True), out=alpha)
 
 
 def graph_weights(update: Any, z: Array) -> Array:
     """The weights α that a `GraphUpdate` gives the threads of one group, z (thread, latent)."""
     alpha = np.empty((len(z), len(z)), np.float32)
-    _Sides.of(update, z).weigh(slice(None), alpha)
+    _Pairs.of(update, z).weigh(0, alpha)
     return alpha
 
 
 def graph_messages(update: Any, z: Array) -> Array:
     """Σ_j α_ij z_j for each thread of one group, z (thread, latent), with a few rows of α at a time."""
-    sides, message = _Sides.of(update, z), np.empty_like(z)
+    pairs, message = _Pairs.of(update, z), np.empty_like(z)
     alpha = np.empty((min(_ROWS, len(z)), len(z)), np.float32)
-    for start in range(0, len(z), _ROWS):
-        rows = slice(start, min(start + _ROWS, len(z)))
-        some = alpha[: rows.stop - start]
-        sides.weigh(rows, some)
-        np.matmul(some, z, out=message[rows])
+    for first in range(0, len(z), _ROWS):
+        some = alpha[: len(z) - first]
+        pairs.weigh(first, some)
+        np.matmul(some, z, out=message[first : first + _ROWS])
     return message
