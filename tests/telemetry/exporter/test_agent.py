@@ -90,7 +90,8 @@ def test_a_scrape_is_what_the_ring_holds(tree, agent):
 
 
 def ring_times(node) -> list[float]:
-    return [float(line[2:]) for line in b"".join(node.ring_since(0)).splitlines() if line.startswith(b"t ")]
+    """What is kept; to ask for it by `ring_since` would add to it."""
+    return [float(line[2:]) for line in b"".join(node._ring.since(0)).splitlines() if line.startswith(b"t ")]
 
 
 def test_the_timer_samples_each_second_when_nobody_scrapes(tree, agent):
@@ -114,6 +115,33 @@ def test_the_timer_steps_back_for_a_regular_scraper_that_is_a_little_late(tree, 
             now[0] = 1000 + second + 0.02 * second + tenth / 10
             node.tick()
     assert len(ring_times(node)) == 5
+
+
+def test_who_asks_for_the_ring_gets_a_sample_of_now_and_the_timer_steps_back(tree, agent):
+    tree.node()
+    now = [1000.4]
+    node = agent(clock=lambda: now[0])
+    given = []
+    for second in range(4):
+        now[0] = 1000.4 + second
+        given.append(b"".join(node.ring_since(now[0] - 0.5)).splitlines()[0])
+        for tenth in range(1, 10):
+            now[0] = 1000.4 + second + tenth / 10
+            node.tick()
+    assert given == [b"t 1000.400", b"t 1001.400", b"t 1002.400", b"t 1003.400"]
+    assert ring_times(node) == [1000.4, 1001.4, 1002.4, 1003.4]
+
+
+def test_beside_a_scraper_that_comes_every_second_the_ring_takes_no_sample_of_its_own(tree, agent):
+    tree.node()
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    for second in range(4):
+        now[0] = 1000.0 + second
+        node.scrape()
+        now[0] += 0.6
+        node.ring_since(0)
+    assert ring_times(node) == [1000.0, 1001.0, 1002.0, 1003.0]
 
 
 def test_ticks_that_are_late_do_not_drift(tree, agent):

@@ -1,7 +1,8 @@
 """What the exporter tells about its node: a visible table of collectors -> one /metrics text, and the ring beside it.
 
-A scrape takes a sample and puts it into the ring; a timer takes one only where no scrape did. So what
-Prometheus stored and what the ring holds are the same counters.
+A scrape takes a sample and puts it into the ring. Who asks for the ring gets one taken now, unless a scrape was just
+there; a timer takes one only where nobody came. So what Prometheus stored and what the ring holds are the same
+counters, and a second's sample is as fresh as can be.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ COLLECTORS: dict[str, tuple[Callable[[str], Collector], str]] = {
 
 #: A regular scraper comes a little late now and then: only after this long does the timer step in for it.
 GRACE_S = 1.25
+#: Whoever asks for the ring gets a sample no older than this; a scraper that is there every second stays in charge.
+FRESH_S = 0.9
 #: More than this between two looks at the clock, or backwards: it was set.
 GAP_S = 5.0
 
@@ -117,16 +120,28 @@ class Agent:
                 # On the beat of the last scrape, or of the first tick: a late tick must not make all others late.
                 self._beat_s += math.floor(t_s - self._beat_s + 0.5)
                 self._due_s = self._beat_s + 1.0
-                with contextlib.suppress(Exception):  # the next scrape will say what is wrong
-                    self._cpu.read()
-                    if self._jobs:
-                        self._jobs.read([])
-                    self._keep(t_s)
+                self._sample(t_s)
             return max(0.0, self._due_s - self._clock())
 
     def ring_since(self, since_s: float) -> Iterator[bytes] | None:
-        """The ring's text from a moment on; None where no ring is kept."""
-        return self._ring.since(since_s) if self._ring else None
+        """The ring's text from a moment on, up to now; None where no ring is kept."""
+        if self._ring is None:
+            return None
+        with self._lock:
+            t_s = self._clock()
+            if not 0 <= t_s - (self._ring.last_s or 0.0) < FRESH_S:
+                self._sample(t_s)
+                self._beat_s, self._due_s = t_s, t_s + GRACE_S
+        return self._ring.since(since_s)
+
+    def _sample(self, t_s: float) -> None:
+        """Into the ring only."""
+        with contextlib.suppress(Exception):  # the next scrape will say what is wrong
+            if self._cpu:
+                self._cpu.read()
+            if self._jobs:
+                self._jobs.read([])
+            self._keep(t_s)
 
     def _collect(self, name: str, collector: Collector) -> tuple[bytes, bool]:
         """One subject's text; whatever breaks in it stays in it, and is logged when it begins and when it ends."""
