@@ -49,8 +49,13 @@ class Faults:
     stepped_back: int = 0  # kept: idle, iowait or steal decreased, and its step was taken as zero
 
     def __add__(self, other: Faults) -> Faults:
+        if self is NONE or other is NONE:
+            return other if self is NONE else self
         return Faults(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+
+#: Of a thousand nodes most have none, every second.
+NONE = Faults()
 
 _KINDS = ("missing", "infinite", "reset", "stalled", "jumped", "stepped_back")
 _MISSING, _INFINITE, _RESET, _STALLED, _JUMPED, _STEPPED_BACK = range(len(_KINDS))
@@ -187,14 +192,15 @@ class RateStream:
     def __init__(self, interval_s: int = 1, node_channels: bool = False) -> None:
         self.interval_s, self.node_channels = interval_s, node_channels
         self._clock = Boundaries(interval_s)
-        self._faults = Faults()
+        self._faults = NONE
         self._last: tuple[Reading, int] | None = None
         self._since_s: dict[JobCpus, float] = {}
 
     @property
     def faults(self) -> Faults:
         """All that was wrong so far."""
-        return self._faults + Faults(late=self._clock.late, doubled=self._clock.doubled)
+        late, doubled = self._clock.late, self._clock.doubled
+        return self._faults + Faults(late, doubled) if late or doubled else self._faults
 
     def push(self, reading: Reading) -> Trace | None:
         """The trace of the seconds between the last reading and this one, or None where there is none yet.
@@ -204,7 +210,8 @@ class RateStream:
         boundary = self._clock.place(reading.time_s)
         if boundary is None:
             return None
-        self._since_s = {job: self._since_s.get(job, reading.time_s) for job in reading.jobs}
+        if self._last is None or reading.jobs is not self._last[0].jobs:
+            self._since_s = {job: self._since_s.get(job, reading.time_s) for job in reading.jobs}
         trace = self._step(*self._last, reading, boundary) if self._last is not None else None
         self._last = reading, boundary
         return trace
@@ -231,11 +238,13 @@ def _pair(last: Reading, now: Reading) -> Counters:
     """Two readings as counters; the usual case, the same threads as before, is quick."""
     if last.cpus != now.cpus or last.modes != now.modes:
         return stack([last, now])
+    seconds = np.empty((len(now.cpus), 2, len(now.modes)))
+    seconds[:, 0], seconds[:, 1] = last.seconds, now.seconds
     return Counters(
         now.node,
         now.cpus,
         np.array([last.time_s, now.time_s]),
-        np.stack([last.seconds, now.seconds], axis=1),
+        seconds,
         now.modes,
         np.array([last.memory_used_ratio, now.memory_used_ratio]),
         np.array([last.io_stalled_s, now.io_stalled_s]),

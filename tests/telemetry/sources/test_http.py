@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import binary, free_address
+from tests.servers import free_address
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.telemetry.sources.http import Endpoint, Http
@@ -103,33 +102,8 @@ def test_an_authority_that_cannot_be_read_is_a_setting_to_mend(tmp_path: Path) -
 
 
 @pytest.mark.real
-def test_a_certificate_is_trusted_only_by_its_own_authority(tmp_path: Path) -> None:
-    import ssl
-    import threading
-    from http.server import HTTPServer, SimpleHTTPRequestHandler
-
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    make = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
-    command = [binary("openssl"), *make, "-keyout", str(key), "-out", str(certificate), *subject]
-    subprocess.run(command, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), lambda *a: Quiet(*a, directory=str(tmp_path)))
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        url = f"https://127.0.0.1:{server.server_port}"
-        assert quick(url, ca_file=str(certificate)).get("/cert.pem").startswith(b"-----BEGIN")
-        with pytest.raises(SourceError, match="certificate verify failed"):
-            quick(url, tries=1).get("/cert.pem")
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def test_a_certificate_is_trusted_only_by_its_own_authority(secure: tuple[str, Path]) -> None:
+    url, certificate = secure
+    assert quick(url, ca_file=str(certificate)).get("/cert.pem").startswith(b"-----BEGIN")
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        quick(url, tries=1).get("/cert.pem")

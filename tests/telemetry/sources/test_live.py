@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.counters import JobCpus, Reading
+from clustertwin.telemetry.exporter.cpu import parse_cpu_lines
 from clustertwin.telemetry.rates import Faults, RateStream
 from clustertwin.telemetry.sources import watch
-from clustertwin.telemetry.sources.blocks import parse_blocks
+from clustertwin.telemetry.sources.blocks import Blocks, parse_blocks
 from clustertwin.telemetry.sources.exporter import Exporter
 from clustertwin.telemetry.sources.host import Host
 from clustertwin.telemetry.sources.http import Endpoint
@@ -103,6 +106,40 @@ def test_the_ring_becomes_readings_with_jobs() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        b"cpu1 200 0 50\n",  # too few counts
+        b"cpu1 200 0 50 750 0 0 0 0 0 x\n",
+        b"cpu01 200 0 50 750 0 0 0 0 0 0\n",
+        b"cpu0 200 0 50 750 0 0 0 0 0 0\n",  # a thread again
+        b"cpu1 200 0 50 750\n",  # of another width
+        b"cpu1 200 0 50 75",  # cut short
+    ],
+)
+def test_a_thread_whose_line_is_odd_is_left_out(line: bytes) -> None:
+    (reading,) = parse_blocks(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line, "n1", "ring")
+    assert reading.cpus == (0,)
+    np.testing.assert_array_equal(reading.seconds, [[1, 0, 0.5, 8.5, 0, 0, 0, 0]])
+
+
+counts = st.lists(st.integers(0, 10**19), min_size=4, max_size=12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([b" ", b"  "])), max_size=6), counts, st.data())
+def test_what_is_scanned_is_what_is_parsed_line_by_line(threads, width, data) -> None:
+    """Ticks beyond what a float holds exactly are equal all the same."""
+    lines = b""
+    for cpu, blank in threads:
+        row = data.draw(st.lists(st.integers(0, 10**19), min_size=len(width), max_size=len(width)))
+        lines += b"cpu%d" % cpu + b"".join(blank + b"%d" % tick for tick in row) + b"\n"
+    slow = sorted(parse_cpu_lines(lines, []).items())
+    reading = Blocks("n1", "ring").reading(1.0, lines, b"")
+    assert reading.cpus == tuple(cpu for cpu, _ in slow)
+    expected = [[float(tick) / 100 for tick in row[:8]] for _, row in slow]
+    np.testing.assert_allclose(reading.seconds, np.array(expected).reshape(reading.seconds.shape), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         (b"<html>", "not the ring of an exporter"),
@@ -127,8 +164,8 @@ def test_an_exporters_ring_is_given_once_and_without_holes(server: Any) -> None:
     assert [path for path, _ in server.requests] == [
         "/metrics",
         "/ring?since=9.500",
-        "/ring?since=11.250",
-        "/ring?since=13.250",
+        "/ring?since=11.251",
+        "/ring?since=13.251",
     ]
 
 

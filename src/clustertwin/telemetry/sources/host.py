@@ -18,7 +18,7 @@ from clustertwin.telemetry.exporter.jobs import JobsCollector
 from clustertwin.telemetry.exporter.kernelfile import read_file
 from clustertwin.telemetry.exporter.memory import parse_meminfo
 from clustertwin.telemetry.exporter.pressure import parse_pressure
-from clustertwin.telemetry.sources.blocks import reading_of
+from clustertwin.telemetry.sources.blocks import Blocks
 
 
 class Host:
@@ -30,20 +30,21 @@ class Host:
         self.root, self.node = str(root), node or platform.node()
         self._clock = clock
         self._jobs = JobsCollector(self.root) if jobs else None
+        self._stat = os.path.join(self.root, "proc/stat")
+        self._blocks = Blocks(self.node, self._stat)
 
     def readings(self) -> list[Reading]:
         """One reading, now."""
-        stat = os.path.join(self.root, "proc/stat")
         time_s = self._clock()
         try:
-            lines = cpu_lines(read_file(stat))
+            lines = cpu_lines(read_file(self._stat))
         except OSError as error:
-            raise SourceError(f"{stat}: {error.strerror}") from None
+            raise SourceError(f"{self._stat}: {error.strerror}") from None
         if self._jobs:
             self._jobs.read([])
-        reading = reading_of(self.node, time_s, lines, self._jobs.lines if self._jobs else b"", stat)
+        reading = self._blocks.reading(time_s, lines, self._jobs.lines if self._jobs else b"")
         if not reading.cpus:
-            raise SourceError(f"{stat}: no line of a single thread (cpu0 …)")
+            raise SourceError(f"{self._stat}: no line of a single thread (cpu0 …)")
         memory, stalled = _memory_used_ratio(self.root), _io_stalled_s(self.root)
         return [replace(reading, memory_used_ratio=memory, io_stalled_s=stalled)]
 

@@ -78,7 +78,7 @@ class Http:
             else:
                 if status == 200:
                     return body
-                wrong = f"HTTP {status}: {_message(body)}"
+                wrong = f"HTTP {status}: {refused(body)}"
                 if status not in _PASSING:
                     break
         raise SourceError(f"{where}: {wrong}")
@@ -103,17 +103,8 @@ class Http:
             end = self.endpoint
             headers = {"Authorization": f"Bearer {end.bearer_token}"} if end.bearer_token else {}
             auth = (end.username, end.password) if end.username else None
-            self._client = httpx.Client(auth=auth, headers=headers, verify=self._trust())
+            self._client = httpx.Client(auth=auth, headers=headers, verify=trust(end) or False)
         return self._client
-
-    def _trust(self) -> ssl.SSLContext | bool:
-        """Whom to believe; plain http has nobody to check, and redirects are not followed."""
-        if not self.endpoint.url.startswith("https:"):
-            return False
-        try:
-            return ssl.create_default_context(cafile=self.endpoint.ca_file or None)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"{self.endpoint.ca_file}: no certificate authority can be read: {error}") from None
 
     def close(self) -> None:
         if self._client is not None:
@@ -121,7 +112,17 @@ class Http:
             self._client = None
 
 
-def _message(body: bytes) -> str:
+def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
+    """Whom to believe; plain http has nobody to check, and redirects are not followed."""
+    if not endpoint.url.startswith("https:"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=endpoint.ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"{endpoint.ca_file}: no certificate authority can be read: {error}") from None
+
+
+def refused(body: bytes) -> str:
     """What a server says of its refusal: Prometheus's own words, or the beginning of the page."""
     try:
         document = orjson.loads(body)
