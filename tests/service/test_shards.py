@@ -1,35 +1,92 @@
-"""Parts share no job, and their scores together are those of the whole."""
+"""Scoring on Ray: the scores of one process from two nodes, an actor that is killed, and falling back visibly."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 from tests.service.conftest import campaign
-from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service.shards import deal, gather, take
-from clustertwin.telemetry.detection.moment import moments
-
-threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j", "k", "l"])), min_size=1, max_size=30)
+from clustertwin.service.parts import deal
+from clustertwin.service.shards import Part, RayScorer
+from clustertwin.telemetry.detection.moment import Moment, moments
 
 
-@given(threads, st.integers(1, 4))
-def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
-    threads = sorted(threads)
-    moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
-    dealt = deal(moment, parts)
-    assert sorted(np.concatenate(dealt)) == list(range(len(threads)))
-    for names in (moment.node, moment.job):
-        where = [set(names[rows].tolist()) - {-1} for rows in dealt]
-        assert sum(map(len, where)) == len(set().union(*where))
-
-
-def test_parts_score_as_the_whole(detector):
+@pytest.fixture(scope="module")
+def moment() -> Moment:
+    """One that two actors share."""
     many = [moment for moment, _ in moments(campaign(7, 0.3, nodes=6, job_types=("np",)))]
-    moment = next(moment for moment in many if len(deal(moment, 3)) == 3)
+    return next(moment for moment in many if len(deal(moment, 2)) == 2)
+
+
+def test_a_part_arrives_as_it_left(moment):
+    rows = deal(moment, 2)[1]
+    there = Part.of(moment, rows).moment
+    np.testing.assert_array_equal(there.values, moment.values[rows])
+    np.testing.assert_array_equal(there.valid, moment.valid[rows])
+    assert (there.end_s, there.jobs, len(there)) == (moment.end_s, moment.jobs, len(rows))
+
+
+def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
+    """Score again and again, as a loop does."""
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
+        scores = scorer(detector, moment)
+        if fine(scorer.state):
+            return scores
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds} s: {scorer.state}")
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(two_nodes, detector, moment):
     whole = detector.score(moment)
-    dealt = deal(moment, 3)
-    together = gather(moment, [(rows, detector.score(take(moment, rows))) for rows in dealt])
-    np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
+    scorer = RayScorer(2, patience_s=60.0)
+    try:
+        first = scorer(detector, moment)
+        assert "scored in the service itself, not on Ray" in scorer.state.problem
+        np.testing.assert_array_equal(first.score, whole.score)
+        scores = until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
+        np.testing.assert_allclose(scores.score, whole.score, rtol=1e-4, atol=1e-4)
+        pids = scorer.pids()
+        assert len({*pids, os.getpid()}) == 3
+        os.kill(pids[0], signal.SIGKILL)
+        gap = until(scorer, detector, moment, lambda state: state.lost_total > 0)
+        unknown = np.isnan(gap.score) & ~np.isnan(whole.score)
+        assert 0 < unknown.sum() < len(moment)
+        assert "a part of the nodes is unknown" in scorer.state.problem
+        # The other actor takes them over at once …
+        scores = scorer(detector, moment)
+        assert scorer.state.workers == 1
+        np.testing.assert_allclose(scores.score, whole.score, rtol=1e-4, atol=1e-4)
+        # … until the killed one is back.
+        until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
+        assert pids[0] not in scorer.pids()
+    finally:
+        scorer.close()
+
+
+def test_where_ray_cannot_be_started_the_service_scores_itself_and_says_why(detector, moment, monkeypatch, caplog):
+    class NoRay:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(**_: object) -> None:
+            raise ConnectionError("no Ray at 10.0.0.1:6379")
+
+    monkeypatch.setattr("clustertwin.service.shards.require", lambda *_: NoRay)
+    scorer = RayScorer(2)
+    scorer._started.exception()
+    for number in (1, 2):
+        scores = scorer(detector, moment)
+        assert len(scores) == len(moment)
+        assert scorer.state.fell_back_total == number
+    told = "scored in the service itself, not on Ray: Ray could not be started: no Ray at 10.0.0.1:6379"
+    assert scorer.state.problem == told
+    assert [record.message for record in caplog.records] == [told]

@@ -16,7 +16,7 @@ from typing import Protocol
 from clustertwin.core.errors import InputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.counters import Reading
-from clustertwin.telemetry.rates import Faults, RateStream
+from clustertwin.telemetry.rates import NONE, Faults, RateStream
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.sources import History, Live, traces
 
@@ -53,7 +53,7 @@ class Feed(Protocol):
 
 
 class LiveFeed:
-    """Many live sources at once, each asked in a thread of its own, never twice at a time."""
+    """A few live sources, each asked in a thread of its own, never twice at a time. For many: `ExporterFeed`."""
 
     pace, patient = 1.0, False
 
@@ -62,7 +62,8 @@ class LiveFeed:
     ) -> None:
         self.source = source
         self._clock = clock
-        self._streams = {name: _Stream(live) for name, live in lives}
+        self._lives = dict(lives)
+        self._streams = {name: Stream() for name in self._lives}
         self._asked: dict[str, Future[list[Reading]]] = {}
         self._wrong: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(min(threads, len(lives)), "feed")
@@ -71,9 +72,9 @@ class LiveFeed:
         return self._clock()
 
     def take(self) -> list[Trace]:
-        for name, stream in self._streams.items():
+        for name, live in self._lives.items():
             if name not in self._asked:
-                self._asked[name] = self._pool.submit(stream.live.readings)
+                self._asked[name] = self._pool.submit(live.readings)
         wait(self._asked.values(), timeout=ANSWER_S)
         found: list[Trace] = []
         for name in [name for name, asked in self._asked.items() if asked.done()]:
@@ -88,7 +89,7 @@ class LiveFeed:
 
     @property
     def faults(self) -> Faults:
-        return sum((stream.faults for stream in self._streams.values()), Faults())
+        return sum((stream.faults for stream in self._streams.values()), NONE)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -98,13 +99,12 @@ class LiveFeed:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Stream:
+class Stream:
     """One source's readings -> traces; begins anew where its clock was set back."""
 
-    def __init__(self, live: Live) -> None:
-        self.live = live
+    def __init__(self) -> None:
         self._rates = RateStream()
-        self._before = Faults()
+        self._before = NONE
         self._last_s = float("-inf")
 
     def push(self, readings: list[Reading]) -> list[Trace]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import floor
@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, TwinError
-from clustertwin.core.traces import Trace
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service import summary
 from clustertwin.service.feeds import Feed
 from clustertwin.service.history import NodeScores
 from clustertwin.service.keeper import Keeper
+from clustertwin.service.reasons import Reasons
+from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.state import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.store import Filter
 from clustertwin.service.stride import Stride
-from clustertwin.telemetry.detection.events import Change, Event, EventSettings, Tracker
-from clustertwin.telemetry.detection.explain import WINDOW_S, Why, explain, rows_of
+from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker
+from clustertwin.telemetry.detection.explain import WINDOW_S, Why
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.scoring.ring import Ring
@@ -38,12 +40,9 @@ from clustertwin.telemetry.scoring.ring import Ring
 if TYPE_CHECKING:  # with them comes torch, which takes seconds
     from clustertwin.telemetry.continual.handover import Handover
     from clustertwin.telemetry.detection.detector import Detector
-    from clustertwin.telemetry.detection.landmarks import Landmarks
 
 #: Up to so many threads the newest seconds are published every second; above, with each scoring.
 EVERY_SECOND_THREADS = 4096
-
-Score = Callable[["Detector", Moment], Scores]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,6 @@ class LoopSettings:
     events: EventSettings = EventSettings()
 
 
-def score_here(detector: Detector, moment: Moment) -> Scores:
-    return detector.score(moment)
-
-
 class Loop:
     """One thread's work. The detector may still be on its way (torch takes seconds); until then seconds are kept."""
 
@@ -70,7 +65,7 @@ class Loop:
         handover: Future[Handover],
         settings: LoopSettings = LoopSettings(),
         keeper: Keeper | None = None,
-        score: Score = score_here,
+        score: Scorer = Here(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state, self.feed, self.settings = state, feed, settings
@@ -86,8 +81,8 @@ class Loop:
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
-        self._places: tuple[str, Landmarks] | None = None  # of a detector's version
-        self._now = state.snapshot
+        self._reasons = Reasons(clock)
+        self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop; whatever was seen is written down then."""
@@ -97,6 +92,7 @@ class Loop:
                 stop.wait(self._pause_s())
         finally:
             self.feed.close()
+            self._score.close()
             if self._keeper:
                 self._keeper.close()
             self._write([])
@@ -183,35 +179,44 @@ class Loop:
             if self._now.scoring_s:  # the first scoring also loads what is compiled, and says nothing of the next
                 self._stride.took((self._clock() - begun_s) * self.feed.pace)
             self._now = replace(self._now, scoring_s=self._clock() - begun_s)
-        elif self._now.moment is None or (
+            return
+        if detector and self._reasons and self._now.scored and self._now.scores:
+            self._write(self._reasons.more(detector, self._now.scored, self._now.scores))
+        self._ring.make_room(end_s, self._stride.seconds)
+        if self._now.moment is None or (
             end_s != self._now.moment.end_s and len(self._now.moment) <= EVERY_SECOND_THREADS
         ):
             moment = self._ring.moment(end_s)
             self._now = replace(self._now, moment=moment)
             if self._now.scored is None:
-                self._sum_up(moment, summary.unknown(moment), np.nan, now_s)
+                spans = {span.job: span for span in self._ring.spans(end_s)}
+                self._sum_up(moment, summary.unknown(moment), np.nan, now_s, spans)
 
     def _judge(self, detector: Detector, end_s: int, now_s: float) -> None:
         """Score, follow the events, and write them down."""
         moment = self._ring.moment(end_s)
         scores = self._masked(self._score(detector, moment), moment, now_s)
-        owners = {span.job: span.owner for span in self._ring.spans(end_s)}
+        spans = {span.job: span for span in self._ring.spans(end_s)}
+        owners = {job: span.owner for job, span in spans.items()}
         changes = self._tracker.update(moment, scores, detector.threshold, model=detector.version, owners=owners)
-        self._write(self._reasons(detector, moment, scores, changes))
-        self._sum_up(moment, scores, detector.threshold, now_s)
+        self._opened.update(change.event.view for change in changes if change.kind == "opened")
+        self._write(self._reasons.of(detector, moment, scores, changes))
+        self._sum_up(moment, scores, detector.threshold, now_s, spans)
         known = int((~np.isnan(scores.score)).sum())
         self._now = replace(
             self._now,
             moment=moment,
             scored=moment,
             scores=scores,
+            events=self._tracker.open,
             history=self._past.add(end_s, self._now.nodes),
             scored_total=self._now.scored_total + known,
         )
 
-    def _sum_up(self, moment: Moment, scores: Scores, threshold: float, now_s: float) -> None:
+    def _sum_up(
+        self, moment: Moment, scores: Scores, threshold: float, now_s: float, spans: Mapping[str, JobSpan]
+    ) -> None:
         stale_before_s = now_s - self.settings.stale_s
-        spans = {span.job: span for span in self._ring.spans(moment.end_s)}
         self._now = replace(
             self._now,
             nodes=summary.nodes(moment, scores, threshold, stale_before_s, self._maintained(moment, now_s)),
@@ -232,28 +237,6 @@ class Loop:
         surprise = np.where(hidden[:, None], nan, scores.surprise)
         return replace(scores, score=np.where(hidden, nan, scores.score), surprise=surprise)
 
-    def _reasons(
-        self, detector: Detector, moment: Moment, scores: Scores, changes: list[Change]
-    ) -> list[tuple[Event, Why | None]]:
-        """Each change with the reason of now; a closing event keeps the one it has."""
-        told: list[tuple[Event, Why | None]] = []
-        for change in changes:
-            self._opened[change.event.view] += change.kind == "opened"
-            rows = rows_of(moment, change.event)
-            told_why = change.kind != "closed" and len(rows)
-            why = explain(detector, moment, scores, rows, self._places_of(detector)) if told_why else None
-            told.append((change.event, why))
-        return told
-
-    def _places_of(self, detector: Detector) -> Landmarks:
-        """The known places in this detector's embedding; drawn when its first event asks for them."""
-        from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-        from clustertwin.telemetry.detection.landmarks import find_landmarks
-
-        if self._places is None or self._places[0] != detector.version:
-            self._places = detector.version, find_landmarks(detector.stored, read_signatures())
-        return self._places[1]
-
     def _write(self, changes: list[tuple[Event, Why | None]]) -> None:
         """What a full disk refuses is kept, and tried again the next second."""
         for event, why in changes:
@@ -269,7 +252,7 @@ class Loop:
     def _told(self, now_s: float) -> Snapshot:
         newest_s = max(self._heard_s.values(), default=None)
         phase, ready_in_s = self._phase(now_s, newest_s)
-        problems = (*self.feed.problems, *self._problems.values())
+        problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
         if self._keeper and self._keeper.problem:
             problems += (self._keeper.problem,)
         return replace(
@@ -279,13 +262,13 @@ class Loop:
             phase=phase,
             ready_in_s=ready_in_s,
             source=self.feed.source,
-            events=self._tracker.open,
             model=self._model(),
             stride_s=self._stride.seconds,
             stride_why=self._stride.why,
             lag_s=max(now_s - newest_s, 0.0) if newest_s is not None else 0.0,
             faults=self.feed.faults,
             problems=problems,
+            engine=self._score.state,
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

@@ -20,7 +20,7 @@ import numpy as np
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
 from clustertwin.service import notify
-from clustertwin.service.state import ModelState, Phase, ServiceState, Snapshot
+from clustertwin.service.state import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.continual.state import read_state
 from clustertwin.telemetry.exporter.exposition import CONTENT_TYPE, label_value
@@ -81,11 +81,21 @@ def _loop(snapshot: Snapshot) -> Iterator[Family]:
     yield _one("twin_loop_stride_seconds", "Between two scorings, as it is now.", snapshot.stride_s)
     yield _one("twin_loop_scoring_seconds", "How long the last scoring took.", snapshot.scoring_s)
     yield _one("twin_loop_scored_threads_total", "Threads scored since the start.", snapshot.scored_total)
+    yield from _engine(snapshot.engine)
     yield _one("twin_loop_problems", "Sources that do not answer, disks that are full.", len(snapshot.problems))
     phases = [({"phase": phase}, float(phase == snapshot.phase)) for phase in get_args(Phase)]
     yield Family("twin_loop_phase", "1 for the phase the loop is in.", phases)
     faults = [({"fault": f.name}, getattr(snapshot.faults, f.name)) for f in fields(snapshot.faults)]
     yield Family("twin_sample_faults_total", "Samples, or thread-seconds, that were not as they should be.", faults)
+
+
+def _engine(engine: EngineState) -> Iterator[Family]:
+    yield Family("twin_engine_info", "Where moments are scored.", [({"engine": engine.name}, 1)])
+    if engine.name == "ray":
+        workers = [({"state": "wanted"}, engine.wanted), ({"state": "ready"}, engine.workers)]
+        yield Family("twin_engine_actors", "Ray actors, as of the last scoring.", workers)
+        yield _one("twin_engine_fell_back_total", "Moments the service had to score itself.", engine.fell_back_total)
+        yield _one("twin_engine_lost_total", "Moments of which a part is unknown.", engine.lost_total)
 
 
 def _nodes(snapshot: Snapshot, most: int) -> Iterator[Family]:

@@ -22,7 +22,8 @@ from clustertwin.core.extras import require
 from clustertwin.service.access import Binding, check_binding
 from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.keeper import Keeper
-from clustertwin.service.loop import Loop, LoopSettings, Score, score_here
+from clustertwin.service.loop import Loop, LoopSettings
+from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Store
 from clustertwin.service.tokens import Tokens
@@ -92,10 +93,10 @@ def live_feed(config: Config, now_s: float) -> Feed:
         host = Host()
         return LiveFeed("this host", [(host.node, host)])
     if source.kind == "exporters":
-        from clustertwin.telemetry.sources.exporter import Exporter
+        from clustertwin.service.exporters import ExporterFeed, make_room
 
-        lives = [(url, Exporter(_endpoint(config, url, deadline_s=5.0))) for url in source.urls]
-        return LiveFeed(f"{len(lives)} exporters", lives, threads=64)
+        make_room(len(source.urls))
+        return ExporterFeed([_endpoint(config, url, deadline_s=5.0) for url in source.urls])
     from clustertwin.telemetry.sources.prometheus import Prometheus
 
     # What is no Prometheus is said at once; one that is down later is waited for.
@@ -185,9 +186,9 @@ def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
     return thread
 
 
-def _scorer(config: Config) -> Score:
+def _scorer(config: Config) -> Scorer:
     if config.scoring.engine == "here":
-        return score_here
+        return Here()
     from clustertwin.service.shards import RayScorer
 
     return RayScorer(config.scoring.workers)

@@ -1,123 +1,189 @@
 """Score a large cluster on Ray: a moment -> parts that share no job -> the same scores, from many actors.
 
-A thread is compared with the other threads of its job, so a job's nodes must be scored together. Nodes that a job joins
-form a cluster of nodes; whole clusters are dealt to the actors, the largest first. One job over all nodes therefore
-goes to one actor: the scores stay exact, and the work is as even as the jobs allow. Traces, events and pages stay in
-the one service; actors hold a detector and nothing else.
+Traces, events and pages stay in the one service; an actor holds a detector and nothing else, so that one that died
+is replaced by one that knows as much. What its nodes were doing meanwhile is unknown for one scoring. Where no actor
+can be asked the moment is scored in the service itself, and the state says so, and why.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from dataclasses import replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
+from clustertwin.service.parts import Rows, deal, gather, take
+from clustertwin.service.state import EngineState
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.detection.detector import Detector
 
+log = logging.getLogger(__name__)
 
-def deal(moment: Moment, parts: int) -> list[NDArray[np.intp]]:
-    """The rows of each part; no job and no node is in two. Parts that would be empty are left out."""
-    cluster = np.arange(len(moment.nodes))
-    for node, job in _pairs(moment):
-        # Every node of a job takes the name of its first.
-        first, mine = cluster[job], cluster[node]
-        cluster[cluster == max(first, mine)] = min(first, mine)
-    names, sizes = np.unique(cluster[moment.node], return_counts=True)
-    load = np.zeros(parts, np.int64)
-    part_of: dict[int, int] = {}
-    for i in np.argsort(-sizes, kind="stable"):
-        lightest = int(load.argmin())
-        part_of[int(names[i])] = lightest
-        load[lightest] += sizes[i]
-    part = np.array([part_of.get(int(name), 0) for name in cluster])[moment.node]  # (thread,)
-    return [rows for number in range(parts) if len(rows := np.flatnonzero(part == number))]
+#: An actor that takes longer than this over its part holds up the page for everybody.
+PATIENCE_S = 5.0
 
 
-def _pairs(moment: Moment) -> list[tuple[int, int]]:
-    """(node, the first node of a job it has threads of), for jobs on more than one node."""
-    held = moment.job >= 0
-    pairs = np.unique(np.stack([moment.job[held], moment.node[held]], 1), axis=0)  # ordered by job, then node
-    first: dict[int, int] = {}
-    found = []
-    for job, node in pairs.tolist():
-        if job in first:
-            found.append((node, first[job]))
-        first.setdefault(job, node)
-    return found
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A moment as it travels: its seconds lie as on the tape, thread next to thread, and are not copied on arrival."""
+
+    frame: Moment  # without seconds
+    values: NDArray[np.float32]  # (second, channel, thread)
+    valid: NDArray[np.bool_]  # (second, thread)
+
+    @classmethod
+    def of(cls, moment: Moment, rows: Rows) -> Part:
+        values, valid = moment.values.transpose(1, 2, 0), moment.valid.T
+        empty = replace(moment, values=moment.values[:, :0], valid=moment.valid[:, :0])
+        part = np.ascontiguousarray
+        return cls(take(empty, rows), part(values[:, :, rows]), part(valid[:, rows]))
+
+    @property
+    def moment(self) -> Moment:
+        return replace(self.frame, values=self.values.transpose(2, 0, 1), valid=self.valid.T)
 
 
-def take(moment: Moment, rows: NDArray[np.intp]) -> Moment:
-    """The threads of these rows as a moment of their own; names keep their numbers."""
-    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
-    return replace(moment, **columns)
+class _Worker:
+    """What runs inside an actor. It fetches the detector when the version is new to it, as a restarted one does."""
+
+    def __init__(self) -> None:
+        self._version, self._detector = "", None  # type: tuple[str, Any]
+
+    def warm(self) -> int:
+        """Import what scoring needs, which takes seconds; the process that has."""
+        import clustertwin.telemetry.detection.detector  # noqa: F401  (torch comes with it)
+
+        require("torch", "models").set_num_threads(1)
+        return os.getpid()
+
+    def score(self, version: str, detector: list[Any], part: Part) -> Scores:
+        if version != self._version:
+            self._version, self._detector = version, require("ray", "ray").get(detector[0])
+        found: Scores = self._detector.score(part.moment)
+        return found
 
 
-def gather(moment: Moment, parts: list[tuple[NDArray[np.intp], Scores]]) -> Scores:
-    """The parts' scores in the moment's order."""
-    first = parts[0][1]
+@dataclass(slots=True)
+class _Actor:
+    """An actor, and what it is busy with: nothing, to get warm, or a part that nobody waits for any more."""
 
-    def whole(name: str) -> NDArray[np.float32]:
-        out = np.full((len(moment), *getattr(first, name).shape[1:]), np.nan, np.float32)
-        for rows, scores in parts:
-            out[rows] = getattr(scores, name)
-        return out
-
-    return Scores(whole("score"), whole("surprise"), first.views, whole("error"), whole("embedding"))
+    handle: Any
+    busy: Any  # an object reference or None
 
 
 class RayScorer:
-    """Scores on actors; a detector is sent once, when it becomes champion.
+    """Parts to actors. A detector is sent once, when it becomes champion.
 
-    Actors that do not answer within `patience_s` (no CPU is free for them, a host is lost) hold nobody up: the moment
-    is scored here, and `fell_back` counts it.
+    An actor that is late or dies leaves its nodes unknown in that scoring; from the next on the others have them,
+    until it has been started again and has answered.
     """
 
-    def __init__(self, workers: int, patience_s: float = 20.0) -> None:
-        self.patience_s, self.fell_back = patience_s, 0
+    def __init__(self, workers: int, patience_s: float = PATIENCE_S) -> None:
+        self.workers, self.patience_s = workers, patience_s
         self._ray: Any = require("ray", "ray")
-        if not self._ray.is_initialized():
-            address = os.environ.get("RAY_ADDRESS") or None
-            self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
-        actor = self._ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=2)(_Actor)
-        self._actors = [actor.remote() for _ in range(workers)]
+        self._actors: list[_Actor] = []
         self._version, self._sent = "", None
+        self._state = EngineState("ray", wanted=workers)
+        # To reach a cluster, or to start one, takes seconds: the pages need not wait for it.
+        pool = ThreadPoolExecutor(1, "ray")
+        self._started: Future[None] = pool.submit(self._start)
+        pool.shutdown(wait=False)
+
+    @property
+    def state(self) -> EngineState:
+        return self._state
 
     def __call__(self, detector: Detector, moment: Moment) -> Scores:
+        free = self._free()
+        if not free:
+            return self._here(detector, moment, self._why_nobody())
         if detector.version != self._version:
             self._version, self._sent = detector.version, self._ray.put(detector)
-        dealt = deal(moment, len(self._actors))
-        asked = [
-            actor.score.remote(self._version, [self._sent], take(moment, rows))
-            for actor, rows in zip(self._actors, dealt, strict=False)
-        ]
-        try:
-            answers = self._ray.get(asked, timeout=self.patience_s)
-        except self._ray.exceptions.RayError:
-            self.fell_back += 1
-            return detector.score(moment)
-        return gather(moment, list(zip(dealt, answers, strict=True)))
+        dealt = list(zip(free, deal(moment, len(free)), strict=False))
+        for actor, rows in dealt:
+            actor.busy = actor.handle.score.remote(self._version, [self._sent], Part.of(moment, rows))
+        self._ray.wait([actor.busy for actor, _ in dealt], num_returns=len(dealt), timeout=self.patience_s)
+        found, lost = self._answers(dealt)
+        if not found:
+            return self._here(detector, moment, f"no actor answered: {lost}")
+        told = f"a part of the nodes is unknown in this scoring: {lost}" if lost else ""
+        self._tell(replace(self._state, workers=len(free), lost_total=self._state.lost_total + bool(lost)), told)
+        return gather(moment, found)
+
+    def pids(self) -> list[int]:
+        """The processes of actors that can be asked."""
+        return [self._ray.get(actor.handle.warm.remote()) for actor in self._free()]
 
     def close(self) -> None:
         for actor in self._actors:
-            self._ray.kill(actor)
+            self._ray.kill(actor.handle)
 
+    def _start(self) -> None:
+        if not self._ray.is_initialized():
+            address = os.environ.get("RAY_ADDRESS") or None
+            self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
+        remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
+        handles = [remote.remote() for _ in range(self.workers)]
+        self._actors = [_Actor(handle, handle.warm.remote()) for handle in handles]
 
-class _Actor:
-    """One worker; it fetches the detector when the version is new to it, so a restarted one fetches it again."""
+    def _free(self) -> list[_Actor]:
+        """The actors that can be asked now; one that has died is told to get warm again as soon as it is back."""
+        for actor in self._actors:
+            if actor.busy is not None and self._ray.wait([actor.busy], timeout=0)[0]:
+                self._result(actor)
+        return [actor for actor in self._actors if actor.busy is None]
 
-    def __init__(self) -> None:
-        self._version, self._detector = "", None
+    def _result(self, actor: _Actor) -> Scores | Exception | None:
+        """What a reference that is done has become."""
+        done, actor.busy = actor.busy, None
+        try:
+            made: Scores | None = self._ray.get(done)
+            return made
+        except self._ray.exceptions.RayActorError as error:
+            actor.busy = actor.handle.warm.remote()
+            return error
+        except self._ray.exceptions.RayError as error:
+            return Exception(str(error))
 
-    def score(self, version: str, detector: list[Any], moment: Moment) -> Scores:
-        if version != self._version:
-            self._version, self._detector = version, require("ray", "ray").get(detector[0])
-        found: Scores = self._detector.score(moment)  # type: ignore[attr-defined]
-        return found
+    def _answers(self, dealt: list[tuple[_Actor, Rows]]) -> tuple[list[tuple[Rows, Scores]], str]:
+        """The parts that came in time, and why others did not."""
+        found: list[tuple[Rows, Scores]] = []
+        lost = ""
+        for actor, rows in dealt:
+            if not self._ray.wait([actor.busy], timeout=0)[0]:
+                lost = f"an actor has not answered within {self.patience_s:g} s"
+                continue
+            made = self._result(actor)
+            if isinstance(made, Scores):
+                found.append((rows, made))
+            else:
+                lost = " ".join(str(made).split())[:200] or "an actor died"
+        return found, lost
+
+    def _why_nobody(self) -> str:
+        if not self._started.done():
+            return "Ray is being started"
+        if error := self._started.exception():
+            return f"Ray could not be started: {' '.join(str(error).split())[:200]}"
+        return f"none of {self.workers} actors is ready"
+
+    def _here(self, detector: Detector, moment: Moment, why: str) -> Scores:
+        state = replace(self._state, workers=0, fell_back_total=self._state.fell_back_total + 1)
+        self._tell(state, f"scored in the service itself, not on Ray: {why}")
+        return detector.score(moment)
+
+    def _tell(self, state: EngineState, problem: str) -> None:
+        """Into the log when it changes, into the state each time."""
+        if problem and problem != self._state.problem:
+            log.warning(problem)
+        elif self._state.problem and not problem:
+            log.warning("%d Ray actors score again", state.workers)
+        self._state = replace(state, problem=problem)

@@ -72,6 +72,18 @@ class ModelState:
 
 
 @dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """Where moments are scored, and whether that goes as it was meant."""
+
+    name: Literal["here", "ray"]
+    wanted: int = 0  # actors
+    workers: int = 0  # … that could be asked the last time
+    fell_back_total: int = 0  # moments that the service had to score itself
+    lost_total: int = 0  # moments of which a part is unknown
+    problem: str = ""  # what is not as it was meant, now
+
+
 class History:
     """The strangest score of each node over the last hour, for the nodes × time picture."""
 
@@ -106,6 +118,7 @@ class Snapshot:
     opened_total: tuple[tuple[str, int], ...] = ()  # events opened since the start, by view
     scored_total: int = 0  # threads scored since the start
 
+    engine: EngineState = EngineState("here")
     @property
     def threshold(self) -> float:
         return self.model.threshold if self.model else float("nan")

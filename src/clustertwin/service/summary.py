@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import JobSpan
+from clustertwin.service.parts import take_scores
 from clustertwin.service.state import JobState, NodeState, Phase
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
@@ -15,10 +17,14 @@ from clustertwin.telemetry.detection.scores import Scores
 
 def heard_s(moment: Moment) -> NDArray[np.int64]:
     """(node,) the second after the last that any thread of a node was seen; 0 where none was."""
-    seconds = np.arange(moment.end_s - moment.valid.shape[1] + 1, moment.end_s + 1)
-    last = np.where(moment.valid.any(1), seconds[::-1][moment.valid[:, ::-1].argmax(1)], 0)  # (thread,)
     out = np.zeros(len(moment.nodes), np.int64)
-    np.maximum.at(out, moment.node, last)
+    missing = np.arange(len(moment))  # threads of nodes not yet found: after the newest second hardly any
+    for back in range(moment.valid.shape[1]):
+        seen = moment.node[missing[moment.valid[missing, -1 - back]]]
+        out[seen] = moment.end_s - back
+        missing = missing[out[moment.node[missing]] == 0]
+        if not len(missing):
+            break
     return out
 
 
@@ -34,53 +40,54 @@ def nodes(
     """One state a node."""
     heard = heard_s(moment)
     count, worst, error, alarming, silent = _by(moment.node, len(moment.nodes), scores, threshold)
-    jobs: list[set[str]] = [set() for _ in moment.nodes]
-    pairs = np.unique(np.stack([moment.node, moment.job], 1)[moment.job >= 0], axis=0)
-    for node, job in pairs.tolist():
-        jobs[node].add(moment.jobs[job])
+    jobs: list[list[str]] = [[] for _ in moment.nodes]
+    for node, job in _pairs(moment):
+        jobs[node].append(moment.jobs[job])
+    phases = map(_phase, in_maintenance.tolist(), (heard < stale_before_s).tolist(), (silent == count).tolist())
+    columns = [count, heard, worst, error, alarming, silent]
+    names = [tuple(sorted(own)) for own in jobs]
     states = [
-        NodeState(
-            name,
-            _phase(bool(in_maintenance[i]), heard[i] < stale_before_s, bool(silent[i] == count[i])),
-            int(count[i]),
-            int(heard[i]),
-            float(worst[i]),
-            float(error[i]),
-            int(alarming[i]),
-            int(silent[i]),
-            tuple(sorted(jobs[i])),
-        )
-        for i, name in enumerate(moment.nodes)
+        NodeState(name, phase, *row, own)
+        for name, phase, row, own in zip(moment.nodes, phases, _rows(columns), names, strict=True)
     ]
-    return tuple(sorted(states, key=lambda state: (-np.nan_to_num(state.score, nan=-1.0), state.node)))
+    return tuple(states[i] for i in _strangest_first(worst, moment.nodes))
 
 
 def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, JobSpan]) -> tuple[JobState, ...]:
     """One state a running job; `spans` holds one span of each, for its owner and its type."""
     held = np.flatnonzero(moment.job >= 0)
-    count, worst, error, alarming, _ = _by(moment.job[held], len(moment.jobs), _take(scores, held), threshold)
+    count, worst, error, alarming, _ = _by(moment.job[held], len(moment.jobs), take_scores(scores, held), threshold)
     oldest_s = np.zeros(len(moment.jobs), np.int64)
     np.maximum.at(oldest_s, moment.job[held], moment.age_s[held])
-    where: list[set[str]] = [set() for _ in moment.jobs]
-    for node, job in np.unique(np.stack([moment.node[held], moment.job[held]], 1), axis=0).tolist():
-        where[job].add(moment.nodes[node])
+    where: list[list[str]] = [[] for _ in moment.jobs]
+    for node, job in _pairs(moment):
+        where[job].append(moment.nodes[node])
+    columns = [count, moment.end_s - oldest_s, worst, error, alarming]
     states = []
-    for i, name in enumerate(moment.jobs):
+    for name, own, (threads, *rest) in zip(moment.jobs, where, _rows(columns), strict=True):
         span = spans.get(name)
-        states.append(
-            JobState(
-                job=name,
-                owner=span.owner if span else "",
-                job_type=span.job_type if span else "",
-                nodes=tuple(sorted(where[i])),
-                threads=int(count[i]),
-                since_s=moment.end_s - int(oldest_s[i]),
-                score=float(worst[i]),
-                error=float(error[i]),
-                alarming=int(alarming[i]),
-            )
-        )
-    return tuple(sorted(states, key=lambda state: (-np.nan_to_num(state.score, nan=-1.0), state.job)))
+        owner, job_type = (span.owner, span.job_type) if span else ("", "")
+        states.append(JobState(name, owner, job_type, tuple(sorted(own)), threads, *rest))
+    return tuple(states[i] for i in _strangest_first(worst, moment.jobs))
+
+
+def _pairs(moment: Moment) -> list[tuple[int, int]]:
+    """(node, job) wherever a job holds threads of a node."""
+    held = moment.job >= 0
+    pairs = np.unique(moment.node[held].astype(np.int64) * len(moment.jobs) + moment.job[held])
+    return [divmod(pair, len(moment.jobs)) for pair in pairs.tolist()]
+
+
+def _rows(columns: Sequence[NDArray[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Plain numbers, row by row."""
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _strangest_first(worst: NDArray[np.float64], names: tuple[str, ...]) -> list[int]:
+    """What is unknown comes last; what is equally strange by name."""
+    by_name = np.argsort(np.array(names)) if len(names) else np.zeros(0, np.intp)
+    order: list[int] = by_name[np.argsort(-np.nan_to_num(worst[by_name], nan=-1.0), kind="stable")].tolist()
+    return order
 
 
 def _phase(in_maintenance: bool, stale: bool, silent: bool) -> Phase:
@@ -102,7 +109,3 @@ def _by(
     alarming = np.bincount(group[known & (scores.score > threshold)], minlength=groups)
     blank = heard == 0
     return count, np.where(blank, np.nan, worst), np.where(blank, np.nan, error), alarming, count - heard
-
-
-def _take(scores: Scores, rows: NDArray[np.intp]) -> Scores:
-    return Scores(scores.score[rows], scores.surprise[rows], scores.views, scores.error[rows], scores.embedding[rows])

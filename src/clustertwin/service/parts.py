@@ -1,0 +1,84 @@
+"""A moment in parts: which threads must be seen together -> smaller moments, and their scores put together again.
+
+A thread is compared with the other threads of its job, so a job's nodes must be scored together. Nodes that a job joins
+form a cluster of nodes; parts are made of whole clusters, the largest first. One job over all nodes therefore makes
+one part: the scores stay exact, and the parts are as even as the jobs allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.events import Event
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
+
+Rows = NDArray[np.intp]
+
+
+def deal(moment: Moment, parts: int) -> list[Rows]:
+    """The rows of each part; no job and no node is in two. Parts that would be empty are left out."""
+    cluster = np.arange(len(moment.nodes))
+    for node, job in _pairs(moment):
+        # Every node of a job takes the name of its first.
+        first, mine = cluster[job], cluster[node]
+        cluster[cluster == max(first, mine)] = min(first, mine)
+    names, sizes = np.unique(cluster[moment.node], return_counts=True)
+    load = np.zeros(parts, np.int64)
+    part_of: dict[int, int] = {}
+    for i in np.argsort(-sizes, kind="stable"):
+        lightest = int(load.argmin())
+        part_of[int(names[i])] = lightest
+        load[lightest] += sizes[i]
+    part = np.array([part_of.get(int(name), 0) for name in cluster])[moment.node]  # (thread,)
+    return [rows for number in range(parts) if len(rows := np.flatnonzero(part == number))]
+
+
+def _pairs(moment: Moment) -> list[tuple[int, int]]:
+    """(node, the first node of a job it has threads of), for jobs on more than one node."""
+    held = moment.job >= 0
+    pairs = np.unique(np.stack([moment.job[held], moment.node[held]], 1), axis=0)  # ordered by job, then node
+    first: dict[int, int] = {}
+    found = []
+    for job, node in pairs.tolist():
+        if job in first:
+            found.append((node, first[job]))
+        first.setdefault(job, node)
+    return found
+
+
+def around(moment: Moment, event: Event) -> Rows:
+    """All that a reason for an event looks at: the threads of its nodes, and those of the jobs on its threads."""
+    numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
+    here = np.flatnonzero(np.isin(moment.node, numbers))
+    cpus = dict(event.places)
+    mine = [row for row in here.tolist() if moment.cpu[row] in cpus[moment.nodes[moment.node[row]]]]
+    jobs = np.unique(moment.job[mine])
+    return np.union1d(here, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
+
+
+def take(moment: Moment, rows: Rows) -> Moment:
+    """The threads of these rows as a moment of their own; names keep their numbers."""
+    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
+    return replace(moment, **columns)
+
+
+def take_scores(scores: Scores, rows: Rows) -> Scores:
+    return Scores(scores.score[rows], scores.surprise[rows], scores.views, scores.error[rows], scores.embedding[rows])
+
+
+def gather(moment: Moment, parts: Sequence[tuple[Rows, Scores]]) -> Scores:
+    """The parts' scores in the moment's order; threads that are in none are unknown."""
+    first = parts[0][1]
+
+    def whole(name: str) -> NDArray[np.float32]:
+        out = np.full((len(moment), *getattr(first, name).shape[1:]), np.nan, np.float32)
+        for rows, scores in parts:
+            out[rows] = getattr(scores, name)
+        return out
+
+    return Scores(whole("score"), whole("surprise"), first.views, whole("error"), whole("embedding"))

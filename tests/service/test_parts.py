@@ -1,0 +1,61 @@
+"""Parts share no job, and their scores together are those of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.service.conftest import campaign
+from tests.telemetry.detection.test_events import a_moment
+
+from clustertwin.service.parts import around, deal, gather, take, take_scores
+from clustertwin.telemetry.detection.events import Event
+from clustertwin.telemetry.detection.explain import explain, rows_of
+from clustertwin.telemetry.detection.moment import moments
+
+threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j", "k", "l"])), min_size=1, max_size=30)
+
+
+@given(threads, st.integers(1, 4))
+def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
+    threads = sorted(threads)
+    moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
+    dealt = deal(moment, parts)
+    assert sorted(np.concatenate(dealt)) == list(range(len(threads)))
+    for names in (moment.node, moment.job):
+        where = [set(names[rows].tolist()) - {-1} for rows in dealt]
+        assert sum(map(len, where)) == len(set().union(*where))
+
+
+@pytest.fixture(scope="module")
+def moment():
+    many = [moment for moment, _ in moments(campaign(7, 0.3, nodes=6, job_types=("np",)))]
+    return next(moment for moment in many if len(deal(moment, 3)) == 3)
+
+
+def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
+    whole = detector.score(moment)
+    dealt = deal(moment, 3)
+    parts = [(rows, detector.score(take(moment, rows))) for rows in dealt]
+    together = gather(moment, parts)
+    np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
+    without = gather(moment, parts[1:])
+    assert np.isnan(without.score[dealt[0]]).all()
+    np.testing.assert_array_equal(without.score[dealt[1]], together.score[dealt[1]])
+
+
+def test_a_reason_seen_from_near_is_the_one_seen_from_afar(detector, moment):
+    scores = detector.score(moment)
+    held = int(np.flatnonzero((moment.job >= 0) & ~np.isnan(scores.score))[0])
+    free = int(np.flatnonzero((moment.job < 0) & ~np.isnan(scores.score))[0])
+    for row in (held, free):
+        places = ((moment.nodes[moment.node[row]], (int(moment.cpu[row]),)),)
+        event = Event("e", places, (), "", 0, 0, None, 5.0, "density", "m")
+        near = around(moment, event)
+        assert len(near) < len(moment)
+        small = take(moment, near)
+        from_near = explain(detector, small, take_scores(scores, near), rows_of(small, event))
+        from_afar = explain(detector, moment, scores, rows_of(moment, event))
+        assert (from_near.sentence, from_near.neighbours) == (from_afar.sentence, from_afar.neighbours)
