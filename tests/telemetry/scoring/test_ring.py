@@ -114,6 +114,18 @@ def test_a_moment_keeps_its_seconds_while_the_ring_goes_on() -> None:
     assert np.array_equal(moment.valid, valid)
 
 
+def test_making_room_beforehand_changes_no_moment() -> None:
+    plain, prepared = Ring(CPU, LENGTH_S), Ring(CPU, LENGTH_S)
+    for second in range(1000, 1400):
+        for ring in (plain, prepared):
+            ring.push(trace("n1", (0, 1), second))
+        prepared.make_room(second + 1, 10)
+        if second % 10 == 0:
+            one, other = prepared.moment(second + 1), plain.moment(second + 1)
+            np.testing.assert_array_equal(one.values, other.values)
+            np.testing.assert_array_equal(one.valid, other.valid)
+
+
 def test_second_by_second_it_sees_what_a_recording_of_the_same_seconds_shows() -> None:
     jobs = (span("a", (0, 1), 1004, 1031), span("b", (1, 2), 1031, 1070), span("c", (3,), 1050, 1052))
     whole = [trace("n1", (0, 1, 2, 3), 1000, 70, spans=jobs), trace("n2", (0, 1), 1000, 70)]

@@ -51,7 +51,13 @@ def look(stored: Stored, moment: Moment, enough: float) -> Look:
         raise SettingsError(
             f"the model takes {', '.join(schema.names)}; this moment has {', '.join(moment.schema.names)}"
         )
-    moment = _finite(moment)
+    seen = _look(stored, moment, enough)
+    # What is no number shows in the outcome: to look through five minutes of every thread for it costs a tenth more.
+    fine = np.isfinite(seen.error).all() and all(np.isfinite(one.features).all() for one in seen.statistics)
+    return seen if fine else _look(stored, _finite(moment), enough)
+
+
+def _look(stored: Stored, moment: Moment, enough: float) -> Look:
     embedding, error = evaluate(stored, moment)
     statistics = measure_each(moment, LENGTHS_S)
     settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough) & (statistics[0].seconds > 0)

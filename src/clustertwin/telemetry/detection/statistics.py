@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.loops import compiled
 from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.scoring.sums import Sums, sums
 
@@ -51,23 +52,40 @@ def measure_each(moment: Moment, lengths_s: tuple[int, ...]) -> tuple[Statistics
 
 
 def _statistics(found: Sums, inputs: tuple[int, ...]) -> Statistics:
-    n = np.maximum(found.seconds, 1)[:, None]
-    mean = found.moments[:, 0] / n  # (thread, channel)
-    deviation = np.sqrt(np.maximum(found.moments[:, 1] / n - mean**2, 0))
-    rough = found.moments[:, 2] / n
-    blocks = np.maximum(found.moments[:, 5], 1)
-    block_mean = found.moments[:, 3] / blocks
-    drift = np.sqrt(np.maximum(found.moments[:, 4] / blocks - block_mean**2, 0))
-    pairs = np.maximum(found.shared[:, 0], 1)
-    own, others = found.shared[:, 1] / pairs, found.shared[:, 2] / pairs
-    own_var, others_var = found.shared[:, 3] / pairs - own**2, found.shared[:, 4] / pairs - others**2
-    # A thread that hardly moves moves with nobody: the floor keeps rounding from looking like company.
-    company = (found.shared[:, 5] / pairs - own * others) / (np.sqrt(np.maximum(own_var * others_var, 0)) + 1e-3)
-    parts = [
-        np.sqrt(mean),
-        *(np.log(np.maximum(part, 0) + _LEAST)[:, list(inputs)] for part in (deviation, rough, drift)),
-        np.sqrt(found.above / n[:, :, None]).reshape(len(n), len(inputs) * LEVELS.size),
-        company[:, list(inputs)],
-    ]
-    features = np.concatenate(parts, axis=1, dtype=np.float32, casting="same_kind")
-    return Statistics(found.seconds, mean.astype(np.float32), (drift / np.sqrt(blocks)).astype(np.float32), features)
+    threads, _, channels = found.moments.shape
+    mean, noise = (np.empty((threads, channels), np.float32) for _ in range(2))
+    features = np.empty((threads, channels + len(inputs) * (4 + LEVELS.size)), np.float32)
+    _describe(found.seconds, found.moments, found.above, found.shared, np.array(inputs), mean, noise, features)
+    return Statistics(found.seconds, mean, noise, features)
+
+
+@compiled
+def _describe(seconds, moments, above, shared, inputs, mean, noise, features):  # type: ignore[no-untyped-def]
+    """Fill mean, noise and features: √mean by channel; then by input log deviation, log roughness, log drift, √ of the
+    time above each level, and company. A thread at a time, so that memory is gone through once."""
+    channels, asked, levels = moments.shape[2], len(inputs), above.shape[2]
+    drift = np.empty(channels)
+    for i in range(len(seconds)):
+        n = max(seconds[i], 1)
+        row = features[i]
+        for c in range(channels):
+            average = moments[i, 0, c] / n
+            mean[i, c], row[c] = average, np.sqrt(average)
+            blocks = max(moments[i, 5, c], 1.0)
+            drift[c] = np.sqrt(max(moments[i, 4, c] / blocks - (moments[i, 3, c] / blocks) ** 2, 0.0))
+            noise[i, c] = drift[c] / np.sqrt(blocks)
+        at = channels
+        for k in range(asked):
+            c = inputs[k]
+            spread = np.sqrt(max(moments[i, 1, c] / n - (moments[i, 0, c] / n) ** 2, 0.0))
+            row[at + k] = np.log(spread + _LEAST)
+            row[at + asked + k] = np.log(max(moments[i, 2, c] / n, 0.0) + _LEAST)
+            row[at + 2 * asked + k] = np.log(drift[c] + _LEAST)
+            for level in range(levels):
+                row[at + 3 * asked + k * levels + level] = np.sqrt(above[i, k, level] / n)
+            pairs = max(shared[i, 0, c], 1.0)
+            own, others = shared[i, 1, c] / pairs, shared[i, 2, c] / pairs
+            own_var, others_var = shared[i, 3, c] / pairs - own**2, shared[i, 4, c] / pairs - others**2
+            # A thread that hardly moves moves with nobody: the floor keeps rounding from looking like company.
+            moved = np.sqrt(max(own_var * others_var, 0.0)) + 1e-3
+            row[at + (3 + levels) * asked + k] = (shared[i, 5, c] / pairs - own * others) / moved

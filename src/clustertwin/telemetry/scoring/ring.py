@@ -114,6 +114,11 @@ class Ring:
         self._heard_s[columns] = trace.end_s
         self._tape.write(trace, columns)
         node.holders.push(trace)
+    def make_room(self, end_s: int, later_s: int) -> None:
+        """Move the tape on now, if the moment `later_s` after `end_s` had to: with many threads that takes long."""
+        if self._places:
+            self._tape.make_room(end_s, later_s)
+
 
     def moment(self, end_s: int) -> Moment:
         """Every known thread's seconds in [end_s - length_s, end_s); SettingsError while no node is known."""

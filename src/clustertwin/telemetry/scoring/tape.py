@@ -57,10 +57,16 @@ class Tape:
             self._values[row][:, columns] = np.where(there, trace.values[:, k].T, np.float32(0))
             self._valid[row, columns] = there
 
+    def make_room(self, end_s: int, later_s: int = 0) -> None:
+        """Move on, with the seconds before `end_s`, if the end of the tape is near, or will be so much later."""
+        if end_s + later_s >= self.end_s - AHEAD_S // 2:
+            self.move(end_s - self.length_s, np.arange(self.used))
+
     def window(self, end_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Views of the seconds before `end_s`: values (thread, second, channel), valid (thread, second)."""
-        if self.first_s is None or end_s - self.length_s < self.first_s or end_s >= self.end_s - AHEAD_S // 2:
+        if self.first_s is None or end_s - self.length_s < self.first_s:
             self.move(end_s - self.length_s, np.arange(self.used))
+        self.make_room(end_s)
         row = end_s - self.length_s - (self.first_s or 0)
         values = self._values[row : row + self.length_s, :, : self.used]
         return values.transpose(2, 0, 1), self._valid[row : row + self.length_s, : self.used].T
