@@ -54,15 +54,20 @@ class FastModel:
     length: int
     free: Free
     latent: int
-    into: Array  # (latent + hidden, free * length) P and B
+    into: torch.Tensor  # (latent + hidden, free * length) P and B
     into_bias: Array  # (latent + hidden,)
-    bend: Array  # (latent, hidden) A
-    unbend: Array  # (hidden, latent) D
+    bend: torch.Tensor  # (latent, hidden) A
+    unbend: torch.Tensor  # (hidden, latent) D
     unbend_bias: Array  # (hidden,)
-    ratio: Array  # (channel * length, latent) U
+    ratio: torch.Tensor  # (channel * length, latent) U
     ratio_bias: Array  # (channel, length)
-    bent: Array  # (free * length, hidden) C, about the implied channel's
+    bent: torch.Tensor  # (free * length, hidden) C, about the implied channel's
     floor: np.float32
+
+    @property
+    def products(self) -> int:
+        """How many a window takes, each with a sum."""
+        return sum(weight.numel() for weight in (self.into, self.bend, self.unbend, self.ratio, self.bent))
 
     def __call__(self, values: Array, valid: NDArray[np.bool_]) -> tuple[Array, Array]:
         """(n, length, channel) and (n, length) -> embedding (n, latent) and mean squared error (n,)."""
@@ -83,19 +88,19 @@ class FastModel:
                 room = _Room(self, rows.stop - start)
             room.take(columns[:, :, rows], None if whole[rows].all() else there[:, rows])
             self._block(room, embedding_[:, rows], error[rows])
-        seconds = np.where(whole, self.length, np.maximum(there.sum(0), 1)) if not whole.all() else self.length
+        seconds = self.length if whole.all() else np.maximum(there.sum(0), 1)
         error /= np.float32(len(self.schema)) * seconds
         return embedding.T, error
 
     def _block(self, room: _Room, z: torch.Tensor, error: Array) -> None:
-        """What the room has taken in -> z (latent, n), and its squared errors added to error (n,)."""
-        torch.mm(room.into, room.inputs_, out=room.inner_)
+        """What the room has taken in -> z (latent, n), and the squared errors added to error (n,)."""
+        torch.mm(self.into, room.inputs_, out=room.inner_)
         bend(room.inner, self.into_bias, self.latent)
-        torch.addmm(room.straight_, room.bend, room.bent_in_, out=z)
-        torch.mm(room.unbend, z, out=room.hidden_)
+        torch.addmm(room.inner_[: self.latent], self.bend, room.inner_[self.latent :], out=z)
+        torch.mm(self.unbend, z, out=room.hidden_)
         bend(room.hidden, self.unbend_bias, 0)
-        torch.mm(room.ratio_weight, z, out=room.ratio_)
-        torch.mm(room.bent_weight, room.hidden_, out=room.bent_)
+        torch.mm(self.ratio, z, out=room.ratio_)
+        torch.mm(self.bent, room.hidden_, out=room.bent_)
         made = room.ratio, self.ratio_bias, self.floor, room.bent, room.seen
         if self.free.groups == ((0, 3, 3),):
             add_squares_of_four(*made, room.valid, error)
@@ -105,27 +110,19 @@ class FastModel:
 
 
 class _Room:
-    """The arrays of one block, used again and again; a name with an underscore is the same memory as a tensor."""
+    """The arrays of one block, used again and again; a name with an underscore is the same memory as a matrix."""
 
     def __init__(self, model: FastModel, n: int) -> None:
         channels, free = len(model.schema), len(model.bent) // model.length
-        self.width, self.order = n, model.free.order
-        self.seen, self.valid = np.empty((channels, model.length, n), np.float32), np.ones((model.length, n), np.bool_)
-        self.inner, self.hidden = (
-            np.empty((len(model.into), n), np.float32),
-            np.empty((len(model.unbend), n), np.float32),
-        )
-        self.ratio = np.empty((channels, model.length, n), np.float32)
-        self.bent = np.empty((free, model.length, n), np.float32)
+        self.width, self.order, self.masked = n, model.free.order, False
+        self.seen, self.seen_ = _both(channels, model.length, n)
+        self.inputs_ = self.seen_[: free * model.length]
+        self.valid = np.ones((model.length, n), np.bool_)
+        self.inner, self.inner_ = _both(len(model.into), n)
+        self.hidden, self.hidden_ = _both(len(model.unbend), n)
+        self.ratio, self.ratio_ = _both(channels, model.length, n)
+        self.bent, self.bent_ = _both(free, model.length, n)
         self.scratch = np.empty((free + 3, n), np.float32)
-        self.inputs_ = torch.from_numpy(self.seen[:free].reshape(free * model.length, n))
-        self.inner_, self.hidden_ = torch.from_numpy(self.inner), torch.from_numpy(self.hidden)
-        self.straight_, self.bent_in_ = self.inner_[: model.latent], self.inner_[model.latent :]
-        self.ratio_, self.bent_ = (
-            torch.from_numpy(made.reshape(len(made) * model.length, n)) for made in (self.ratio, self.bent)
-        )
-        weights = model.into, model.bend, model.unbend, model.ratio, model.bent
-        self.into, self.bend, self.unbend, self.ratio_weight, self.bent_weight = map(torch.from_numpy, weights)
 
     def take(self, values: Array, valid: NDArray[np.bool_] | None) -> None:
         """values (channel, length, n) and valid (length, n), None: all of it."""
@@ -136,7 +133,15 @@ class _Room:
                 self.seen[row] = values[channel]
         if valid is not None:
             np.copyto(self.seen, np.float32(0), where=~valid)
-        self.valid[:] = True if valid is None else valid
+            self.valid[:], self.masked = valid, True
+        elif self.masked:
+            self.valid[:], self.masked = True, False
+
+
+def _both(*shape: int) -> tuple[Array, torch.Tensor]:
+    """An array, and a matrix of the same memory: all but the last axis are its rows."""
+    array = np.empty(shape, np.float32)
+    return array, torch.from_numpy(array.reshape(int(np.prod(shape[:-1])), shape[-1]))
 
 
 def fast(model: Any) -> FastModel | None:
@@ -172,5 +177,6 @@ def fast(model: Any) -> FastModel | None:
         "ratio_bias": to_made(weights["unproject.bias"][:, None])[:, :, 0],
         "bent": bent[:inputs].reshape(inputs * shape.length, -1),
     }
-    ready = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    ready: dict[str, Any] = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    ready |= {name: torch.from_numpy(ready[name]) for name in ("into", "bend", "unbend", "ratio", "bent")}
     return FastModel(shape.schema, shape.length, free, latent, **ready, floor=np.float32(FLOOR))

@@ -99,26 +99,25 @@ class Ring:
         node = self._nodes.get(trace.node)
         if node is None:
             node = self._nodes[trace.node] = _Node(self.length_s)
-        if new := () if trace.cpus == node.cpus else tuple(sorted(set(trace.cpus) - set(node.cpus))):
-            node.add(new, self._tape.add(len(new)))
-            since_s = np.full(len(new), trace.start_s)
-            self._first_s, self._heard_s = (np.append(known, since_s) for known in (self._first_s, self._heard_s))
-            self._places = None
         columns: slice | NDArray[np.intp]
-        if trace.cpus != node.cpus:
-            columns = node.columns[np.searchsorted(node.cpus, trace.cpus)]
-        elif self._places:
-            columns = slice(node.columns[0], node.columns[0] + len(node.cpus))
+        if trace.cpus is node.cpus or trace.cpus == node.cpus:
+            node.cpus = trace.cpus  # the next trace brings the same tuple, which is compared in no time
+            columns = slice(node.columns[0], node.columns[0] + len(node.cpus)) if self._places else node.columns
         else:
-            columns = node.columns
+            if new := tuple(sorted(set(trace.cpus) - set(node.cpus))):
+                node.add(new, self._tape.add(len(new)))
+                since_s = np.full(len(new), trace.start_s)
+                self._first_s, self._heard_s = (np.append(known, since_s) for known in (self._first_s, self._heard_s))
+                self._places = None
+            columns = node.columns[np.searchsorted(node.cpus, trace.cpus)]
         self._heard_s[columns] = trace.end_s
         self._tape.write(trace, columns)
         node.holders.push(trace)
+
     def make_room(self, end_s: int, later_s: int) -> None:
         """Move the tape on now, if the moment `later_s` after `end_s` had to: with many threads that takes long."""
         if self._places:
             self._tape.make_room(end_s, later_s)
-
 
     def moment(self, end_s: int) -> Moment:
         """Every known thread's seconds in [end_s - length_s, end_s); SettingsError while no node is known."""

@@ -53,8 +53,8 @@ class Tape:
             self.first_s = max(trace.start_s, trace.end_s - AHEAD_S // 2) - self.length_s
         for second in range(max(trace.start_s, self.first_s), min(trace.end_s, self.end_s)):
             row, k = second - self.first_s, second - trace.start_s
-            there = trace.valid[:, k]
-            self._values[row][:, columns] = np.where(there, trace.values[:, k].T, np.float32(0))
+            there, values = trace.valid[:, k], trace.values[:, k].T
+            self._values[row][:, columns] = values if there.all() else np.where(there, values, np.float32(0))
             self._valid[row, columns] = there
 
     def make_room(self, end_s: int, later_s: int = 0) -> None:
