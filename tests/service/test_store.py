@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +137,36 @@ def test_maintenance_and_silences_hold_for_what_they_name_until_they_end(store):
     assert store.quiet.silences(1001) == []
     with pytest.raises(SettingsError, match="at least one of"):
         store.quiet.add_silence(Silence(1000), now_s=10)
+
+
+@pytest.mark.parametrize("name", ["[::1]:9400", "node[3]", "n?"])
+def test_a_name_that_reads_like_a_pattern_is_itself(name):
+    assert Maintenance((name,), 0, 1000).holds(name)
+    assert Silence(1000, node=name).holds(replace(EVENT, places=((name, (0,)),)))
+    assert Silence(1000, job=name).holds(replace(EVENT, jobs=(name,)))
+    assert not Maintenance((name,), 0, 1000).holds("m7")
+
+
+def test_an_event_is_found_by_the_first_letters_of_its_id_where_only_one_begins_so(store):
+    store.write([(replace(EVENT, id=one), WHY) for one in ("ab12", "ab34", "ab", "cd_%")])
+    assert [store.find(name) for name in ("ab1", "ab34", "ab", "c", "cd_")] == ["ab12", "ab34", "ab", "cd_%", "cd_%"]
+    with pytest.raises(SettingsError, match="more than one event begins with 'a': ab, ab12, ab34"):
+        store.find("a")
+    for name in ("", "x", "%", "AB1"):
+        with pytest.raises(NoSuchEvent, match="no event"):
+            store.find(name)
+
+
+def test_a_page_reads_while_the_loop_writes(store):
+    store.write([(EVENT, WHY)])
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE events SET score = 9.0")
+        read = []
+        reader = threading.Thread(target=lambda: read.append(store.event("e1").event.score))
+        reader.start()
+        reader.join(timeout=5)
+        assert read == [EVENT.score]  # what was committed, and no waiting
+    assert store.event("e1").event.score == 9.0
 
 
 def test_a_full_disk_is_one_sentence_and_the_store_goes_on_when_there_is_room_again(store):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 app = group("Events: what was strange, why, and what a person says of it.")
 
 Comment = typer.Option("", "--comment", help="Why; it is kept with the verdict.")
-Ids = typer.Argument(help="One or more events.")
+Id = typer.Argument(help="An event's id, or its first letters where only one begins so.")
+Ids = typer.Argument(help="Ids of events, or their first letters.")
 
 
 @app.command("list")
@@ -41,15 +42,15 @@ def list_(
 
 
 @app.command()
-def show(event: str = typer.Argument(help="An event."), home: Path = Home, json: bool = Json) -> None:
+def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
     """One event: why, what was said of it, and others like it."""
     from clustertwin.service.api.plain import case, plain
 
     store = open_store(home)
-    found = store.event(event)
+    found = store.event(store.find(event))
     if json:
         print_json(
-            {**case(found), "alike": [case(one) for one in store.alike(found)], "audit": plain(store.audit(event))}
+            {**case(found), "alike": [case(one) for one in store.alike(found)], "audit": plain(store.audit(found.id))}
         )
         return
     _print([found], json=False)
@@ -57,6 +58,8 @@ def show(event: str = typer.Argument(help="An event."), home: Path = Home, json:
     for ratio in found.why.ratios if found.why else ():
         typer.echo(f"  {ratio.channel:<8} seen {_share(ratio.seen)}  expected {_share(ratio.expected)}"
                    f"  neighbours {_share(ratio.neighbours)}")  # fmt: skip
+    if found.why and found.why.nearest:
+        typer.echo("nearest known: " + ", ".join(f"{kind} ({apart:.2f})" for kind, apart in found.why.nearest))
     if found.verdict:
         typer.echo(f"{found.verdict} by {found.who or 'somebody'}{f': {found.comment}' if found.comment else ''}")
     if alike := store.alike(found, 5):
@@ -83,13 +86,16 @@ def new_normal(events: list[str] = Ids, comment: str = Comment, home: Path = Hom
 
 
 @app.command()
-def undo(event: str = typer.Argument(help="An event."), home: Path = Home, json: bool = Json) -> None:
+def undo(event: str = Id, home: Path = Home, json: bool = Json) -> None:
     """Take the last verdict back."""
-    _print([open_store(home).undo(event, who=getpass.getuser(), now_s=time.time())], json)
+    store = open_store(home)
+    _print([store.undo(store.find(event), who=getpass.getuser(), now_s=time.time())], json)
 
 
 def _vet(events: list[str], verdict: str, comment: str, home: Path, json: bool) -> None:
-    _print(open_store(home).vet(events, verdict, who=getpass.getuser(), comment=comment, now_s=time.time()), json)
+    store = open_store(home)
+    ids = [store.find(event) for event in events]
+    _print(store.vet(ids, verdict, who=getpass.getuser(), comment=comment, now_s=time.time()), json)
 
 
 def _print(cases: list[Case], json: bool) -> None:
@@ -98,11 +104,13 @@ def _print(cases: list[Case], json: bool) -> None:
 
         print_json([case(one) for one in cases])
         return
+    from clustertwin.service.words import lasting
+
     rows = [
         (
             one.id,
-            datetime.fromtimestamp(one.event.onset_s).isoformat(" "),
-            "open" if one.event.end_s is None else f"{one.event.end_s - one.event.onset_s} s",
+            f"{datetime.fromtimestamp(one.event.onset_s):%Y-%m-%d %H:%M}",
+            "open" if one.event.end_s is None else lasting(one.event.end_s - one.event.onset_s),
             ", ".join(one.event.nodes),
             one.event.threads,
             ", ".join(one.event.jobs) or "-",
@@ -112,7 +120,9 @@ def _print(cases: list[Case], json: bool) -> None:
         )
         for one in cases
     ]
-    print_table("", ("event", "since", "for", "nodes", "threads", "jobs", "score", "channel", "verdict"), rows)
+    print_table(
+        "", ("event", "since", "for", "nodes", "threads", "jobs", "score", "channel", "verdict"), rows, ("event",)
+    )
 
 
 def _share(ratio: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,13 +23,18 @@ def print_json(document: Any) -> None:
     typer.echo(orjson.dumps(document, option=option).decode())
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; cells that are numbers are set right."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Sequence[str] = ()
+) -> None:
+    """A table; cells that are numbers are set right, and columns named in `whole` are never cut."""
     table = Table(title=title, title_justify="left", header_style="bold")
     rows = [list(row) for row in rows]
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=column in whole)
     for row in rows:
         table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 1000  # for `grep` and `awk` nothing is cut
+    console.print(table)

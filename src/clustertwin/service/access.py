@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -26,8 +26,8 @@ COOKIE = "twin_token"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MOST_BYTES = 1 << 20
 SAFE = ("GET", "HEAD", "OPTIONS")
-#: Paths that anybody may ask for: to log in, to look whether it lives, and what the login page is drawn with.
-OPEN = ("/login", "/healthz", "/static/")
+#: Paths that anybody may ask for: to log in and out, to look whether it lives, and what the login page is drawn with.
+OPEN = ("/login", "/logout", "/healthz", "/static/")
 #: What needs more than `vet` to change.
 ADMIN = ("/models", "/api/v1/models", "/api/v1/learning")
 
@@ -38,7 +38,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, browsers hide the origin of our own forms from us too
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -128,7 +128,7 @@ class Guard:
             return None
         if holder is None:
             if "text/html" in headers.get("accept", "") and method == "GET":
-                return RedirectResponse("/login", 303)
+                return RedirectResponse(f"/login?to={quote(path)}", 303)
             return _no(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
         needed = _needed(path, method)
         return None if holder.may(needed) else _no(403, f"role {holder.role} may not do this; it needs {needed}")

@@ -1,7 +1,8 @@
 """The service's one SQLite file: a path -> transactions that are on disk when they return.
 
-WAL lets the command line read and write beside the running service. `synchronous=FULL` costs a few milliseconds for
-each transaction, so writers group their rows. A refusal of the disk is an `OutputError`; nothing is half written.
+WAL lets the command line read and write beside the running service, and pages read while the loop writes: reading has
+a connection of its own. `synchronous=FULL` costs a few milliseconds for each transaction, so writers group their rows.
+A refusal of the disk is an `OutputError`; nothing is half written.
 """
 
 from __future__ import annotations
@@ -48,27 +49,27 @@ CREATE TRIGGER audit_is_not_cut BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT,
 
 
 class Database:
-    """One connection that threads share, one statement or transaction at a time."""
+    """Two connections that threads share, each one statement or transaction at a time: to write, and to read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._mutex = threading.RLock()
+        self._writing, self._reading = threading.RLock(), threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+            self._connection, self._reader = _connect(path), _connect(path)
         except (OSError, sqlite3.Error) as error:
             raise OutputError(f"{path}: cannot be opened: {error}") from error
-        self._connection.row_factory = sqlite3.Row
         with self._told():
             path.chmod(0o600)  # it holds who said what, and hashes of tokens
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
+            self._reader.execute("PRAGMA query_only = ON")
         self._create()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of the block or none of it; on disk when it ends."""
-        with self._mutex, self._told():
+        with self._writing, self._told():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -79,11 +80,13 @@ class Database:
                 raise
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
-        with self._mutex, self._told():
-            return self._connection.execute(query, values).fetchall()
+        """What was committed; never waits for a writer."""
+        with self._reading, self._told():
+            return self._reader.execute(query, values).fetchall()
 
     def close(self) -> None:
-        with self._mutex:
+        with self._writing, self._reading:
+            self._reader.close()
             self._connection.close()
 
     def _create(self) -> None:
@@ -109,6 +112,12 @@ class Database:
             if "not a database" in str(error) or "malformed" in str(error):
                 raise InputError(self.path, f"{error}: move it away to begin anew") from error
             raise OutputError(f"{self.path}: {error}; what was written before is whole") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+    connection.row_factory = sqlite3.Row
+    return connection
 
 
 def _statements(script: str) -> Iterator[str]:

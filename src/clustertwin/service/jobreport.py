@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.service.past import Past
 from clustertwin.service.state import Snapshot
 from clustertwin.telemetry.recording import Recording
 
@@ -75,6 +76,15 @@ def usage_recorded(recording: Recording, job: str) -> Usage:
         min(end_s, recording.end_s),
         running=bool(np.isinf(end_s)),
     )
+
+
+def usage_past(past: Past | None, job: str) -> Usage | None:
+    """Of a job that is over, where its seconds are recorded; None where they are not, or cannot be read."""
+    try:
+        recording = past.recording() if past else None
+        return usage_recorded(recording, job) if recording else None
+    except TwinError:
+        return None
 
 
 def notes(usage: Usage) -> list[str]:

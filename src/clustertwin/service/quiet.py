@@ -16,6 +16,11 @@ from clustertwin.service.database import Database
 from clustertwin.telemetry.detection.events import Event
 
 
+def _matches(name: str, pattern: str) -> bool:
+    """A name is itself also where it reads like a pattern: [::1]:9400, job[3]."""
+    return name == pattern or fnmatchcase(name, pattern)
+
+
 @dataclass(frozen=True, slots=True)
 class Maintenance:
     nodes: tuple[str, ...]  # names, or patterns like `n0*`
@@ -26,7 +31,7 @@ class Maintenance:
     id: int = 0
 
     def holds(self, node: str) -> bool:
-        return any(fnmatchcase(node, pattern) for pattern in self.nodes)
+        return any(_matches(node, pattern) for pattern in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,9 @@ class Silence:
 
     def holds(self, event: Event) -> bool:
         return (
-            (not self.node or any(fnmatchcase(node, self.node) for node in event.nodes))
-            and (not self.job or any(fnmatchcase(job, self.job) for job in event.jobs))
-            and (not self.owner or fnmatchcase(event.owner, self.owner))
+            (not self.node or any(_matches(node, self.node) for node in event.nodes))
+            and (not self.job or any(_matches(job, self.job) for job in event.jobs))
+            and (not self.owner or _matches(event.owner, self.owner))
             and (not self.view or self.view == event.view)
         )
 
@@ -56,7 +61,7 @@ class Quiet:
         self._db = database
 
     def add_maintenance(self, window: Maintenance, now_s: float) -> Maintenance:
-        if not window.nodes or window.end_s <= max(window.start_s, now_s):
+        if not window.nodes or not max(window.start_s, now_s) < window.end_s:
             raise SettingsError("a maintenance window needs nodes, and an end after its start and after now")
         with self._db.transaction() as connection:
             cursor = connection.execute(

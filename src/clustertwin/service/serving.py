@@ -24,6 +24,7 @@ from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.keeper import Keeper
 from clustertwin.service.loop import Loop, LoopSettings
 from clustertwin.service.scorer import Here, Scorer
+from clustertwin.service.past import Past, PrometheusPast, RecordedPast
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Store
 from clustertwin.service.tokens import Tokens
@@ -53,6 +54,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         listener = _listen(binding)
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
+        state.past = RecordedPast(replay[0]) if replay else _past(config)
         loop, stop = _loop(config, state, feed, champions_of=config.home, live=replay is None), threading.Event()
         _notify(config, state, stop)
         nights = _nightly(config, stop) if replay is None else None
@@ -113,6 +115,14 @@ def replay_feed(directory: Path, speed: float) -> ReplayFeed:
     if recording.end_s <= recording.start_s:
         raise SettingsError(f"{directory}: an empty recording")
     return ReplayFeed(recording, speed)
+
+
+def _past(config: Config) -> Past | None:
+    """Where seconds are kept that have left the loop's memory; with exporters alone, nowhere."""
+    source = config.source
+    if source.kind == "prometheus":
+        return PrometheusPast(_endpoint(config, source.url, deadline_s=10.0), source.match)
+    return RecordedPast(config.home / "recording") if source.kind == "host" and config.recording.on else None
 
 
 def _loop(config: Config, state: ServiceState, feed: Feed, champions_of: Path, live: bool) -> Loop:

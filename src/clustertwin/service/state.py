@@ -19,6 +19,7 @@ from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.rates import Faults
 
 if TYPE_CHECKING:
+    from clustertwin.service.past import Past
     from clustertwin.service.store import Store
     from clustertwin.telemetry.detection.detector import Detector
 
@@ -137,6 +138,7 @@ class ServiceState:
         self.home, self.store = home, store
         self.snapshot: Snapshot = nothing_yet(source)
         self.detector: Detector | None = None  # the one that made `snapshot.scores`
+        self.past: Past | None = None  # where seconds are that have left the snapshot
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
         # Two plain assignments: a reader that falls between them sees the new detector beside scores a second old.

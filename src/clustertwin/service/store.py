@@ -97,6 +97,21 @@ class Store:
             raise NoSuchEvent(f"no event {event_id!r}")
         return _case(rows[0])
 
+    def find(self, name: str) -> str:
+        """The id of the event of this name, or of the only one whose id begins so."""
+        rows = self.database.rows(
+            "SELECT id FROM events WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
+            (name, name, len(name), name, name),
+        )
+        ids = [str(row["id"]) for row in rows]
+        if not ids:
+            raise NoSuchEvent(f"no event {name!r}")
+        if len(ids) > 1 and ids[0] != name:
+            raise SettingsError(
+                f"more than one event begins with {name!r}: {', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            )
+        return ids[0]
+
     def alike(self, case: Case, limit: int = 10) -> list[Case]:
         """Past events that the same view saw in the same channel, vetted ones first, then the newest."""
         channel = case.why.channel if case.why else ""

@@ -21,8 +21,11 @@ from tests.service.pages.browser import chromium, serving
 from clustertwin.service.app import create_app
 from clustertwin.service.feeds import LiveFeed, ReplayFeed
 from clustertwin.service.loop import Loop, LoopSettings
+from clustertwin.service.past import RecordedPast
+from clustertwin.service.quiet import Silence
 from clustertwin.service.state import ServiceState
-from clustertwin.service.store import Store
+from clustertwin.service.store import Filter, Store
+from clustertwin.service.tokens import Tokens
 from clustertwin.telemetry.continual.handover import Handover
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.sources.host import Host
@@ -95,6 +98,7 @@ class Watched:
 def watched(bad_io: Recording, detector: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     home = tmp_path_factory.mktemp("home")
     state, clock = ServiceState(home, Store(home / "state.sqlite")), Clock()
+    state.past = RecordedPast(bad_io.directory)
     loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), ready(Handover(home, detector)), LoopSettings(stride_s=10))
     loop.turn()
     with serving(create_app(state)) as url:
@@ -189,6 +193,7 @@ def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> N
     now, event = made.snapshot(), replace(made.EVENT, id="h", jobs=(HOSTILE,), owner=HOSTILE, places=((HOSTILE, (0,)),))
     state.store.write([(event, made.WHY)])
     state.store.vet(["h"], "dismissed", who=HOSTILE, comment=HOSTILE, now_s=1.0)
+    state.store.quiet.add_silence(Silence(made.NOW_S + 60, HOSTILE, HOSTILE, reason=HOSTILE, who=HOSTILE), made.NOW_S)
     moment = replace(now.moment, nodes=(HOSTILE, "n2"), jobs=(HOSTILE,), job=now.moment.job * 0)
     job = replace(now.jobs[0], job=HOSTILE, owner=HOSTILE, job_type=HOSTILE)
     state.publish(
@@ -198,7 +203,7 @@ def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> N
     )  # fmt: skip
     with serving(create_app(state)) as url:
         page = open_page(url)
-        for path in ("/", "/events?status=all", "/events/h", "/jobs", "/embedding", "/models"):
+        for path in ("/", "/events?status=all", "/events/h", "/jobs", "/embedding", "/models", "/quiet", "/audit"):
             page.goto(url + path)
             page.wait_for_load_state("load")
             page.wait_for_timeout(300)
@@ -211,6 +216,51 @@ def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> N
         assert HOSTILE in page.locator("#node .tip").inner_text()
         assert page.evaluate("window.pwned") is None
         page.close()
+    state.store.close()
+
+
+def test_an_event_that_left_memory_is_drawn_from_the_recording(watched: Watched, open_page: Any) -> None:
+    while not watched.store.count(Filter(open=False)):
+        watched.advance(100)
+        assert watched.recording.start_s + watched.clock.now_s < watched.recording.end_s + 900, "no event ended"
+    case = watched.store.events(Filter(open=False), 1)[0]
+    watched.advance(max(case.event.onset_s + 400 - int(watched.loop.state.snapshot.now_s), 0))
+    page = open_page(f"{watched.url}/events/{case.id}")
+    page.get_by_text("from the recording").wait_for()
+    assert page.locator("#event canvas").is_visible()
+
+
+def test_a_browser_logs_in_does_what_its_role_may_and_logs_out(tmp_path: Path, open_page: Any) -> None:
+    state = made.state(tmp_path)
+    token = Tokens(state.store.database).add("ada", "vet", 0.0)
+    with serving(create_app(state)) as url:
+        page = open_page(f"{url}/events/e1")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("button", name="Dismiss").click()
+        page.locator("#verdict .pill[data-state=dismissed]").wait_for()
+        assert state.store.event("e1").who == "ada"
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token").wait_for()
+        page.goto(f"{url}/models")
+        page.get_by_label("Token").wait_for()
+        page.close()
+    state.store.close()
+
+
+def test_a_maintenance_window_begins_when_the_readers_clock_says(tmp_path: Path, open_page: Any) -> None:
+    state = made.state(tmp_path)
+    with serving(create_app(state)) as url:
+        page = open_page(f"{url}/quiet?nodes=n1")
+        page.get_by_label("begins; empty: now").fill("2030-01-01T10:00")
+        page.get_by_role("button", name="Add maintenance").click()
+        page.locator("#windows button").wait_for()
+        (window,) = state.store.quiet.maintenance(made.NOW_S)
+        assert window.start_s == page.evaluate("new Date('2030-01-01T10:00').getTime() / 1000")
+        page.locator("#windows button").click()
+        page.get_by_text("No maintenance").wait_for()
+        page.close()
+    assert state.store.quiet.maintenance(made.NOW_S) == []
     state.store.close()
 
 
@@ -230,6 +280,9 @@ def test_every_page_has_its_picture_taken(watched: Watched, open_page: Any, tmp_
         "job": f"/jobs/{now.jobs[0].job}",
         "embedding": "/embedding",
         "models": "/models",
+        "quiet": "/quiet",
+        "audit": "/audit",
+        "login": "/login",
     }
     for scheme in ("light", "dark"):
         page = open_page(watched.url, scheme)

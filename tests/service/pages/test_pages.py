@@ -15,7 +15,7 @@ from clustertwin.service.pages import STATIC
 from clustertwin.service.state import nothing_yet
 from clustertwin.telemetry.continual import state as learning
 
-PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models")
+PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models", "/quiet", "/audit")
 HOSTILE = "<img src=x onerror=alert(1)>'\"&{{7*7}}"
 
 
@@ -67,6 +67,19 @@ def test_the_first_page_says_how_many_are_strange_and_what_is_wrong(client):
     text = client.get("/").text
     assert "n2 does not answer" in text
     assert text.index("/nodes/n1") < text.index("/nodes/n2")  # worst first
+
+
+def test_a_halted_night_is_told_on_every_page_with_what_to_do(client, made_state):
+    learning.halt(made_state.home, "an anomaly was confirmed; `twin learn resume` goes on", "2026-11-14", 1.0)
+    for path in PAGES:
+        assert "learning is halted: an anomaly was confirmed; `twin learn resume` goes on" in client.get(path).text
+    client.post("/models", data={"action": "resume"})
+    assert "learning is halted" not in client.get("/").text
+
+
+def test_what_is_vendored_and_ours_is_kept_by_browsers_until_it_changes(client):
+    style = next(a["href"] for tag, a in Tags(client.get("/").text).tags if a.get("href", "").endswith("twin.css"))
+    assert "immutable" in client.get(style).headers["cache-control"]
 
 
 def test_before_the_first_score_the_page_is_honest(client, made_state):

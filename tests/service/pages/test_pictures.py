@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.service.made import EVENT, NOW_S, WHY, snapshot
+from tests.service.made import EVENT, NOW_S, snapshot
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan
 from clustertwin.service.pages import embedding, pictures, reconstruction
 from clustertwin.service.state import History
-from clustertwin.service.store import Case
 from clustertwin.telemetry.detection.moment import assemble
 from clustertwin.telemetry.detection.scores import Scores
 
@@ -72,13 +71,6 @@ def test_jobs_are_bands_over_neighbouring_threads():
         ("b", [2, 2], 9_950),
         ("a", [3, 3], 9_900),
     ]
-
-
-def test_an_events_picture_is_of_its_threads_and_ends_with_memory():
-    case = Case(EVENT, WHY)
-    assert pictures.event(snapshot(), case)["labels"] == ["cpu0", "cpu1"]
-    past = replace(EVENT, end_s=NOW_S - 400)
-    assert pictures.event(snapshot(), Case(past, WHY))["labels"] == []
 
 
 def test_without_a_detector_a_thread_has_no_reconstruction():

@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Query
 
 from clustertwin.service import jobreport
 from clustertwin.service.api.plain import case, plain
+from clustertwin.service.problems import problems
 from clustertwin.service.state import ServiceState, Snapshot
 from clustertwin.service.store import Filter
 from clustertwin.telemetry.detection.explain import rows_of
@@ -21,7 +22,7 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/snapshot", summary="Everything at a glance")
     def snapshot() -> dict[str, Any]:
-        return summary(state.snapshot)
+        return {**summary(state.snapshot), "problems": problems(state)}
 
     @api.get("/nodes", summary="All nodes, strangest first")
     def nodes() -> list[dict[str, Any]]:
@@ -48,11 +49,11 @@ def router(state: ServiceState) -> APIRouter:
         found: list[dict[str, Any]] = plain(state.snapshot.jobs)
         return found
 
-    @api.get("/jobs/{job}", summary="A running job's report")
+    @api.get("/jobs/{job}", summary="A job's report: of one that runs, or that is recorded")
     def job(job: str) -> dict[str, Any]:
-        usage = jobreport.usage_now(state.snapshot, job)
+        usage = jobreport.usage_now(state.snapshot, job) or jobreport.usage_past(state.past, job)
         if usage is None:
-            raise HTTPException(404, f"no job {job!r} runs now")
+            raise HTTPException(404, f"no job {job!r} runs now or is recorded")
         cases = [case(one) for one in state.store.events(Filter(job=job), 50)]
         return {
             **plain(usage),
@@ -71,7 +72,7 @@ def router(state: ServiceState) -> APIRouter:
 def summary(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot without its arrays."""
     names = "number now_s phase ready_in_s source nodes jobs model threshold stride_s stride_why lag_s scoring_s"
-    names += " faults problems opened_total scored_total"
+    names += " faults opened_total scored_total"
     told = {name: plain(getattr(snapshot, name)) for name in names.split()}
     scored = snapshot.scored.end_s if snapshot.scored else None
     return {**told, "open_events": len(snapshot.events), "scored_s": scored}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from clustertwin.core.errors import InputError, SettingsError, TwinError
+from clustertwin.core.errors import InputError, OutputError, TwinError
 from clustertwin.service.api.plain import plain
 from clustertwin.service.state import ServiceState
-from clustertwin.telemetry.continual import champions
 from clustertwin.telemetry.continual import state as learning
 from clustertwin.telemetry.continual.lock import next_fence
+
+if TYPE_CHECKING:  # with it comes torch, which takes seconds
+    from clustertwin.telemetry.continual.champions import Champion
 
 
 class Because(BaseModel):
@@ -30,6 +32,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.get("/models", summary="The champion, every stored version, and the state of learning")
     def models() -> dict[str, Any]:
+        from clustertwin.telemetry.continual import champions
+
         problems, champion, learns = [], None, learning.LearningState()
         try:
             champion = champions.read_champion(state.home)
@@ -53,15 +57,19 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.post("/models/{version}/promote", summary="Put a stored version into service")
     def promote(version: str, because: Because, request: Request) -> dict[str, Any]:
+        from clustertwin.telemetry.continual import champions
+
         why = because.reason or "promoted by hand"
 
-        def do() -> champions.Champion:
+        def do() -> Champion:
             return champions.promote(state.home, version, next_fence(state.home), why, clock())
 
         return done(request, "promote", do)
 
     @api.post("/models/rollback", summary="Put the last champion back")
     def rollback(request: Request) -> dict[str, Any]:
+        from clustertwin.telemetry.continual import champions
+
         return done(request, "rollback", lambda: champions.rollback(state.home, next_fence(state.home), clock()))
 
     @api.post("/learning", summary="Freeze the nightly learning, or let it go on")
@@ -77,10 +85,12 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         now: dict[str, Any] = plain(learning.read_state(state.home))
         return now
 
-    def done(request: Request, action: str, do: Callable[[], champions.Champion]) -> dict[str, Any]:
+    def done(request: Request, action: str, do: Callable[[], Champion]) -> dict[str, Any]:
         try:
             champion = do()
-        except (InputError, SettingsError, champions.Outranked) as error:
+        except OutputError:
+            raise  # a full disk is not the asker's mistake
+        except TwinError as error:
             raise HTTPException(409, str(error)) from error
         state.store.note(request.state.who, action, champion.version, clock(), {"reason": champion.why})
         told: dict[str, Any] = plain(champion)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from clustertwin.service.api.plain import plain
+from clustertwin.service.problems import problems
 from clustertwin.service.state import ServiceState, Snapshot
 
 LOOK_S = 0.2
@@ -34,7 +35,7 @@ async def _lines(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
         snapshot = state.snapshot
         if snapshot.number != seen:
             seen, quiet_s = snapshot.number, 0.0
-            yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (seen, orjson.dumps(_brief(snapshot)))
+            yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (seen, orjson.dumps(_brief(snapshot, state)))
         elif quiet_s >= KEEP_ALIVE_S:
             quiet_s = 0.0
             yield b": still here\n\n"
@@ -42,7 +43,7 @@ async def _lines(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
         quiet_s += LOOK_S
 
 
-def _brief(snapshot: Snapshot) -> dict[str, Any]:
+def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:
     return {
         "number": snapshot.number,
         "now_s": snapshot.now_s,
@@ -53,5 +54,5 @@ def _brief(snapshot: Snapshot) -> dict[str, Any]:
         "worst": [[node.node, plain(node.score)] for node in snapshot.nodes[:5]],
         "lag_s": round(snapshot.lag_s, 3),
         "stride_s": snapshot.stride_s,
-        "problems": list(snapshot.problems),
+        "problems": problems(state),
     }

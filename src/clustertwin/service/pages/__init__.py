@@ -21,18 +21,19 @@ STATIC = Path(__file__).parent / "static"
 
 
 class Assets(StaticFiles):
-    """Browsers ask each time and are answered "unchanged": after an upgrade no page runs on an old script."""
+    """Kept by browsers for good: after an upgrade they have another address."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
-        response.headers["Cache-Control"] = "no-cache"
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
 
 
 def mount(app: FastAPI, state: ServiceState) -> None:
     """Every page, and the files they need under /static."""
-    from clustertwin.service.pages import cluster, embedding, events, jobs, models, node
+    from clustertwin.service.pages import audit, cluster, embedding, events, jobs, login, models, node, quiet
+    from clustertwin.service.pages.rendering import static
 
-    app.mount("/static", Assets(directory=STATIC), name="static")
-    for page in (cluster, node, events, jobs, embedding, models):
+    app.mount(static(), Assets(directory=STATIC), name="static")
+    for page in (cluster, node, events, jobs, embedding, models, quiet, audit, login):
         app.include_router(page.router(state))

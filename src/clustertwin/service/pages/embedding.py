@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
 
+from clustertwin.service.pages.landscape import Landscape, Landscapes
 from clustertwin.service.pages.pictures import plain
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState, Snapshot
@@ -86,24 +88,31 @@ def _group(job: str, types: dict[str, str]) -> str:
     return types.get(job) or f"job {job}"
 
 
-def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes | None]:
-    """The scored threads as points with what holds them, the rows of each open event, and the axes they lie on."""
+def points(
+    snapshot: Snapshot, axes: Axes | None, landscapes: Landscapes | None = None
+) -> tuple[dict[str, Any], Axes | None]:
+    """The scored threads as points with what holds them, the rows of each open event, and the axes they lie on.
+
+    With `landscapes` they are placed by UMAP as soon as it is fitted; `note` says why they are not yet.
+    """
     moment, scores = snapshot.scored, snapshot.scores
     known = np.flatnonzero(~np.isnan(scores.score)) if scores is not None else np.empty(0, np.intp)
     if moment is None or scores is None or len(known) < 3 or scores.embedding.shape[1] < 2:
         return {"points": [], "regions": []}, axes
     model = snapshot.model.version if snapshot.model else ""
     strange = scores.score[known] > snapshot.threshold
+    # One strange thread would take a direction for itself; where nearly all are strange there is no choice.
+    calm = known[~strange] if (~strange).sum() > 2 else known
     if axes is None or axes.model != model:
-        # One strange thread would take a direction for itself; where nearly all are strange there is no choice.
-        calm = known[~strange]
-        axes = principal(model, scores.embedding[calm if len(calm) > 2 else known])
+        axes = principal(model, scores.embedding[calm])
+    drawn, note = landscapes.of(model, scores.embedding[calm]) if landscapes else (None, "")
+    chart: Axes | Landscape = drawn or axes
     # Strange threads are shown whatever their number; the calm ones are thinned.
     step = max(1, -(-int((~strange).sum()) // MOST_POINTS))
     rows = np.sort(np.concatenate([known[~strange][::step], known[strange][:MOST_POINTS]]))
     types = {job.job: job.job_type for job in snapshot.jobs}
     made = []
-    for row, (x, y) in zip(rows.tolist(), plain(axes.place(scores.embedding[rows])), strict=True):
+    for row, (x, y) in zip(rows.tolist(), plain(chart.place(scores.embedding[rows])), strict=True):
         job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
         made.append(
             {
@@ -121,22 +130,23 @@ def points(snapshot: Snapshot, axes: Axes | None) -> tuple[dict[str, Any], Axes 
         for event in snapshot.events[:MOST_REGIONS]
         if (where := np.flatnonzero(np.isin(rows, rows_of(moment, event))).tolist())
     ]
-    about = {"model": model, "threshold": snapshot.threshold, "told": axes.told}
+    about = {"model": model, "threshold": snapshot.threshold, "told": chart.told, "note": note}
     return {**about, "points": made, "regions": regions}, axes
 
 
 def router(state: ServiceState) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
     axes: Axes | None = None
+    landscapes = Landscapes()
 
     @pages.get("/embedding")
     def page(request: Request) -> HTMLResponse:
-        return render(request, state, "embedding.html")
+        return render(request, state, "embedding.html", umap=find_spec("umap") is not None)
 
     @pages.get("/pictures/embedding")
-    def picture() -> dict[str, Any]:
+    def picture(chart: Literal["pca", "umap"] = "pca") -> dict[str, Any]:
         nonlocal axes
-        found, axes = points(state.snapshot, axes)
+        found, axes = points(state.snapshot, axes, landscapes if chart == "umap" else None)
         return found
 
     return pages

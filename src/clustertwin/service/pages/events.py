@@ -10,8 +10,8 @@ from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.pages import pictures
 from clustertwin.service.pages.embedding import nearest
+from clustertwin.service.pages.event_picture import event_picture
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Case, Filter, NoSuchEvent
@@ -32,7 +32,11 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         page = min(max(page, 1), last)
         cases = state.store.events(_filter(**which), ROWS, (page - 1) * ROWS)
         about = {"cases": cases, "found": found, "page": page, "last": last, "done": done, "ids": ids, **which}
-        return render(request, state, "events.html", **about)
+        return render(request, state, "events.html", silenced=silenced(cases), **about)
+
+    def silenced(cases: list[Case]) -> set[str]:
+        silences = state.store.quiet.silences(state.snapshot.now_s or clock())
+        return {case.id for case in cases if any(silence.holds(case.event) for silence in silences)}
 
     @pages.get("/events")
     def many(
@@ -73,13 +77,14 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     def detail(request: Request, case: Case) -> HTMLResponse:
         past = state.store.audit(case.id, limit=20)
-        near = nearest(state.snapshot, case.event)
-        return render(request, state, "event.html", case=case, alike=state.store.alike(case, 6), past=past, near=near)
+        near, alike = nearest(state.snapshot, case.event), state.store.alike(case, 6)
+        about: dict[str, Any] = {"case": case, "past": past, "near": near, "alike": alike}
+        return render(request, state, "event.html", silenced=silenced([case]), **about)
 
     @pages.get("/pictures/events/{event_id}")
     def picture(event_id: str) -> dict[str, Any]:
         try:
-            return pictures.event(state.snapshot, state.store.event(event_id))
+            return event_picture(state.snapshot, state.store.event(event_id), state.past)
         except NoSuchEvent as error:
             raise HTTPException(404, str(error)) from error
 

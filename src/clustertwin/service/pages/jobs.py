@@ -30,9 +30,10 @@ def router(state: ServiceState) -> APIRouter:
     def one(request: Request, job: str) -> HTMLResponse:
         found = next((one for one in state.snapshot.jobs if one.job == job), None)
         cases = state.store.events(Filter(job=job), 50)
-        if found is None and not cases:
-            return render(request, state, "missing.html", 404, what=f"No job {job} is running, and none has an event.")
-        usage = jobreport.usage_now(state.snapshot, job)
+        usage = jobreport.usage_now(state.snapshot, job) or jobreport.usage_past(state.past, job)
+        if found is None and usage is None and not cases:
+            what = f"No job {job} is running, none is recorded, and none has an event."
+            return render(request, state, "missing.html", 404, what=what)
         report = jobreport.render(usage) if usage else ""
         return render(request, state, "job.html", name=job, job=found, cases=cases, report=report)
 

@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse
 from clustertwin.core.errors import TwinError
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
-from clustertwin.telemetry.continual import champions
 from clustertwin.telemetry.continual import state as learning
 from clustertwin.telemetry.continual.lock import next_fence
 
@@ -47,6 +46,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
 def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: float) -> str:
     """What was asked for; gives what it was done to."""
+    from clustertwin.telemetry.continual import champions  # late: with it comes torch, which takes seconds
+
     home = state.home
     if action == "rollback":
         return champions.rollback(home, next_fence(home), now_s).version
@@ -61,6 +62,8 @@ def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: f
 
 def _about(state: ServiceState) -> dict[str, Any]:
     """A file that cannot be read is a line of the page, not its end."""
+    from clustertwin.telemetry.continual import champions
+
     wrong = []
     champion, learns = None, learning.LearningState()
     try:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.traces import Trace
 from clustertwin.service.state import Snapshot
-from clustertwin.service.store import Case
-from clustertwin.telemetry.detection.explain import rows_of
 from clustertwin.telemetry.detection.moment import Moment
 
 UNKNOWN = 255
@@ -86,18 +85,18 @@ def node(snapshot: Snapshot, name: str, channel: str) -> dict[str, Any] | None:
         "end_s": moment.end_s,
         "step_s": 1,
         "channel": channel,
-        "levels": encoded(levels(_channel(moment, mine, channel))),
+        "levels": encoded(levels(shares(moment, mine, channel))),
         "scores": plain(_scores(snapshot, name, moment.cpu[mine])),
         "threshold": None if np.isnan(snapshot.threshold) else snapshot.threshold,
         "bands": _bands(moment, mine),
     }
 
 
-def _channel(moment: Moment, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
+def shares(seen: Moment | Trace, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
     """(thread, second) of one channel; `busy` is all that is not idle or stolen, waiting for a disk included."""
-    index = moment.schema.index("other" if channel == "busy" else channel)
-    values = moment.values[rows, :, index]
-    return np.where(moment.valid[rows], 1 - values if channel == "busy" else values, np.nan)
+    index = seen.schema.index("other" if channel == "busy" else channel)
+    values = seen.values[rows, :, index]
+    return np.where(seen.valid[rows], 1 - values if channel == "busy" else values, np.nan)
 
 
 def _scores(snapshot: Snapshot, name: str, cpus: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -131,25 +130,3 @@ def plain(values: NDArray[np.floating[Any]]) -> list[Any]:
     rounded[~np.isnan(values)] = values[~np.isnan(values)].astype(float).round(4)
     rounded[np.isnan(values)] = None
     return list(rounded.tolist())
-
-
-def event(snapshot: Snapshot, case: Case) -> dict[str, Any]:
-    """The event's threads × seconds in the channel that tells most; no rows where those seconds are past."""
-    moment = snapshot.moment
-    channel = case.why.channel if case.why else "busy"
-    rows = rows_of(moment, case.event) if moment is not None else np.empty(0, np.intp)
-    last_s = case.event.seen_s if case.event.end_s is None else case.event.end_s
-    if moment is None or not len(rows) or last_s <= moment.end_s - moment.values.shape[1]:
-        return {"labels": [], "channel": channel}
-    rows = rows[:MOST_ROWS]
-    several = len(case.event.nodes) > 1
-    names = [f"{moment.nodes[moment.node[r]]} {moment.cpu[r]}" if several else f"cpu{moment.cpu[r]}" for r in rows]
-    return {
-        "labels": names,
-        "columns": moment.values.shape[1],
-        "end_s": moment.end_s,
-        "step_s": 1,
-        "channel": channel,
-        "levels": encoded(levels(_channel(moment, rows, channel))),
-        "onset_s": case.event.onset_s,
-    }

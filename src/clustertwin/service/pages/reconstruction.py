@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.service.pages.pictures import plain
-from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.moment import Moment
+
+if TYPE_CHECKING:  # with it comes torch, which takes seconds
+    from clustertwin.telemetry.detection.detector import Detector
 
 
 def thread(detector: Detector | None, moment: Moment, name: str, cpu: int) -> dict[str, Any] | None:

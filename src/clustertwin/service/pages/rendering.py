@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from clustertwin.service import words
 from clustertwin.service.access import COOKIE
+from clustertwin.service.problems import problems
 from clustertwin.service.state import ServiceState
 from clustertwin.telemetry.detection.explain import SPOKEN
 
@@ -25,7 +27,18 @@ BAR = (
     ("/jobs", "Jobs", "g j"),
     ("/embedding", "Embedding", "g m"),
     ("/models", "Models", "g l"),
+    ("/quiet", "Quiet times", "g q"),
+    ("/audit", "Audit", "g a"),
 )
+
+
+@cache
+def static() -> str:
+    """Where scripts and styles are: an address that changes with them, so that browsers may keep them for good."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in STATIC.rglob("*") if path.is_file()):
+        whole.update(path.read_bytes())
+    return f"/static/{whole.hexdigest()[:12]}"
 
 
 @cache
@@ -38,7 +51,7 @@ def environment() -> Environment:
     for word in (words.number, words.percent, words.lasting, words.moment, words.clock, words.ranges, words.counted):
         made.filters[word.__name__] = word
     made.filters["spoken"] = lambda channel: SPOKEN.get(channel, channel)
-    made.globals.update(bar=BAR, sparkline=words.sparkline)
+    made.globals.update(bar=BAR, sparkline=words.sparkline, static=static())
     # A global, not an import of each template: a block that is rendered alone does not see its template's imports.
     made.globals["ui"] = made.get_template("parts.html").module
     return made
@@ -49,7 +62,7 @@ def render(request: Request, state: ServiceState, template: str, code: int = 200
     found = environment().get_template(template)
     who, role = getattr(request.state, "who", ""), getattr(request.state, "role", "admin")
     context = {"snapshot": state.snapshot, "here": request.url.path, "who": who, "role": role, **about}
-    context["logged_in"] = COOKIE in request.cookies
+    context["logged_in"], context["problems"] = COOKIE in request.cookies, problems(state)
     part = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
     if part in found.blocks:
         made = found.new_context(context)

@@ -10,17 +10,18 @@ const MARGIN = 28;
 let data = { points: [], regions: [] };
 let bounds = null;
 let lone = ""; // the group that is looked at alone
+let chart = "pca";
 
 const colour = (group) => (group === "no job" ? css("other") : hue(group));
 
 // Bounds grow at once and shrink slowly, so that the picture does not breathe; a new model begins anew.
-function follow() {
+function follow(drawn) {
   const range = (values, old) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return old ? [Math.min(low, old[0] + 0.1 * (low - old[0])), Math.max(high, old[1] + 0.1 * (high - old[1]))] : [low, high];
   };
-  const old = bounds && bounds.model === data.model ? bounds : {};
-  bounds = { model: data.model, x: range(data.points.map(({ x }) => x), old.x), y: range(data.points.map(({ y }) => y), old.y) };
+  const old = bounds && bounds.model === data.model && bounds.drawn === drawn ? bounds : {};
+  bounds = { model: data.model, drawn, x: range(data.points.map(({ x }) => x), old.x), y: range(data.points.map(({ y }) => y), old.y) };
 }
 const scale = ([low, high], size, value) => MARGIN + ((value - low) / Math.max(high - low, 1e-9)) * (size - 2 * MARGIN);
 const place = ({ x, y }) => [scale(bounds.x, canvas.clientWidth, x), HEIGHT - scale(bounds.y, HEIGHT, y)];
@@ -110,17 +111,25 @@ function groups() {
 }
 
 async function refresh() {
-  data = await load("/pictures/embedding");
+  data = await load(`/pictures/embedding?chart=${chart}`);
   const empty = !data.points.length;
   figure.hidden = empty;
   document.getElementById("embedding-empty").hidden = !empty;
   if (empty) return;
-  document.getElementById("told").textContent = `${data.points.length} threads; the two directions tell ${Math.round(100 * (data.told[0] + data.told[1]))} % of the variance`;
-  follow();
+  const told = data.told.length ? `; the two directions tell ${Math.round(100 * (data.told[0] + data.told[1]))} % of the variance` : "";
+  document.getElementById("told").textContent = `${data.points.length} threads${told}${data.note ? `. ${data.note}` : ""}`;
+  follow(data.told.length ? "pca" : "umap");
   if (!lone) groups();
   draw();
 }
 
+for (const button of document.querySelectorAll("[data-chart]")) {
+  button.addEventListener("click", () => {
+    chart = button.dataset.chart;
+    for (const other of document.querySelectorAll("[data-chart]")) other.setAttribute("aria-pressed", String(other === button));
+    refresh();
+  });
+}
 new ResizeObserver(draw).observe(figure);
 document.addEventListener("twin:theme", () => { groups(); draw(); });
 refresh();

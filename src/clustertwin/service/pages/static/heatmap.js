@@ -23,7 +23,7 @@ export class HeatMap {
   }
 
   // labels: a name a row; levels: rows × columns bytes; endS: epoch second after the last column, stepS: of a column;
-  // bands: {name, rows: [first, last], fromS, toS}; chosen: a row that is marked.
+  // bands: {name, rows: [first, last], fromS, toS}; chosen: a row that is marked; marks: epoch seconds with a line.
   show(data) {
     this.data = data;
     this.draw();
@@ -50,7 +50,7 @@ export class HeatMap {
     if (rowPx >= 8) this.separate(pen, labels.length, width);
     this.label(pen, labels, chosen);
     for (const band of bands) this.band(pen, band, plotPx);
-    if (this.data.markS) this.mark(pen, plotPx, rowPx * labels.length);
+    for (const s of this.data.marks || []) this.mark(pen, s, plotPx, rowPx * labels.length);
     this.axis(pen, plotPx, rowPx * labels.length);
   }
 
@@ -99,9 +99,9 @@ export class HeatMap {
     return LABEL_PX + (Math.min(Math.max(s - (endS - span), 0), span) / span) * plotPx;
   }
 
-  mark(pen, plotPx, height) {
-    const x = this.place(this.data.markS, plotPx);
-    if (x <= LABEL_PX) return;
+  mark(pen, s, plotPx, height) {
+    const x = this.place(s, plotPx);
+    if (x <= LABEL_PX || x >= LABEL_PX + plotPx) return;
     pen.fillStyle = css("alarm");
     pen.fillRect(x - 1, 0, 2, height + 4);
   }

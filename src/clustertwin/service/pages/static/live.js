@@ -46,6 +46,17 @@ function tick() {
   document.body.dispatchEvent(new Event("twin:tick"));
 }
 
+function complain(problems) {
+  const place = document.getElementById("problems");
+  if (problems.join("\n") === [...place.children].map((one) => one.textContent).join("\n")) return;
+  place.replaceChildren(...problems.map((text) => {
+    const notice = document.createElement("article");
+    notice.className = "notice";
+    notice.textContent = text;
+    return notice;
+  }));
+}
+
 // --- the stream: a page that cannot hear the service says so ---
 function listen() {
   const phase = document.getElementById("phase");
@@ -59,6 +70,7 @@ function listen() {
     const count = document.getElementById("open-count");
     count.textContent = news.open_events;
     count.hidden = !news.open_events;
+    complain(news.problems);
     localise(document);
     document.body.dispatchEvent(new Event("twin:snapshot"));
     tick();

@@ -1,0 +1,40 @@
+"""`twin audit`: who did what and when; verdicts, promotions, quiet times, tokens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from clustertwin.cli.app import group
+from clustertwin.cli.home import Home, open_store
+from clustertwin.cli.output import Json, print_json, print_table
+
+app = group()
+
+
+@app.command()
+def audit(
+    subject: str = typer.Argument("", help="Only what was done to this: an event, a model, a token."),
+    limit: int = typer.Option(50, min=1, max=100_000, help="At most so many lines, the newest."),
+    home: Path = Home,
+    json: bool = Json,
+) -> None:
+    """Who did what, newest first; the database refuses to change a line of it."""
+    entries = open_store(home).audit(subject, limit=limit)
+    if json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    rows = [
+        (
+            f"{datetime.fromtimestamp(entry.at_s):%Y-%m-%d %H:%M:%S}",
+            entry.who or "-",
+            entry.action,
+            entry.subject,
+            ", ".join(f"{key} {value}" for key, value in entry.after.items() if value and key not in ("who", "id")),
+        )
+        for entry in entries
+    ]
+    print_table("", ("when", "who", "did", "to", "with"), rows, ("to",))

@@ -1,0 +1,22 @@
+"""How long something lasts, as people write it: `90 min`, `1h 30min`, `2 d` -> seconds."""
+
+from __future__ import annotations
+
+import re
+
+from clustertwin.core.errors import SettingsError
+
+UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+LONGEST_S = 10 * 365 * 86_400.0
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def parse_duration(text: str) -> float:
+    """A sum of numbers with units; a number alone is refused, since nobody knows its unit."""
+    total_s, at = 0.0, 0
+    while at < len(text) and (part := _PART.match(text, at)) and part[2] in UNITS_S:
+        total_s += float(part[1]) * UNITS_S[part[2]]
+        at = part.end()
+    if at < len(text) or not 0 < total_s < LONGEST_S:
+        raise SettingsError(f"{text!r} is no duration; write 30 min, 2 h, 3 d or 1 w, up to ten years")
+    return total_s

@@ -1,0 +1,38 @@
+"""UMAP's map: fitted once, and later threads find their place between the nearest."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from clustertwin.service.pages.landscape import LEAST, Landscape, Landscapes
+
+
+def test_a_thread_lies_where_the_fitted_one_lies_that_it_equals_and_between_those_it_is_between():
+    known = np.array([[0, 0], [2, 0], [50, 50], [60, 60], [70, 70], [80, 80]], np.float32)
+    places = np.array([[0, 0], [10, 0], [100, 0], [100, 1], [100, 2], [100, 3]], np.float32)
+    drawn = Landscape("m", known, places)
+    at = drawn.place(np.array([[0, 0], [1, 0]], np.float32))
+    assert at[0] == pytest.approx([0, 0], abs=1e-3)
+    assert 5 < at[1, 0] < 12  # three far ones pull a little
+
+
+def test_too_few_threads_are_said_to_be_too_few():
+    drawn, note = Landscapes().of("m", np.zeros((LEAST - 1, 2), np.float32))
+    assert drawn is None
+    assert f"there are {LEAST - 1}" in note
+
+
+@pytest.mark.slow
+def test_two_kinds_of_threads_are_two_islands():
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(0, 1, (40, 8)), rng.normal(20, 1, (40, 8))]).astype(np.float32)
+    landscapes = Landscapes()
+    deadline = time.monotonic() + 120
+    while (drawn := landscapes.of("m", z)[0]) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    at = drawn.place(z)
+    spread = max(at[:40].std(0).max(), at[40:].std(0).max())
+    assert np.linalg.norm(at[:40].mean(0) - at[40:].mean(0)) > 4 * spread
