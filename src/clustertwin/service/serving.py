@@ -23,8 +23,8 @@ from clustertwin.service.access import Binding, check_binding
 from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.keeper import Keeper
 from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.past import Past, PrometheusPast, RecordedPast
+from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Store
 from clustertwin.service.tokens import Tokens
