@@ -73,7 +73,6 @@ class ModelState:
 
 
 @dataclass(frozen=True, slots=True)
-@dataclass(frozen=True, slots=True)
 class EngineState:
     """Where moments are scored, and whether that goes as it was meant."""
 
@@ -85,6 +84,7 @@ class EngineState:
     problem: str = ""  # what is not as it was meant, now
 
 
+@dataclass(frozen=True, slots=True)
 class History:
     """The strangest score of each node over the last hour, for the nodes × time picture."""
 
@@ -118,8 +118,8 @@ class Snapshot:
     problems: tuple[str, ...] = ()  # what is wrong now: a source that does not answer, a disk that is full
     opened_total: tuple[tuple[str, int], ...] = ()  # events opened since the start, by view
     scored_total: int = 0  # threads scored since the start
-
     engine: EngineState = EngineState("here")
+
     @property
     def threshold(self) -> float:
         return self.model.threshold if self.model else float("nan")
