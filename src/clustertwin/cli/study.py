@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -19,12 +20,14 @@ app = group()
 @app.command()
 def study(
     what: list[str] = typer.Argument(None, help="Parts (all unless named), then directories of recorded campaigns."),
-    out: Path = typer.Option(..., help="Directory of report.html and study.json."),
+    out: Path = typer.Option(..., help="Directory of report.html, study.json and the trained models."),
     preset: str = typer.Option("", help="reference: ensembles of 10; quick: 2 short ones on a small cluster."),
     ensemble: int = typer.Option(0, min=0, help="Models of each architecture; 0: as the preset says."),
     models: str = typer.Option("", help="Recipes, separated by semicolons; a wrong name lists them."),
     epochs: int = typer.Option(0, min=0, help="Passes over the training windows; 0: as each recipe says."),
+    learn: str = typer.Option("recordings", help="What models learn from, where recordings are given; or simulated."),
     window_s: int = typer.Option(100, help="Length of a window, where recordings are given."),
+    stride_s: int = typer.Option(0, min=0, help="Seconds from one window to the next; 0: side by side."),
     seed: int = typer.Option(1, help="Of the simulated cluster."),
     engine: str = typer.Option("here", help="here or ray (RAY_ADDRESS)."),
     workers: int = typer.Option(0, min=0, help="Processes; 0: one for each CPU."),
@@ -38,7 +41,10 @@ def study(
     from clustertwin.telemetry.study.report import write
     from clustertwin.telemetry.study.run import run
 
-    source, plan = plan_of(what or [], preset, ensemble, models, epochs, window_s, seed, engine, workers, umap)
+    source, plan = plan_of(
+        what or [], preset=preset, ensemble=ensemble, models=models, epochs=epochs, learn=learn, window_s=window_s,
+        stride_s=stride_s, seed=seed, engine=engine, workers=workers, umap=umap,
+    )  # fmt: skip
     began_s = time.monotonic()
     with Progress(SpinnerColumn(), *Progress.get_default_columns(), console=err, transient=True) as bar:
         task = bar.add_task("starting", total=None)
@@ -46,11 +52,12 @@ def study(
         def show(step: str, done: int, total: int) -> None:
             bar.update(task, description=step, completed=done, total=total or None)
 
-        sections = run(source, plan, show)
+        sections = run(source, plan, show, keep=out / "models")
     facts: dict[str, Any] = {
         "command": shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
-        "data": ", ".join(Path(root).name for root in source.roots) or f"simulated, seed {source.seed}",
+        "data": source.name,
         "minutes": round((time.monotonic() - began_s) / 60, 1),
+        "CPU minutes": round(sum(os.times()[:4]) / 60, 1),  # of this process and of those it has waited for
     }
     document = write(out, facts, sections)
     if json:

@@ -129,6 +129,20 @@ def test_a_window_with_fewer_numbers_than_the_latent_is_taken():
     check_model("linear", {"latent": 300})
 
 
+def test_an_embedding_that_tells_steps_keeps_the_contract_and_tells_them():
+    check_model("patch", {"steps": 10.0})
+    config, network = find("patch")
+    model = network(config(steps=10.0))
+    x = torch.zeros(2, 100, 4)
+    x[0, ::2, 0], x[..., 3] = 0.5, 1 - x[..., 0]
+    valid = torch.ones(2, 100, dtype=torch.bool)
+    valid[0, 10] = False
+    steps = model.steps(Batch(x, valid, torch.arange(2)))
+    assert steps[0, 1:10, 0].tolist() == [0.5] * 9
+    assert steps[0, 10:12].abs().sum() == 0, "no step into or out of what is masked"
+    assert steps[1].abs().sum() == 0, "a thread that rests makes none"
+
+
 def test_the_contrastive_term_is_small_where_jobs_lie_apart():
     from clustertwin.telemetry.models.contrast import scatter
 

@@ -49,18 +49,21 @@ def test_a_recipe_gives_as_many_seeds_as_asked_for():
 def test_the_trivial_rows_come_first_in_the_table(judged):
     section = reconstruction(load(TINY), judged)
     names = [row[0] for row in section.tables[0].rows]
-    assert names == ["channel means, no model", "PCA-8", "linear"]
-    assert section.tables[0].yardsticks == 2
+    assert names == ["channel means, no model", "PCA-8", "PCA-8, told the kind", "linear"]
+    assert section.tables[0].yardsticks == 3
     assert section.pictures[0].svg.startswith("<svg")
 
 
 def test_words_are_parts_or_directories(tmp_path):
-    source, plan = plan_of(["sampling", str(tmp_path)], "", 0, "", 0, 30, 1, "here", 0, False)
-    assert (source.roots, source.length_s, plan.parts) == ((str(tmp_path),), 30, ("sampling",))
+    source, plan = plan_of(["sampling", str(tmp_path)], window_s=30)
+    assert (source.roots, source.length_s, source.stride_s) == ((str(tmp_path),), 30, 30)
+    assert plan.parts == ("sampling",)
     with pytest.raises(SettingsError, match="neither a directory nor a part"):
-        plan_of(["samplign"], "", 0, "", 0, 30, 1, "here", 0, False)
+        plan_of(["samplign"])
     with pytest.raises(SettingsError, match="no recipe 'nonsense'; there are linear"):
-        plan_of([], "", 0, "nonsense", 0, 30, 1, "here", 0, False)
+        plan_of([], models="nonsense")
+    with pytest.raises(SettingsError, match="no engine 'dask'; there are here, ray"):
+        plan_of([], engine="dask")
 
 
 def train_or_die(item):
@@ -124,5 +127,20 @@ def test_recordings_too_short_for_a_question_say_so_and_answer_the_others(tmp_pa
     plan = Plan(("sampling", "reconstruction", "detection"), ("linear",), ensemble=1, epochs=1, workers=1)
     sampled, rebuilt, detected = run(Source((str(tmp_path),), length_s=30), plan)
     assert "too short for a spectrum" in sampled.text
-    assert [row[1] for row in rebuilt.tables[0].rows] == [4, 30, 30], "no more numbers than a window has seconds"
+    assert [row[1] for row in rebuilt.tables[0].rows] == [4, 30, 30, 30], "no more numbers than a window has seconds"
     assert "Not possible with these data: the detector looks at windows of 100 s" in detected.text
+
+
+def test_every_recording_is_a_test_for_models_that_learn_from_a_simulation(tmp_path):
+    from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+    from clustertwin.telemetry.campaign.simulation.rounds import write_rounds
+    from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+
+    small = ClusterSettings(nodes=1, threads=2, hours=0.2, job_types=("np",), job_s=(110, 130))
+    list(write_rounds(tmp_path, small, read_signatures(), rounds=2, seed=1))
+    with pytest.raises(SettingsError, match="none of them for test: record at least three rounds"):
+        load(Source((str(tmp_path),)))
+    data = load(replace(TINY, roots=(str(tmp_path),), learn="simulated", stride_s=5))
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [1, 1, 2]
+    assert data.train[0][0].values.shape == load(TINY).train[0][0].values.shape
+    assert len(data.windows("test")) > 5 * len(replace(data, test_stride_s=100).windows("test")), "short jobs count"

@@ -6,7 +6,7 @@ from clustertwin.telemetry.study.ensembles import Judged
 from clustertwin.telemetry.study.graph import compare, corrected, graph
 from clustertwin.telemetry.training import Settings
 
-PLAIN = Judged("ae", 0, 16, 0.01, 0.5, 0.7, {}, {"hung-rank": 0.2, "throttled": 0.9}, 1.0, Settings(), {})
+PLAIN = Judged("ae", 0, 16, 0.01, 0.5, 0.7, 0.8, {}, {"hung-rank": 0.2, "throttled": 0.9}, 1.0, Settings(), {})
 
 
 def ensemble(recipe, hung, throttled):
@@ -29,6 +29,13 @@ def test_what_the_graph_betters_on_every_seed_is_named_and_nothing_else():
     assert found["AUC, throttled"].p > 0.05
     assert found["error, normal"].p == 1, "equal on every seed"
     assert "betters 1: AUC, hung-rank (job-gnn-ae); it worsens 0" in graph(JUDGED).text
+
+
+def test_a_line_of_the_table_sets_plain_and_graph_side_by_side():
+    table = graph(JUDGED).tables[0]
+    assert table.columns == ("question", "ae", "job-gnn-ae", "p, job-gnn-ae", "p < 0.05")
+    hung = next(row for row in table.rows if row[0] == "AUC, hung-rank")
+    assert (hung[1], hung[2], hung[4]) == ("0.2050", "0.9100", "job-gnn-ae helps")
 
 
 def test_two_seeds_are_not_compared():

@@ -2,17 +2,21 @@
 
 A patch of five seconds holds most of what a thread does next to itself; one matrix product over all patches does the
 work of the reference's first convolutions at a fraction of their cost.
+
+Sixteen numbers cannot hold a hundred independent seconds, but they can hold how restless these are. With `steps`, the
+encoder also sees how far each second is from the last, and the embedding must tell the mean of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape
+from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Config:
     patch_s: int = 5
     width: int = 24
     hidden: int = 128
+    steps: float = 0.0  # weight of telling how restless a thread is; 0: neither seen nor told
 
     def __post_init__(self) -> None:
         if self.shape.length % self.patch_s:
@@ -32,8 +37,8 @@ class PatchAutoencoder(Autoencoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         shape = config.shape
-        patches = shape.length // config.patch_s
-        self.embed = nn.Linear(config.patch_s * len(shape.inputs), config.width)
+        patches, inputs = shape.length // config.patch_s, len(shape.inputs)
+        self.embed = nn.Linear(config.patch_s * inputs * (2 if config.steps else 1), config.width)
         self.to_z = nn.Sequential(
             nn.Linear(patches * config.width, config.hidden), nn.GELU(), nn.Linear(config.hidden, config.latent)
         )
@@ -41,11 +46,30 @@ class PatchAutoencoder(Autoencoder):
             nn.Linear(config.latent, config.hidden), nn.GELU(), nn.Linear(config.hidden, patches * config.width)
         )
         self.unembed = nn.Linear(config.width, config.patch_s * len(shape.schema))
+        if config.steps:
+            self.tell_steps = nn.Linear(config.latent, inputs)
 
     def encode(self, batch: Batch) -> Tensor:
-        x = self.seen(batch).unflatten(1, (-1, self.config.patch_s)).flatten(2)  # (n, patch, patch_s * input)
+        x = self.seen(batch)  # (n, length, input)
+        if self.config.steps:
+            x = torch.cat([x, self.steps(batch)], 2)  # (n, length, 2 * input)
+        x = x.unflatten(1, (-1, self.config.patch_s)).flatten(2)  # (n, patch, patch_s * input)
         return self.to_z(F.gelu(self.embed(x)).flatten(1))  # (n, latent)
 
     def decode(self, z: Tensor) -> Tensor:
         x = F.gelu(self.from_z(z)).unflatten(1, (-1, self.config.width))  # (n, patch, width)
         return self.unembed(x).unflatten(2, (self.config.patch_s, -1)).flatten(1, 2)  # (n, length, channel)
+
+    def steps(self, batch: Batch) -> Tensor:
+        """How far each second is from the one before; zero where either is masked: (n, length, input)."""
+        x = self.seen(batch)
+        both = (batch.valid[:, 1:] & batch.valid[:, :-1])[:, :, None]
+        return F.pad((x[:, 1:] - x[:, :-1]).abs() * both, (0, 0, 1, 0))
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        z, reconstruction = self(batch)
+        loss = errors(batch, reconstruction).mean()
+        if self.config.steps:
+            restless = self.steps(batch).mean(1)  # (n, input)
+            loss = loss + self.config.steps * (self.tell_steps(z) - restless).square().mean()
+        return loss, z

@@ -21,7 +21,7 @@ class VariationalAutoencoder(Autoencoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         # Twice the latent: a mean and a log-variance for each coordinate.
-        self.net = patch.PatchAutoencoder(replace(config, latent=2 * config.latent))
+        self.net = patch.PatchAutoencoder(replace(config, latent=2 * config.latent, steps=0.0))
         self.widen = nn.Linear(config.latent, 2 * config.latent)
 
     def posterior(self, batch: Batch) -> tuple[Tensor, Tensor]:

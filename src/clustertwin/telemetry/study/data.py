@@ -5,6 +5,7 @@ A campaign belongs wholly to one part. Only the test part has anomalies.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,19 +28,24 @@ Campaign = tuple[Trace, ...]  # the nodes of one campaign
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Campaigns by part, and how long a window is."""
+    """Campaigns by part, how long a window is, and how many seconds later the next begins."""
 
     name: str
     train: tuple[Campaign, ...]
     validation: tuple[Campaign, ...]
     test: tuple[Campaign, ...]
     length_s: int = 100
+    learn_stride_s: int = 100
+    test_stride_s: int = 100
+
+    def stride_s(self, part: str) -> int:
+        return self.test_stride_s if part == "test" else self.learn_stride_s
 
     def windows(self, part: str) -> Windows:
         """Every window of a part that is wholly valid and of one job, or idle."""
         campaigns: tuple[Campaign, ...] = getattr(self, part)
         cuts = [
-            cut(trace, self.length_s, campaign=f"{part}-{i}", split=part)
+            cut(trace, self.length_s, self.stride_s(part), campaign=f"{part}-{i}", split=part)
             for i, campaign in enumerate(campaigns)
             for trace in campaign
         ]
@@ -50,7 +56,23 @@ class Data:
 
     def normal(self, part: str) -> Windows:
         windows = self.windows(part)
-        return windows.take(windows.anomaly == "")
+        normal = windows.take(windows.anomaly == "")
+        if not len(normal):
+            raise SettingsError(
+                f"{self.name}: no window of {self.length_s} s lies wholly in a normal job of the {part} campaigns; "
+                "shorter windows, or more of them (--window-s, --stride-s), may"
+            )
+        return normal
+
+    def digest(self) -> str:
+        """A name for these very seconds and labels: other data, another name."""
+        found = hashlib.blake2b(f"{self.length_s} {self.learn_stride_s} {self.test_stride_s}".encode(), digest_size=16)
+        for part in SPLITS:
+            for trace in (trace for campaign in getattr(self, part) for trace in campaign):
+                found.update(f"{part} {trace.node} {trace.cpus} {trace.start_s} {trace.spans}".encode())
+                found.update(np.ascontiguousarray(trace.values).data)
+                found.update(np.ascontiguousarray(trace.valid).data)
+        return found.hexdigest()
 
 
 def simulated(
@@ -72,24 +94,42 @@ def simulated(
     )
 
 
-def recorded(roots: Sequence[Path], length_s: int = 100) -> Data:
+def recorded(roots: Sequence[Path], length_s: int = 100, stride_s: int = 100) -> Data:
     """Recordings by the split their campaign gave them; without one, the last fifth of them is for testing."""
-    found = [Recording.open(directory) for root in roots for directory in find(root)]
-    if not found:
-        raise SettingsError(f"no recordings below {', '.join(map(str, roots))}; make one with `twin campaign run`")
+    found = _open(roots)
     parts: dict[str, list[Campaign]] = {name: [] for name in SPLITS}
     for i, recording in enumerate(found):
         loose = SPLITS[min(2, 5 * i // len(found) - 2)] if 5 * i // len(found) >= 3 else "train"
-        campaign = tuple(recording.trace(node) for node in recording.nodes)
-        parts[recording.split if recording.split in SPLITS else loose].append(campaign)
+        parts[recording.split if recording.split in SPLITS else loose].append(_campaign(recording))
     if missing := [name for name in SPLITS if not parts[name]]:
         raise SettingsError(
             f"{len(found)} recordings, none of them for {' and '.join(missing)}: record at least three rounds "
-            "(`twin campaign run --rounds 3`)"
+            "(`twin campaign run --rounds 3`), or learn from a simulated cluster (`--learn simulated`)"
         )
-    name = ", ".join(root.name for root in roots)
     train, validation, test = (tuple(parts[name]) for name in SPLITS)
-    return Data(name, train, validation, test, length_s)
+    return Data(_named(roots), train, validation, test, length_s, stride_s, stride_s)
+
+
+def transferred(roots: Sequence[Path], cluster: Data, length_s: int = 100, stride_s: int = 100) -> Data:
+    """Learn from a simulated cluster, be tested on every recording: does what was simulated hold in reality?"""
+    test = tuple(_campaign(recording) for recording in _open(roots))
+    name = f"{_named(roots)}, learnt from {cluster.name}"
+    return Data(name, cluster.train, cluster.validation, test, length_s, length_s, stride_s)
+
+
+def _open(roots: Sequence[Path]) -> list[Recording]:
+    found = [Recording.open(directory) for root in roots for directory in find(root)]
+    if not found:
+        raise SettingsError(f"no recordings below {', '.join(map(str, roots))}; make one with `twin campaign run`")
+    return found
+
+
+def _campaign(recording: Recording) -> Campaign:
+    return tuple(recording.trace(node) for node in recording.nodes)
+
+
+def _named(roots: Sequence[Path]) -> str:
+    return ", ".join(root.name for root in roots)
 
 
 def kinds(windows: Windows) -> NDArray[np.str_]:

@@ -33,11 +33,11 @@ class Separation:
     neighbours: float  # … of the five nearest
 
 
-def drawn(windows: Windows, rng: np.random.Generator, each: int = EACH) -> Windows:
-    """As many windows of every kind, normal ones and those of bad I/O."""
+def drawn_rows(windows: Windows, rng: np.random.Generator, each: int = EACH) -> NDArray[np.intp]:
+    """As many windows of every kind, normal ones and those of bad I/O: where they are, in order."""
     label = labels(windows)
     rows = [rng.permutation(np.flatnonzero(label == kind))[:each] for kind in sorted(set(label.tolist()) - {""})]
-    return windows.take(np.sort(np.concatenate(rows)))
+    return np.sort(np.concatenate(rows))
 
 
 def labels(windows: Windows) -> NDArray[np.str_]:
@@ -49,6 +49,12 @@ def labels(windows: Windows) -> NDArray[np.str_]:
 def means(windows: Windows) -> Space:
     """The four channel means: what a space without any model is."""
     return windows.values.mean(axis=1)
+
+
+def statistics(windows: Windows) -> Space:
+    """Mean, deviation and mean absolute step of each channel: level and restlessness, without any model."""
+    x = windows.values
+    return np.concatenate([x.mean(axis=1), x.std(axis=1), np.abs(np.diff(x, axis=1)).mean(axis=1)], axis=1)
 
 
 def embed(model: Autoencoder, windows: Windows) -> tuple[Space, NDArray[np.float32]]:
@@ -63,6 +69,7 @@ class Pca:
 
     def __init__(self, train: Windows, latent: int) -> None:
         x = train.values[..., :-1].reshape(len(train), -1)
+        latent = min(latent, *x.shape)
         self._pca = require("sklearn.decomposition", "models").PCA(latent, svd_solver="covariance_eigh").fit(x)
 
     def embed(self, windows: Windows) -> tuple[Space, NDArray[np.float32]]:
@@ -74,9 +81,32 @@ class Pca:
         return z.astype(np.float32), np.square(whole - windows.values).mean(axis=(1, 2)).astype(np.float32)
 
 
+class KindPca:
+    """Principal components of each kind on its own: a linear code of as many numbers that is told the kind of job."""
+
+    def __init__(self, train: Windows, latent: int) -> None:
+        kind = kinds(train)
+        self._of = {name: Pca(train.take(kind == name), latent) for name in sorted(set(kind.tolist()))}
+
+    def error(self, windows: Windows) -> NDArray[np.float32]:
+        """Of each normal window by its own kind; NaN where that kind was never seen, or something is wrong."""
+        kind, out = labels(windows), np.full(len(windows), np.nan, np.float32)
+        for name, pca in self._of.items():
+            if (mine := kind == name).any():
+                out[mine] = pca.embed(windows.take(mine))[1]
+        return out
+
+
+def silhouette(z: Space, label: NDArray[np.str_]) -> float:
+    """Mean over windows of how much nearer a window is to its own kind than to the nearest other; NaN for one kind."""
+    if not 1 < len(set(label.tolist())) < len(label):
+        return float("nan")
+    return float(require("sklearn.metrics", "models").silhouette_score(z, label))
+
+
 def separation(z: Space, label: NDArray[np.str_], other: Space, other_label: NDArray[np.str_]) -> Separation:
     """Silhouette of `z`; classifiers learn on `other`, windows of campaigns that `z` has no second of."""
-    metrics, pipeline = require("sklearn.metrics", "models"), require("sklearn.pipeline", "models")
+    pipeline = require("sklearn.pipeline", "models")
     scaler = require("sklearn.preprocessing", "models").StandardScaler
     logistic = require("sklearn.linear_model", "models").LogisticRegression(max_iter=1000)
     nearest = require("sklearn.neighbors", "models").KNeighborsClassifier(5)
@@ -85,4 +115,4 @@ def separation(z: Space, label: NDArray[np.str_], other: Space, other_label: NDA
         float(pipeline.make_pipeline(scaler(), judge).fit(other, other_label).score(z[both], label[both]))
         for judge in (logistic, nearest)
     ]
-    return Separation(float(metrics.silhouette_score(z, label)), *accuracy)
+    return Separation(silhouette(z, label), *accuracy)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
+from clustertwin.telemetry.study.embedding import BAD
 from clustertwin.telemetry.study.ensembles import Judged
 from clustertwin.telemetry.study.reconstruction import by_recipe
 from clustertwin.telemetry.study.section import Section, Table
@@ -57,8 +58,12 @@ def _questions(one: Judged) -> Mapping[str, tuple[Callable[[Judged], float], int
     def auc(anomaly: str) -> Callable[[Judged], float]:
         return lambda judged: judged.auc[anomaly]
 
+    def error(kind: str) -> Callable[[Judged], float]:
+        return lambda judged: judged.by_kind[kind]
+
     return {
         "error, normal": (lambda judged: judged.normal, -1),
+        **{f"error, {kind}": (error(kind), -1) for kind in one.by_kind if kind != BAD},
         "silhouette": (lambda judged: judged.silhouette, 1),
         **{f"AUC, {anomaly}": (auc(anomaly), 1) for anomaly in one.auc},
     }
@@ -86,17 +91,6 @@ def corrected(p: Sequence[float]) -> list[float]:
 def graph(judged: Sequence[Judged]) -> Section:
     """The section: what the graph betters, what it worsens, and what it leaves."""
     found = compare(judged)
-    rows = tuple(
-        (
-            one.question,
-            one.graph,
-            f"{one.plain_mean:.4f}",
-            f"{one.graph_mean:.4f}",
-            f"{one.p:.3g}",
-            ("helps" if one.better else "harms") if one.p < LEVEL else "",
-        )
-        for one in found
-    )
     helps = [f"{one.question} ({one.graph})" for one in found if one.p < LEVEL and one.better]
     harms = [f"{one.question} ({one.graph})" for one in found if one.p < LEVEL and not one.better]
     text = (
@@ -106,11 +100,30 @@ def graph(judged: Sequence[Judged]) -> Section:
         if found
         else f"Nothing to compare: {PLAIN} and a graph model need three seeds in common."
     )
-    table = Table(
-        "The graph against the plain model",
-        ("question", "graph", PLAIN, "with graph", "p", f"p < {LEVEL}"),
-        rows,
-        "Paired t-tests over models of the same seed, corrected after Holm. AUC is that of the reconstruction error "
-        "alone, for each anomaly against all normal windows.",
+    return Section("graph", "Where the graph helps", text, (_table(found, judged),))
+
+
+def _table(found: Sequence[Difference], judged: Sequence[Judged]) -> Table:
+    """A line for each question, the graphs side by side."""
+    lines: dict[str, dict[str, Difference]] = {}
+    for one in found:
+        lines.setdefault(one.question, {})[one.graph] = one
+    graphs = [name for name in GRAPHS if any(name in line for line in lines.values())]
+    rows = []
+    for question, line in lines.items():
+        cells = [cell for name in graphs for cell in (f"{line[name].graph_mean:.4f}", f"{line[name].p:.2g}")]
+        said = [f"{name} {'helps' if one.better else 'harms'}" for name, one in line.items() if one.p < LEVEL]
+        rows.append((question, f"{next(iter(line.values())).plain_mean:.4f}", *cells, ", ".join(said)))
+    ensembles = by_recipe(judged)
+    budget = ", ".join(
+        f"{name} {np.mean([one.cpu_s for one in ensembles[name]]):.0f}"
+        for name in (PLAIN, *GRAPHS)
+        if name in ensembles
     )
-    return Section("graph", "Where the graph helps", text, (table,))
+    return Table(
+        "The graph against the plain model",
+        ("question", PLAIN, *(column for name in graphs for column in (name, f"p, {name}")), f"p < {LEVEL}"),
+        tuple(rows),
+        "Models of the same seed, as many epochs, the same windows; paired t-tests, corrected after Holm. AUC is that "
+        f"of the reconstruction error alone, for each anomaly against all normal windows. CPU s a model: {budget}.",
+    )

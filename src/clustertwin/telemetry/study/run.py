@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.engine import Engine
@@ -11,6 +12,7 @@ from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.study.detection import detection
 from clustertwin.telemetry.study.ensembles import RECIPES, Judged, Source, load, members, train_all
 from clustertwin.telemetry.study.graph import graph
+from clustertwin.telemetry.study.kept import Kept, train_missing
 from clustertwin.telemetry.study.reconstruction import by_recipe, reconstruction
 from clustertwin.telemetry.study.sampling import sampling
 from clustertwin.telemetry.study.section import Section
@@ -38,13 +40,20 @@ class Plan:
 
 
 def run(
-    source: Source, plan: Plan, step: Callable[[str, int, int], None] = lambda what, done, total: None
+    source: Source,
+    plan: Plan,
+    step: Callable[[str, int, int], None] = lambda what, done, total: None,
+    keep: Path | None = None,
 ) -> list[Section]:
-    """Every part asked for; models are trained once for all of them. `step` hears what is done, and of how many."""
+    """Every part asked for; models are trained once for all of them. `step` hears what is done, and of how many.
+
+    With `keep`, a directory, trained models are kept there, and those that are there already are not trained again.
+    """
     step("data", 0, 0)
     # Only detection needs several test campaigns: rare anomalies are not in each.
     one = replace(source, tests=1)
-    data = load(one)
+    whole = load(source if "detection" in plan.parts else one)
+    data = whole if source.roots else replace(whole, test=whole.test[:1])
     sections: list[Section] = []
 
     def add(name: str, make: Callable[[], Section]) -> None:
@@ -70,11 +79,14 @@ def run(
             step(f"trained {made.recipe} {made.seed + 1}, error {made.normal:.5f}", count, len(wanted))
 
         step("training", 0, len(wanted))
-        judged = train_all(wanted, plan.engine, plan.workers, done)
+        if keep:
+            judged = train_missing(wanted, Kept(keep, data.digest()), plan.engine, plan.workers, done)
+        else:
+            judged = train_all(wanted, plan.engine, plan.workers, done)
     shape = Shape(data.train[0][0].schema, source.length_s)
     models = {name: some[0].model(shape) for name, some in by_recipe(judged).items()}
     add("reconstruction", lambda: reconstruction(data, judged))
-    add("detection", lambda: detection(load(source), models, plan.recipes[0], plan.seed, step=lambda w: step(w, 0, 0)))
+    add("detection", lambda: detection(whole, models, plan.recipes[0], plan.seed, step=lambda w: step(w, 0, 0)))
     add("separability", lambda: separability(data, models, plan.seed, plan.umap))
     add("graph", lambda: graph(judged))
     return sections
