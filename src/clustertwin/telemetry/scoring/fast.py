@@ -25,6 +25,8 @@ Array = NDArray[np.float32]
 #: Threads at a time: what a block needs, about 1 MB, lies in a core's own cache; a multiple of 48, which is how many
 #: columns the matrix products take at once.
 BLOCK = 192
+#: Logarithms up to here leave room for sums of their exponentials.
+_NEAR = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class FastModel:
     ratio: torch.Tensor  # (channel * length, latent) U
     ratio_bias: Array  # (channel, length)
     bent: torch.Tensor  # (free * length, hidden) C, about the implied channel's
+    bent_reach: float  # the largest of C's rows, by its sum of sizes
     floor: np.float32
 
     @property
@@ -102,7 +105,9 @@ class FastModel:
         torch.mm(self.ratio, z, out=room.ratio_)
         torch.mm(self.bent, room.hidden_, out=room.bent_)
         made = room.ratio, self.ratio_bias, self.floor, room.bent, room.seen
-        if self.free.groups == ((0, 3, 3),):
+        # What a bent path can reach at most: GELU is above -0.2, and each of its values has a weight.
+        reach = self.bent_reach * max(float(room.hidden.max(initial=0)), 0.2)
+        if self.free.groups == ((0, 3, 3),) and reach < _NEAR:
             add_squares_of_four(*made, room.valid, error)
         else:
             for group in self.free.groups:
@@ -178,5 +183,6 @@ def fast(model: Any) -> FastModel | None:
         "bent": bent[:inputs].reshape(inputs * shape.length, -1),
     }
     ready: dict[str, Any] = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    reach = float(np.abs(ready["bent"]).sum(1).max())
     ready |= {name: torch.from_numpy(ready[name]) for name in ("into", "bend", "unbend", "ratio", "bent")}
-    return FastModel(shape.schema, shape.length, free, latent, **ready, floor=np.float32(FLOOR))
+    return FastModel(shape.schema, shape.length, free, latent, **ready, bent_reach=reach, floor=np.float32(FLOOR))

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.loops import vectorised
-from clustertwin.telemetry.scoring.kernels import falling
+from clustertwin.telemetry.scoring.kernels import exponential
 
 f = np.float32
 Array = NDArray[np.float32]
 
-#: So far e^2x is a float32. Embeddings that lead beyond are weighed the slow way.
-_FAR = 40.0
+#: So far e^x is a float32, and so are sums and products of some. What leads beyond is weighed the slow way.
+_FAR = 60.0
 #: 1 - 2 / this is one to the last bit, and a product of four such numbers is still a float32.
 _MOST = 1e9
 #: Receivers at a time, so that memory does not grow with the square of a job.
@@ -54,12 +54,9 @@ def _weigh(sides, first, w, alpha):  # type: ignore[no-untyped-def]
                 x0, x1, x2, x3 = _odds(a0, b0[j]), _odds(a1, b1[j]), _odds(a2, b2[j]), _odds(a3, b3[j])
                 left, right = x0 * x1, x2 * x3
                 row[j] -= ((w0 * x1 + w1 * x0) * right + (w2 * x3 + w3 * x2) * left) / (left * right)
-        top = row[0]
-        for j in range(row.size):
-            top = row[j] if row[j] > top else top
         total = f(0)
         for j in range(row.size):
-            row[j] = falling(row[j] - top)
+            row[j] = exponential(row[j])
             total += row[j]
         part = f(1) / total
         for j in range(row.size):
@@ -84,7 +81,7 @@ class _Pairs:
         weights *= 2
         sides = (weights.reshape(2 * hidden, -1) @ z.T).reshape(2, hidden, -1)
         sides[0, : len(send)] += 2 * update.receive.bias.detach().numpy()[:, None]
-        far = bool(max(sides.max(), -sides.min()) > 2 * _FAR)
+        far = bool(max(sides.max(), -sides.min(), 2 * np.abs(w).sum()) > _FAR)
         return cls(sides if far else np.exp(sides, out=sides), w, far)
 
     def weigh(self, first: int, alpha: Array) -> None:

@@ -1,7 +1,7 @@
 """The elementwise parts of a model, in place and in vectors: rows of one value each for many threads.
 
-A column is a thread, so no loop ever looks across its vector. `exp` and `erf` are approximated: e^x by a polynomial
-and five squarings, erf by Abramowitz and Stegun's 7.1.26; a ratio or an embedding is off by less than 1e-6.
+A column is a thread, so no loop ever looks across its vector. `exp` and `erf` are approximated, to 4e-7 of e^x and to
+2e-7 (Abramowitz and Stegun's 7.1.26); a ratio or an embedding is off by less than 1e-6.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from clustertwin.telemetry.loops import vectorised
 f = np.float32
 
 
+#: Beyond, e^x is no float32.
+FAR = 87.0
+
+
 @vectorised
-def falling(x):  # type: ignore[no-untyped-def]
-    """e^x for x ≤ 0; below e^-40 there is nothing."""
-    y = (x if x > f(-40) else f(-40)) * f(1 / 32)
-    p = f(1) + y * (f(1) + y * (f(1 / 2) + y * (f(1 / 6) + y * (f(1 / 24) + y * f(1 / 120)))))
-    p *= p
-    p *= p
-    p *= p
-    p *= p
-    return p * p
+def exponential(x):  # type: ignore[no-untyped-def]
+    """e^x for x up to FAR; below -FAR there is nothing. 2^n by its bits, what remains by the best polynomial for it."""
+    x = x if x > f(-FAR) else f(-FAR)
+    n = np.floor(x * f(1.44269504) + f(0.5))
+    y = x - n * f(0.69314718)
+    p = f(0.49998895) + y * (f(0.16667575) + y * (f(0.04191538) + y * f(0.00829766)))
+    p = f(1.00000007) + y * (f(0.99999969) + y * p)
+    return np.int32((np.int32(n) << np.int32(23)) + np.float32(p).view(np.int32)).view(np.float32)
 
 
 @vectorised
@@ -40,7 +43,7 @@ def bend(rows, bias, straight):  # type: ignore[no-untyped-def]
             t = f(1) / (f(1) + f(0.3275911) * u)
             q = f(-1.453152027) + t * f(1.061405429)
             q = t * (f(0.254829592) + t * (f(-0.284496736) + t * (f(1.421413741) + t * q)))
-            row[j] = (x if x > f(0) else f(0)) - f(0.5) * abs(x) * q * falling(-u * u)
+            row[j] = (x if x > f(0) else f(0)) - f(0.5) * abs(x) * q * exponential(-u * u)
 
 
 @vectorised
@@ -66,20 +69,20 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
             u, v = ratio[implied, s], bias[implied, s]
             for j in range(n):
                 x = u[j] + v
-                rest[j] = (x if x > floor else floor) * falling(-top[j])
+                rest[j] = (x if x > floor else floor) * exponential(-top[j])
         else:
             u, v = ratio[first, s], bias[first, s]
             for j in range(n):
                 x = f(1) - u[j] - v
                 x = x if x < f(1) - floor else f(1) - floor
-                rest[j] = (x if x > floor else floor) * falling(-top[j])
+                rest[j] = (x if x > floor else floor) * exponential(-top[j])
         for j in range(n):
             total[j] = rest[j]
         for c in range(first, end):
             made, u, v, b = scratch[3 + c - first], ratio[c, s], bias[c, s], bent[c, s]
             for j in range(n):
                 x = u[j] + v
-                x = (x if x > floor else floor) * falling(b[j] - top[j])
+                x = (x if x > floor else floor) * exponential(b[j] - top[j])
                 made[j] = x
                 total[j] += x
         for j in range(n):
@@ -102,21 +105,19 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
 
 @vectorised
 def add_squares_of_four(ratio, bias, floor, bent, seen, valid, out):  # type: ignore[no-untyped-def]
-    """`add_squares` of one simplex of four channels, rows 0 to 3: all of a second in registers, twice as fast."""
+    """`add_squares` of one simplex of four channels, rows 0 to 3, where no logarithm is near FAR: all of a second in
+    registers, three times as fast."""
     for s in range(valid.shape[0]):
         u0, u1, u2, u3, there = ratio[0, s], ratio[1, s], ratio[2, s], ratio[3, s], valid[s]
         v0, v1, v2, v3 = bias[0, s], bias[1, s], bias[2, s], bias[3, s]
         b0, b1, b2 = bent[0, s], bent[1, s], bent[2, s]
         x0, x1, x2, x3 = seen[0, s], seen[1, s], seen[2, s], seen[3, s]
         for j in range(out.size):
-            top = b0[j] if b0[j] > b1[j] else b1[j]
-            top = b2[j] if b2[j] > top else top
-            top = top if top > f(0) else f(0)
             r0, r1, r2, r3 = u0[j] + v0, u1[j] + v1, u2[j] + v2, u3[j] + v3
-            m0 = (r0 if r0 > floor else floor) * falling(b0[j] - top)
-            m1 = (r1 if r1 > floor else floor) * falling(b1[j] - top)
-            m2 = (r2 if r2 > floor else floor) * falling(b2[j] - top)
-            m3 = (r3 if r3 > floor else floor) * falling(-top)
+            m0 = (r0 if r0 > floor else floor) * exponential(b0[j])
+            m1 = (r1 if r1 > floor else floor) * exponential(b1[j])
+            m2 = (r2 if r2 > floor else floor) * exponential(b2[j])
+            m3 = r3 if r3 > floor else floor
             part = f(1) / (m0 + m1 + m2 + m3)
             d0, d1, d2, d3 = m0 * part - x0[j], m1 * part - x1[j], m2 * part - x2[j], m3 * part - x3[j]
             square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
