@@ -22,7 +22,12 @@ def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArr
     """Embeddings (thread, latent) and mean squared errors (thread,) of the last window."""
     model = stored.model
     if quick := fast(model):
-        return quick(*moment.windows(model.config.shape.length))
+        values, valid = moment.windows(model.config.shape.length)
+        embedding, error = quick(values, valid)
+        torn = np.flatnonzero(~valid.all(1))
+        if len(torn):
+            embedding[torn], error[torn] = quick(_mended(values[torn], valid[torn]), np.ones_like(valid[torn]))
+        return embedding, error
     embedding = np.empty((len(moment), model.config.latent), np.float32)
     error = np.empty(len(moment), np.float32)
     for rows, batch in _batches(moment, model.graph, model.config.shape.length):
@@ -41,6 +46,18 @@ def reconstruct(stored: Stored, moment: Moment) -> NDArray[np.float32]:
     return made
 
 
+def _mended(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Windows (n, length, channel) with their lost seconds as the mean of the others.
+
+    To a model that reads whole windows, five seconds of nothing are stranger than any anomaly.
+    """
+    if valid.all():
+        return values
+    known = valid[:, :, None]
+    mean = (values * known).sum(1, keepdims=True) / np.maximum(known.sum(1, keepdims=True), 1)
+    return np.where(known, values, mean).astype(np.float32)
+
+
 def _batches(moment: Moment, graph: str, length: int) -> Iterator[tuple[NDArray[np.intp], Batch]]:
     """Rows and their windows; threads that a graph model sees together stay together."""
     values, valid = moment.windows(length)
@@ -52,5 +69,5 @@ def _batches(moment: Moment, graph: str, length: int) -> Iterator[tuple[NDArray[
     crossing = np.flatnonzero(np.diff(ends // _CHUNK, append=-1))
     for start, end in pairwise([0, *ends[crossing].tolist()]):
         rows = order[start:end]
-        parts = (values[rows], valid[rows], group[rows].astype(np.int64))
+        parts = (_mended(values[rows], valid[rows]), np.ones_like(valid[rows]), group[rows].astype(np.int64))
         yield rows, Batch(*map(torch.from_numpy, parts))

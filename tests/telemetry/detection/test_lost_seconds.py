@@ -1,0 +1,34 @@
+"""Seconds that were lost are unknown, and never what makes a thread look strange: for the detector that ships."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clustertwin.telemetry.campaign.simulation.cluster import simulate
+from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
+from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.detection.moment import Moment, moments
+
+
+@pytest.fixture(scope="module")
+def moment() -> Moment:
+    small = ClusterSettings(nodes=2, threads=32, hours=0.4)
+    *_, (last, _) = moments(simulate(small, read_signatures(), 3), every_s=500)
+    return last
+
+
+@pytest.mark.parametrize("lost", [slice(-40, -39), slice(-40, -35), slice(-40, -20), slice(None, None, 7)])
+def test_a_gap_makes_no_normal_thread_strange(moment: Moment, lost: slice) -> None:
+    detector = bundled()
+    whole = detector.score(moment).score
+    values, valid = moment.values.copy(), moment.valid.copy()
+    values[:, lost], valid[:, lost] = 0, False
+    torn = detector.score(replace(moment, values=values, valid=valid))
+    known = ~np.isnan(whole)
+    assert known.sum() > 20
+    assert np.nanmax(torn.score[known]) < max(np.nanmax(whole), detector.threshold)
+    assert np.isfinite(torn.embedding).all()
