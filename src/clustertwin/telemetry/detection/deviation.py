@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.loops import compiled
+
 FLOOR = 0.02
 
 
@@ -36,13 +38,12 @@ def deviate(
     partner = np.full(n, -1, np.intp)
     rows = np.flatnonzero(known & (job >= 0))
     if len(rows):
-        _, number, count = np.unique(job[rows], return_inverse=True, return_counts=True)
-        first = np.cumsum(count) - count
-        size[rows] = count[number]
-        for c in range(mean.shape[1]):
-            median[rows, c] = _medians(mean[rows, c], number, first, count)[number]
-            typical[rows, c] = _medians(noise[rows, c], number, first, count)[number]
-        order = rows[np.argsort(number, kind="stable")]
+        order = rows[np.argsort(job[rows], kind="stable")]
+        first = np.flatnonzero(np.diff(job[order], prepend=-1))  # of each job, in `order`
+        count = np.diff(first, append=len(order))
+        size[order] = np.repeat(count, count)
+        _medians(mean, order, first, count, median)
+        _medians(noise, order, first, count, typical)
         left = first[count == 2]
         partner[order[left]], partner[order[left + 1]] = order[left + 1], order[left]
     # The median of two lies half-way between them.
@@ -53,10 +54,17 @@ def deviate(
     return Deviation(size, distance, median, partner)
 
 
-def _medians(
-    x: NDArray[np.float32], number: NDArray[np.intp], first: NDArray[np.intp], count: NDArray[np.intp]
-) -> NDArray[np.float32]:
-    """(group,) the median of each group's values."""
-    ordered = x[np.lexsort((x, number))]
-    low, high = ordered[first + (count - 1) // 2], ordered[first + count // 2]
-    return np.asarray((low + high) / 2, np.float32)
+@compiled
+def _medians(x, order, first, count, out):  # type: ignore[no-untyped-def]
+    """x (thread, channel) -> out (thread, channel), for threads in `order` the median of their group."""
+    for group in range(len(first)):
+        n = count[group]
+        mine = order[first[group] : first[group] + n]
+        values = np.empty(n, x.dtype)
+        for c in range(x.shape[1]):
+            for k in range(n):
+                values[k] = x[mine[k], c]
+            values.sort()
+            middle = (values[(n - 1) // 2] + values[n // 2]) / 2
+            for k in range(n):
+                out[mine[k], c] = middle
