@@ -43,6 +43,8 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A Ray cluster of two nodes with a CPU each, on loopback."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    # Ray lets its workers step back for everything else (niceness 15): on a busy machine they would not even import.
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'clustertwin[ray]'")
     from ray.cluster_utils import Cluster
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tests.service.conftest import campaign
 
+from clustertwin.service.feeds import ReplayFeed
+from clustertwin.service.metrics import render
 from clustertwin.service.parts import deal
 from clustertwin.service.shards import Part, RayScorer
 from clustertwin.telemetry.detection.moment import Moment, moments
@@ -43,7 +45,9 @@ def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(two_nodes, detector, moment):
+def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
+    two_nodes, detector, moment, loop_of, bad_io, clock
+):
     whole = detector.score(moment)
     scorer = RayScorer(2, patience_s=60.0)
     try:
@@ -66,6 +70,13 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(two_n
         # … until the killed one is back.
         until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
         assert pids[0] not in scorer.pids()
+        # A whole loop over them publishes the same scores, and where they come from.
+        loop = loop_of(ReplayFeed(bad_io, 1.0, clock), score=scorer)
+        for clock.now_s in range(0, 200, 20):
+            snapshot = loop.turn()
+        alone = detector.score(snapshot.scored)
+        np.testing.assert_allclose(snapshot.scores.score, alone.score, rtol=1e-4, atol=1e-4)
+        assert 'twin_engine_actors{state="ready"} 2' in render(loop.state)
     finally:
         scorer.close()
 

@@ -82,6 +82,7 @@ class Loop:
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
         self._reasons = Reasons(clock)
+        self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
         self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
@@ -189,14 +190,13 @@ class Loop:
             moment = self._ring.moment(end_s)
             self._now = replace(self._now, moment=moment)
             if self._now.scored is None:
-                spans = {span.job: span for span in self._ring.spans(end_s)}
-                self._sum_up(moment, summary.unknown(moment), np.nan, now_s, spans)
+                self._sum_up(moment, summary.unknown(moment), np.nan, now_s, self._spans_of(moment))
 
     def _judge(self, detector: Detector, end_s: int, now_s: float) -> None:
         """Score, follow the events, and write them down."""
         moment = self._ring.moment(end_s)
         scores = self._masked(self._score(detector, moment), moment, now_s)
-        spans = {span.job: span for span in self._ring.spans(end_s)}
+        spans = self._spans_of(moment)
         owners = {job: span.owner for job, span in spans.items()}
         changes = self._tracker.update(moment, scores, detector.threshold, model=detector.version, owners=owners)
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
@@ -212,6 +212,12 @@ class Loop:
             history=self._past.add(end_s, self._now.nodes),
             scored_total=self._now.scored_total + known,
         )
+
+    def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
+        """A span of each job, for its owner and its type; the same as long as no job comes or goes."""
+        if self._spans is None or self._spans[0] != moment.jobs:
+            self._spans = moment.jobs, {span.job: span for span in self._ring.spans(moment.end_s)}
+        return self._spans[1]
 
     def _sum_up(
         self, moment: Moment, scores: Scores, threshold: float, now_s: float, spans: Mapping[str, JobSpan]

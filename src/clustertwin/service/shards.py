@@ -129,6 +129,8 @@ class RayScorer:
     def _start(self) -> None:
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS") or None
+            # Of a Ray of our own: to score is no work that steps back for everything else, as Ray's workers do.
+            os.environ.setdefault("RAY_worker_niceness", "0")
             self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
         remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
         handles = [remote.remote() for _ in range(self.workers)]
