@@ -23,13 +23,16 @@ def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArr
     model = stored.model
     if quick := fast(model):
         values, valid = moment.windows(model.config.shape.length)
-        embedding, error = quick(values, valid)
-        torn = np.flatnonzero(~valid.all(1))
-        if len(torn):
-            embedding[torn], error[torn] = quick(_mended(values[torn], valid[torn]), np.ones_like(valid[torn]))
-        return embedding, error
+        if valid.all():
+            return quick(values, valid)
     embedding = np.empty((len(moment), model.config.latent), np.float32)
     error = np.empty(len(moment), np.float32)
+    if quick:
+        for start in range(0, len(moment), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            mended = _mended(values[rows], valid[rows])
+            embedding[rows], error[rows] = quick(mended, np.ones_like(valid[rows]))
+        return embedding, error
     for rows, batch in _batches(moment, model.graph, model.config.shape.length):
         z, reconstruction = model(batch)
         embedding[rows], error[rows] = z.numpy(), errors(batch, reconstruction).numpy()
