@@ -99,7 +99,7 @@ def simulate(
     seed: int = typer.Option(0, help="The same seed gives the same month."),
     json: bool = Json,
 ) -> None:
-    """A simulated month under each strategy of learning, side by side."""
+    """A simulated month under each strategy of learning, side by side, and OUT/month.png."""
     from clustertwin.telemetry.continual.month import MonthSettings, run_month
 
     with _bar() as progress:
@@ -113,6 +113,7 @@ def simulate(
         "strategy",
         "error",
         "false events",
+        "on usual days",
         "detected",
         "unnoticed",
         "golden",
@@ -147,8 +148,10 @@ def timing(
         print_json([asdict(row) for row in rows])
         return
     steps = list(rows[0].seconds)
-    cells = [(row.hours, row.nodes, row.threads, row.windows, *row.seconds.values(), row.total_s) for row in rows]
-    print_table("seconds of each step", ("hours", "nodes", "threads", "windows", *steps, "total"), cells)
+    cells = [
+        (row.hours, row.nodes, row.threads, row.windows, *row.seconds.values(), row.total_s, row.cpu_s) for row in rows
+    ]
+    print_table("seconds of each step", ("hours", "nodes", "threads", "windows", *steps, "total", "CPU"), cells)
 
 
 def book_of(home: Path, mlflow: str) -> Callable[[], Book] | None:
@@ -171,13 +174,16 @@ def _show(night: Night, json: bool) -> None:
     if json:
         print_json(asdict(night))
         return
+    from clustertwin.telemetry.continual.golden import Detection
+
     rows = [
-        (row["name"], row["error"], row["false_alarms"], sum(recall.values()) / max(len(recall), 1))
+        (row["name"], row["error"], row["false_alarms"], seen.mean, seen.false_alarms)
         for row in night.contestants
-        for recall in [row["detection"]["recall"]]
+        for seen in [Detection(**row["detection"])]
     ]
     if rows:
-        print_table(f"the night of {night.day}", ("contestant", "error", "false alarms", "golden set"), rows)
+        columns = ("contestant", "error", "false alarms", "golden set: seen", "false alarms there")
+        print_table(f"the night of {night.day}", columns, rows)
     typer.echo(f"{night.day}: {night.outcome}: {night.because}. In service: {night.champion}")
     for note in [*(f"{name} may not win: {why}" for name, why in night.refused.items()), *night.notes]:
         typer.echo(f"  {note}")

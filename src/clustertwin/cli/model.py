@@ -12,6 +12,7 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home
+from clustertwin.cli.learn import Mlflow, book_of
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def show(
 
 @app.command()
 def promote(
-    version: str = typer.Argument(help="A version, or its beginning."), home: Path = Home, json: bool = Json
+    version: str = typer.Argument(help="A version, or its beginning."),
+    home: Path = Home,
+    mlflow: str = Mlflow,
+    json: bool = Json,
 ) -> None:
     """Put a version in service; a night that is running does not undo it."""
     from clustertwin.telemetry.continual.champions import find
@@ -68,22 +72,30 @@ def promote(
     from clustertwin.telemetry.continual.lock import next_fence
 
     home = home.expanduser()
-    _told(put(home, find(home, version).version, next_fence(home), "promoted by hand", time.time()), json)
+    now = put(home, find(home, version).version, next_fence(home), "promoted by hand", time.time())
+    _told(home, now, mlflow, json)
 
 
 @app.command()
-def rollback(home: Path = Home, json: bool = Json) -> None:
+def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
     """Put the champion before this one back in service."""
     from clustertwin.telemetry.continual.champions import rollback as back
     from clustertwin.telemetry.continual.lock import next_fence
 
     home = home.expanduser()
-    _told(back(home, next_fence(home), time.time()), json)
+    _told(home, back(home, next_fence(home), time.time()), mlflow, json)
 
 
-def _told(now: Champion, json: bool) -> None:
-    if json:
-        print_json(asdict(now))
-    else:
+def _told(home: Path, now: Champion, mlflow: str, json: bool) -> None:
+    """Say who serves; then let the registry know, where this home has one. The service does not wait for that."""
+    from clustertwin.telemetry.continual import spool
+
+    if not json:
         since = datetime.fromtimestamp(now.since_s).isoformat(" ", "seconds")
         typer.echo(f"{now.version} serves since {since}: {now.why}")
+    book = book_of(home, mlflow or ("" if (home / "mlflow").exists() else "none"))
+    registry = spool.tell(home, book) if book else ""
+    if json:
+        print_json({**asdict(now), "registry": registry})
+    elif registry:
+        typer.echo(f"  registry: {registry}")

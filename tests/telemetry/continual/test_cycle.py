@@ -28,6 +28,11 @@ class Book:
         self.taken.append(record)
         return record.name
 
+    def serve(self, version, directory, sha256):
+        if self.down:
+            raise SourceError("down")
+        self.serving = version
+
 
 @pytest.mark.slow
 def test_a_night_promotes_the_better_model_and_says_where_it_came_from(make_site):
@@ -56,10 +61,11 @@ def test_a_night_that_ended_is_not_lived_twice(make_site):
 def test_three_nights_in_a_row_remember_and_warm_start(make_site):
     site, _ = make_site(2)
     for number in (2, 3, 4):
-        site, day = make_site(number, settings=replace(QUICK, starts=("scratch", "warm")))
+        site, day = make_site(number, settings=replace(QUICK, starts=("scratch", "warm", "recalibrated")))
         night = run(site, day)
-    names = {row["name"] for row in night.contestants}
-    assert names == {"champion", "linear/scratch", "linear/warm"}
+    rows = {row["name"]: row for row in night.contestants}
+    assert set(rows) == {"champion", "linear/scratch", "linear/warm", "linear/recalibrated"}
+    assert rows["linear/recalibrated"]["error"] == rows["champion"]["error"]
     plan = json.loads((site.home / "nights" / day.name / "plan.json").read_text())["result"]
     assert plan["replayed"] == ["2026-01-02", "2026-01-03"]
     assert not (site.home / "nights" / day.name / "moments").exists()
@@ -185,8 +191,20 @@ def test_a_registry_that_is_down_delays_nothing_and_hears_of_it_later(make_site)
     site, day = make_site(3, book=lambda: book)
     assert run(site, day).registry == "2 records sent"
     assert [record.name for record in book.taken] == ["2026-01-02", "2026-01-03"]
-    assert book.taken[0].champion == night.champion
+    assert book.taken[0].params["champion"] == night.champion
+    assert book.serving == champions.read_champion(site.home).version
     assert spool.waiting(site.home) == []
+
+
+def test_the_registry_follows_a_persons_decision_when_it_is_back(make_site, make_detector):
+    site, _ = make_site(2)
+    book = Book(down=True)
+    by_hand = champions.enter(site.home, make_detector(1), {})
+    champions.promote(site.home, by_hand, next_fence(site.home), "by hand", 0.0)
+    assert spool.tell(site.home, lambda: book) == "0 records sent; the rest waits: down"
+    book.down = False
+    assert spool.tell(site.home, lambda: book) == "told who serves"
+    assert book.serving == by_hand
 
 
 @pytest.mark.slow

@@ -24,15 +24,23 @@ def test_a_better_reconstruction_that_goes_blind_does_not_win():
     assert "0.650 of the golden set" in choice.refused["blind"]
 
 
+def test_who_alarms_at_everything_sees_nothing():
+    blaring = Detection({"a": 1.0, "b": 1.0}, 0.3, "x")
+    assert choose(replace(CHAMPION, detection=blaring), [BETTER], before=[blaring]).winner == "better"
+    quiet = replace(blaring, false_alarms=0.001)
+    assert choose(replace(CHAMPION, detection=quiet), [BETTER]).winner == "champion"
+    assert choose(CHAMPION, [BETTER], before=[quiet]).winner == "champion"
+
+
 def test_without_the_gate_it_does():
     assert choose(CHAMPION, [BLIND, BETTER], Rule(gate=False)).winner == "blind"
 
 
 def test_one_kind_lost_is_enough_even_if_the_mean_holds():
-    one_sided = replace(BLIND, detection=Detection({"a": 1.0, "b": 0.79}, 0.0, "x"))
-    choice = choose(CHAMPION, [one_sided])
+    one_sided = replace(BLIND, detection=Detection({"a": 1.0, "b": 0.69}, 0.001, "x"))
+    choice = choose(replace(CHAMPION, detection=Detection({"a": 0.8, "b": 0.9}, 0.001, "x")), [one_sided])
     assert choice.winner == "champion"
-    assert "0.790 of b" in choice.refused["blind"]
+    assert "0.690 of b, 0.700 are needed" in choice.refused["blind"]
 
 
 def test_the_champion_stays_if_nobody_is_better():
@@ -41,10 +49,18 @@ def test_the_champion_stays_if_nobody_is_better():
     assert choose(CHAMPION, []).winner == "champion"
 
 
+def test_the_same_weights_win_where_they_alarm_less_and_nobody_reconstructs_better():
+    stale, anew = replace(CHAMPION, false_alarms=0.2), replace(CHAMPION, name="anew")
+    choice = choose(stale, [WORSE, anew])
+    assert choice.winner == "anew"
+    assert "0.0010 of normal windows, not 0.2000" in choice.because
+    assert choose(stale, [anew, BETTER]).winner == "better"
+
+
 def test_many_nights_cannot_wear_detection_down():
     slightly = replace(BETTER, detection=Detection({"a": 0.892, "b": 0.892}, 0.0, "x"))
     assert choose(CHAMPION, [slightly]).winner == "better"
-    assert choose(CHAMPION, [slightly], floor=0.92).winner == "champion"
+    assert choose(CHAMPION, [slightly], before=[Detection({"a": 0.92, "b": 0.93}, 0.0, "x")]).winner == "champion"
 
 
 def test_a_flood_of_false_alarms_does_not_win():
@@ -54,7 +70,9 @@ def test_a_flood_of_false_alarms_does_not_win():
 
 
 def test_an_error_that_is_no_number_never_wins():
-    assert choose(CHAMPION, [replace(BETTER, error=float("nan"))]).winner == "champion"
+    broken = replace(BETTER, name="broken", error=float("nan"))
+    assert choose(CHAMPION, [broken]).winner == "champion"
+    assert choose(CHAMPION, [broken, WORSE, BETTER]).winner == "better"
 
 
 def test_the_budget_goes_to_the_fast_first_and_what_they_leave_to_the_slow():

@@ -48,6 +48,15 @@ def test_dismissed_and_new_normal_are_learned():
     assert len(windows_of(ours.train)) == len(windows_of(theirs.train))
 
 
+def test_of_a_large_cluster_each_moment_shows_whole_nodes_by_lot_and_the_census_all():
+    day, traces = small_day(1)
+    material, census = gather(day, Remembered(traces), [], 30, threads=20)
+    shown = [moment.nodes for moment in (*material.train, *material.validation, *material.held_out)]
+    assert {len(nodes) for nodes in shown} == {1}
+    assert {node for nodes in shown for node in nodes} == set(census.seen) == {"n01", "n02"}
+    assert census.threads == 32
+
+
 def test_a_maintenance_window_masks_its_seconds_only():
     day, traces = small_day(1)
     said = [Vetted(trace.node, (), day.start_s, day.start_s + 1800, "maintenance") for trace in traces]

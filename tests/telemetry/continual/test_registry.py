@@ -13,6 +13,7 @@ from tests.servers import free_address, running
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.continual import champions, spool
 from clustertwin.telemetry.continual.cycle import run
+from clustertwin.telemetry.continual.lock import next_fence
 from clustertwin.telemetry.continual.registry import MODEL, Record, Registry, embedded
 from clustertwin.telemetry.models.store import ModelError
 
@@ -84,10 +85,17 @@ def test_three_nights_are_in_the_embedded_registry_with_their_lineage(make_site,
     registry.fetch(serving.version, fetched)
     assert champions.digest(fetched) == serving.sha256
     # The same record again is the same record.
-    record = replace(_record(site, nights[-1]), champion=serving.version)
     before = len(client.search_runs([run_.info.experiment_id]))
-    registry.enter(record)
+    registry.enter(_record(site, nights[-1]))
     assert len(client.search_runs([run_.info.experiment_id])) == before
+
+    # Back to the first champion of all, which no night registered.
+    for _ in serving.before:
+        back = champions.rollback(site.home, next_fence(site.home), 0.0)
+        assert spool.tell(site.home, lambda: registry) == "told who serves"
+        assert registry.champion() == back.version
+    registry.fetch(back.version, tmp_path / "first")
+    assert champions.digest(tmp_path / "first") == back.sha256
 
 
 def _record(site, night):

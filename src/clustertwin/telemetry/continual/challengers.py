@@ -27,7 +27,7 @@ from clustertwin.telemetry.models.contract import config_to_json
 from clustertwin.telemetry.models.store import ModelError, Stored, read, save
 from clustertwin.telemetry.training import Epoch, Settings, fit
 
-Start = Literal["scratch", "warm"]
+Start = Literal["scratch", "warm", "recalibrated"]  # … or the champion's weights as they are, calibrated on the day
 _TRIAL = 512  # windows
 _FEWEST = 2  # epochs; fewer teach nothing
 
@@ -102,16 +102,18 @@ def train(order: Order, progress: Callable[[Epoch], None] = lambda epoch: None) 
         if (order.directory / "detector.json").exists():
             return order.name
         moments, held_out = read_all(order.train), read_all(order.validation)
-        windows, validation = windows_of(moments), windows_of(held_out)
-        fitted = fit(
-            thin(windows, order.windows, order.settings.seed),
-            thin(validation, order.windows // 3, order.settings.seed),
-            order.settings,
-            progress,
-            order.directory / "checkpoint",
-            None if order.start is None else read(order.start).model,
-        )
-        save(order.directory, order.settings.model, fitted.model, {"training": asdict(order.settings)})
+        start = None if order.start is None else read(order.start).model
+        if start is None or order.settings.epochs:
+            windows, validation = windows_of(moments), windows_of(held_out)
+            start = fit(
+                thin(windows, order.windows, order.settings.seed),
+                thin(validation, order.windows // 3, order.settings.seed),
+                order.settings,
+                progress,
+                order.directory / "checkpoint",
+                start,
+            ).model
+        save(order.directory, order.settings.model, start, {"training": asdict(order.settings)})
         detection.save(order.directory, calibrate(read(order.directory), held_out, order.alarms, learn=moments))
     return order.name
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from clustertwin import engine
 from clustertwin.core.errors import TwinError
-from clustertwin.telemetry.continual import challengers, champions, replay, spool
+from clustertwin.telemetry.continual import brake, challengers, champions, replay, spool
 from clustertwin.telemetry.continual import state as learning
 from clustertwin.telemetry.continual.challengers import Order, Start, Training
 from clustertwin.telemetry.continual.checking import Finding, Limits, check
@@ -47,7 +47,7 @@ Progress = Callable[[str, int, int], None]  # step, done, of
 @dataclass(frozen=True, slots=True)
 class CycleSettings:
     architectures: tuple[str, ...] = tuple(MODELS)
-    starts: tuple[Start, ...] = ("scratch", "warm")
+    starts: tuple[Start, ...] = ("scratch", "warm", "recalibrated")
     budget_s: float = 480.0  # of wall time, for all training
     workers: int = 2
     moments: int = 150  # of the day
@@ -94,7 +94,7 @@ def run(site: Site, day: Day) -> Night:
             site.at("noted night")
         learning.ended(site.home, night.day, night.outcome, night.because, site.clock())
         _tidy(site)
-        return _told(site, night)
+        return replace(night, registry=spool.tell(site.home, site.book)) if site.book else night
 
 
 def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
@@ -104,14 +104,15 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
     if state.reason:
         return Night(day.name, "skipped", f"{state.word}: {state.reason}", serving.version, notes=notes)
     said = site.verdicts.between(day.start_s, day.end_s)
-    confirmed = [vetted for vetted in said if vetted.verdict == "confirmed"]
-    if settings.halt and confirmed and day.name not in state.cleared:
-        why = f"an anomaly was confirmed on {day.name}: {_places(confirmed)}; `twin learn resume` goes on without it"
-        learning.halt(home, why, day.name, site.clock())
+    too_soon = brake.learned_too_soon(home / "nights", day, site.verdicts)
+    if settings.halt and (pulled := brake.pulled(day, said, too_soon, state.cleared)):
+        by_day, why = pulled
+        learning.halt(home, why, by_day, site.clock())
         return Night(day.name, "halted", why, serving.version, notes=notes)
+    notes += replay.forget(home / "replay", [one.day for one in too_soon])
 
     # What the night began with; a repeated run goes on from it, whoever serves by then.
-    began = steps.once("begin", lambda: {"champion": serving.version, "said": [asdict(vetted) for vetted in said]})
+    began = steps.once("begin", lambda: _begin(serving, day, said))
     serving = champions.read_version(home, began["champion"])
     said = [Vetted(**row | {"cpus": tuple(row["cpus"])}) for row in began["said"]]
     census = Census(**steps.once("gather", lambda: _gather(site, day, said, steps)))
@@ -142,7 +143,8 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
             except champions.Outranked as error:
                 now = champions.read_champion(home)
                 night = replace(night, because=str(error), champion=now.version if now else "")
-    steps.once("remember", lambda: _remember(site, day, steps))
+    if not choice.refused:  # a day that made challengers blind is not to be learned from on other nights either
+        steps.once("remember", lambda: _remember(site, day, steps))
     night = replace(night, seconds=dict(steps.seconds))
     steps.once("record", lambda: _record(site, night, census, plan, steps, best))
     return night
@@ -167,6 +169,11 @@ def _serving(site: Site, fence: int) -> tuple[Detector, list[str]]:
     version = champions.enter(home, first, {"night": "", "why": "came with clustertwin"})
     champions.promote(home, version, fence, "came with clustertwin", site.clock())
     return first, [f"the champion could not be loaded ({reason}): the bundled one serves"] if reason else []
+
+
+def _begin(serving: Detector, day: Day, said: list[Vetted]) -> dict[str, Any]:
+    plain = [asdict(vetted) for vetted in said]
+    return {"champion": serving.version, "start_s": day.start_s, "end_s": day.end_s, "said": plain}
 
 
 def _gather(site: Site, day: Day, said: list[Vetted], steps: Steps) -> dict[str, Any]:
@@ -202,7 +209,7 @@ def _plan(site: Site, serving: Detector, day: Day, steps: Steps) -> dict[str, An
     names: list[tuple[str, Start]] = []
     starts: dict[str, str] = {}
     for architecture in settings.architectures:
-        for start in settings.starts:
+        for start in (start for start in settings.starts if start != "recalibrated"):
             found = challengers.warm_from(architecture, sources) if start == "warm" else None
             if start == "scratch" or found is not None:
                 names.append((architecture, start))
@@ -215,6 +222,9 @@ def _plan(site: Site, serving: Detector, day: Day, steps: Steps) -> dict[str, An
     a_moment = len(windows) / max(len(np.unique(windows.start_s)), 1)
     count = round(len(windows) + a_moment * settings.replay_moments * len(replayed))
     epochs, without = challengers.plan(speeds, names, count, settings.budget_s * settings.workers, settings.training)
+    if "recalibrated" in settings.starts:
+        name = f"{serving.stored.name}/recalibrated"
+        epochs[name], starts[name] = 0, str(sources[0])
     return {"epochs": epochs, "without": without, "starts": starts, "replayed": replayed, "windows_per_s": speeds}
 
 
@@ -233,8 +243,8 @@ def _train(site: Site, plan: dict[str, Any], day: Day, steps: Steps) -> dict[str
 
 
 def _order(site: Site, name: str, plan: dict[str, Any], steps: Steps) -> Order:
-    architecture, _, start = name.partition("/")
-    source = Path(plan["starts"][name]) if start == "warm" else None
+    architecture = name.partition("/")[0]
+    source = Path(plan["starts"][name]) if name in plan["starts"] else None
     stored = read_model(source) if source else None
     settings = challengers.settings_of(architecture, plan["epochs"][name], site.settings.training, stored)
     replayed = [site.home / "replay" / day for day in plan["replayed"]]
@@ -270,7 +280,7 @@ def _judge(site: Site, serving: Detector, plan: dict[str, Any], steps: Steps) ->
 
 def _choose(site: Site, contestants: list[Contestant], fence: int) -> dict[str, Any]:
     champion, others = contestants[0], contestants[1:]
-    choice = choose(champion, others, site.settings.rule, _floor(site.home, champion.detection.golden))
+    choice = choose(champion, others, site.settings.rule, _before(site.home, champion.detection.golden))
     best = (
         choice.winner if choice.winner != champion.name else min(others, key=lambda c: c.error).name if others else ""
     )
@@ -306,17 +316,6 @@ def _record(site: Site, night: Night, census: Census, plan: dict[str, Any], step
     return {}
 
 
-def _told(site: Site, night: Night) -> Night:
-    """Send what waits for the registry; one that is down costs nothing but a word."""
-    if site.book is None:
-        return night
-    try:
-        sent, left = spool.sync(site.home, site.book())
-    except TwinError as error:
-        sent, left = 0, str(error)
-    return replace(night, registry=f"{sent} records sent" + (f"; the rest waits: {left}" if left else ""))
-
-
 def _tidy(site: Site) -> None:
     """The newest nights stay whole; of older ones the documents and weights go, of all the moments."""
     nights = sorted((site.home / "nights").iterdir())
@@ -337,14 +336,14 @@ def _earlier(site: Site, day: Day) -> list[Path]:
     return [found for path in sorted(nights, reverse=True) for found in sorted(path.glob("challengers/*"))]
 
 
-def _floor(home: Path, golden_sha256: str) -> float:
-    """The best mean recall any stored champion had on this golden set."""
+def _before(home: Path, golden_sha256: str) -> list[Detection]:
+    """What the champions so far saw of this golden set."""
     now = champions.read_champion(home)
-    if now is None:
-        return 0.0
-    served = {now.version, *now.before}
-    found = [v.lineage.get("detection", {}) for v in champions.versions(home) if v.version in served]
-    return max((float(one["mean"]) for one in found if one.get("golden") == golden_sha256), default=0.0)
+    served = {now.version, *now.before} if now else set()
+    found = [
+        v.lineage["detection"] for v in champions.versions(home) if v.version in served and "detection" in v.lineage
+    ]
+    return [Detection.from_json(one) for one in found if one["golden"] == golden_sha256]
 
 
 def _contestant(row: dict[str, Any]) -> Contestant:
@@ -357,8 +356,3 @@ def _file(steps: Steps, role: str) -> Path:
 
 def _challenger(steps: Steps, name: str) -> Path:
     return steps.directory / "challengers" / name.replace("/", "-")
-
-
-def _places(confirmed: list[Vetted]) -> str:
-    nodes = sorted({vetted.node for vetted in confirmed})
-    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,18 @@ class Detection:
     @property
     def mean(self) -> float:
         return float(np.mean(list(self.recall.values()))) if self.recall else 0.0
+
+    @property
+    def sight(self) -> float:
+        """What is seen beyond what alarms anyway: who alarms at everything has a recall of one and sees nothing."""
+        return self.mean - self.false_alarms
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "mean": self.mean, "sight": self.sight}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Detection:
+        return cls(plain["recall"], plain["false_alarms"], plain["golden"])
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin import __version__
+from clustertwin.telemetry.continual.golden import Detection
 from clustertwin.telemetry.continual.material import Census
 from clustertwin.telemetry.continual.night import Night
 from clustertwin.telemetry.continual.registry import Record
@@ -27,7 +28,6 @@ def lineage_of(
 ) -> dict[str, Any]:
     """Data, parents, settings and what was measured."""
     mine = next(row for row in night.contestants if row["name"] == best)
-    recall = mine["detection"]["recall"]
     return {
         "night": night.day,
         "challenger": best,
@@ -40,11 +40,7 @@ def lineage_of(
         "verdicts": dict(Counter(vetted.verdict for vetted in said)),
         "error": mine["error"],
         "false_alarms": mine["false_alarms"],
-        "detection": {
-            "mean": sum(recall.values()) / len(recall) if recall else 0.0,
-            "recall": recall,
-            "golden": mine["detection"]["golden"],
-        },
+        "detection": Detection(**mine["detection"]).to_json(),
         "fence": fence,
         "clustertwin": __version__,
         "command": command,
@@ -85,17 +81,17 @@ def record_of(
         model=str(home / "models" / version) if version else "",
         version=version,
         sha256=entered.get("sha256", ""),
-        champion=night.champion,
     )
 
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
-    recall = row["detection"]["recall"]
+    seen = Detection(**row["detection"])
     return {
         "error": row["error"],
         "false_alarms": row["false_alarms"],
-        "detection": sum(recall.values()) / len(recall) if recall else 0.0,
-    } | {f"recall.{kind}": value for kind, value in recall.items()}
+        "detection": seen.mean,
+        "sight": seen.sight,
+    } | {f"recall.{kind}": value for kind, value in seen.recall.items()}
 
 
 def _sha256(path: Path) -> str:

@@ -50,8 +50,9 @@ def gather(
     said: Sequence[Vetted],
     count: int = 150,
     progress: Callable[[int, int], None] = lambda i, n: None,
+    threads: int = 1000,
 ) -> tuple[Material, Census]:
-    """About `count` moments, spread over what is known of the day."""
+    """About `count` moments, spread over what is known of the day; of each so many threads that memory stays small."""
     start_s, end_s = past.extent_s(day.start_s, day.end_s)
     times = plan(start_s, end_s, count)
     found: dict[str, list[Moment]] = {role: [] for role in TURNS}
@@ -64,6 +65,9 @@ def gather(
             continue
         schema = schemas.most_common(1)[0][0]
         masked = [_mask(_finite(t, tally), said, tally) for t in traces if t.schema == schema]
+        for trace in masked:
+            tally.see(trace)
+        masked = _some(masked, threads, now_s)
         for moment, labels in moments(masked, first_s=now_s):
             if moment.end_s == now_s:
                 tally.add(moment, labels)
@@ -123,6 +127,13 @@ def _usable(moment: Moment) -> np.ndarray:
     return usable
 
 
+def _some(traces: list[Trace], threads: int, seed: int) -> list[Trace]:
+    """Whole nodes by lot, at least one; at another moment it is the turn of others."""
+    turn = np.random.default_rng(seed).permutation(len(traces))
+    total = np.cumsum([len(traces[i].cpus) for i in turn])
+    return [traces[i] for i in sorted(turn[: max(1, int((total <= threads).sum()))])]
+
+
 def _finite(trace: Trace, tally: _Tally) -> Trace:
     """A value that is no number is unknown, not zero and not an anomaly."""
     broken = trace.valid & ~np.isfinite(trace.values).all(-1)
@@ -156,22 +167,22 @@ class _Tally:
         self.types: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
         self.valid: Counter[str] = Counter()
-        self.threads = self.windows = self.count = 0
+        self.cpus: Counter[str] = Counter()
+        self.windows = 0
+
+    def see(self, trace: Trace) -> None:
+        self.seconds[trace.node] += len(trace.cpus) * LENGTH_S
+        self.valid[trace.node] += int(trace.valid.sum())
+        self.cpus[trace.node] = max(self.cpus[trace.node], len(trace.cpus))
 
     def add(self, moment: Moment, labels: Windows) -> None:
-        self.count += 1
-        self.threads = max(self.threads, len(moment))
         usable = _usable(moment)
         self.windows += int(usable.sum())
         self.left_out["masked"] += int((~moment.valid).sum())
         self.left_out["a job's edge"] += int((~moment.settled).sum()) * _WINDOW_S
         self.types.update(name for name in labels.job_type[usable].tolist() if name not in ("", "mixed"))
-        for i, node in enumerate(moment.nodes):
-            mine = moment.valid[moment.node == i]
-            self.seconds[node] += mine.size
-            self.valid[node] += int(mine.sum())
 
     def census(self, start_s: int, end_s: int) -> Census:
         seen = {node: self.valid[node] / self.seconds[node] for node in sorted(self.seconds)}
         left_out = {why: seconds for why, seconds in self.left_out.items() if seconds}
-        return Census(start_s, end_s, seen, self.threads, self.windows, dict(self.types), left_out)
+        return Census(start_s, end_s, seen, self.cpus.total(), self.windows, dict(self.types), left_out)

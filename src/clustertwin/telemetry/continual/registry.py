@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,6 @@ class Record:
     model: str = ""  # directory of the best challenger; empty: there was none
     version: str = ""
     sha256: str = ""
-    champion: str = ""  # the version in service after this night
 
 
 class Registry:
@@ -55,13 +56,21 @@ class Registry:
         self._client = require("mlflow", "learn").MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def enter(self, record: Record) -> str:
-        """Register a record, aliases last; returns the run's id. SourceError where the server does not take it."""
-        try:
+        """Register a record, its alias last; returns the run's id. SourceError where the server does not take it."""
+        with self._answering():
             return self._enter(record)
-        except ModelError:
-            raise
-        except Exception as error:  # MLflow's, its database's or its HTTP client's, which share no root
-            raise SourceError(f"{self.uri}: {type(error).__name__}: {str(error).splitlines()[0][:200]}") from error
+
+    def serve(self, version: str, directory: Path, sha256: str) -> None:
+        """Let the alias `champion` name the version in service; one that no night registered is registered first."""
+        with self._answering():
+            if self.champion() == version:
+                return
+            number = self._number(version)
+            if number is None:
+                run = self._run(self._experiment_id(), f"version {version}", version, {})
+                number = self._register(run, str(directory), {"version": version, "sha256": sha256, "night": ""})
+                self._client.set_terminated(run.info.run_id)
+            self._client.set_registered_model_alias(MODEL, "champion", number)
 
     def fetch(self, version: str, into: Path) -> None:
         """The files of one of our versions; a foreign or damaged model is a `ModelError` and leaves nothing behind."""
@@ -93,26 +102,33 @@ class Registry:
             client.log_artifacts(run.info.run_id, record.files, "night")
             client.set_terminated(run.info.run_id)
             client.set_tag(run.info.run_id, "done", "yes")
-        number = self._register(run, record) if record.model else None
-        # Aliases last: whoever follows them finds a version that is complete.
-        if number is not None:
+        if record.model:
+            tags = {"version": record.version, "sha256": record.sha256, "night": record.name}
+            number = self._number(record.version) or self._register(run, record.model, tags)
+            # The alias last: whoever follows it finds a version that is complete.
             client.set_registered_model_alias(MODEL, "challenger", number)
-        serving = [v for v in self._versions() if record.champion and v.tags.get("version") == record.champion]
-        if serving:
-            client.set_registered_model_alias(MODEL, "champion", serving[0].version)
         return str(run.info.run_id)
 
-    def _register(self, run: Any, record: Record) -> str:
+    def _register(self, run: Any, directory: str, tags: dict[str, str]) -> str:
         client = self._client
-        mine = [v for v in self._versions() if v.tags.get("version") == record.version]
-        if mine:
-            return str(mine[0].version)
-        client.log_artifacts(run.info.run_id, record.model, "model")
+        client.log_artifacts(run.info.run_id, directory, "model")
         if not any(found.name == MODEL for found in client.search_registered_models(f"name = '{MODEL}'")):
             client.create_registered_model(MODEL, description="Detectors of clustertwin: safetensors and JSON.")
         source = f"{run.info.artifact_uri}/model"
-        tags = {"version": record.version, "sha256": record.sha256, "night": record.name}
         return str(client.create_model_version(MODEL, source, run.info.run_id, tags=tags).version)
+
+    def _number(self, version: str) -> str | None:
+        """What MLflow calls one of our versions; None where it is not registered."""
+        return next((str(v.version) for v in self._versions() if v.tags.get("version") == version), None)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except ModelError:
+            raise
+        except Exception as error:  # MLflow's, its database's or its HTTP client's, which share no root
+            raise SourceError(f"{self.uri}: {type(error).__name__}: {str(error).splitlines()[0][:200]}") from error
 
     def _versions(self) -> list[Any]:
         return list(self._client.search_model_versions(f"name = '{MODEL}'"))

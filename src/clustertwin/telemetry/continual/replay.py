@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ def remembered(directory: Path, before: str) -> list[Path]:
     if not directory.is_dir():
         return []
     return [path for path in sorted(directory.iterdir()) if path.name < before]
+
+
+def forget(directory: Path, days: Sequence[str]) -> list[str]:
+    """Remove days from the memory; says which were there."""
+    there = [day for day in days if (directory / day).is_dir()]
+    for day in there:
+        shutil.rmtree(directory / day)
+    return [f"{day} is forgotten: an anomaly of it was confirmed since" for day in there]
 
 
 def spread(taken: tuple[Moment, ...], count: int) -> tuple[Moment, ...]:

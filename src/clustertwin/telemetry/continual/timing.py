@@ -6,6 +6,7 @@ registry.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from clustertwin.telemetry.campaign.simulation.rounds import write
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.continual.cycle import CycleSettings, Site, run
 from clustertwin.telemetry.continual.day import Day
+from clustertwin.telemetry.continual.night import read_document
 from clustertwin.telemetry.continual.past import Recorded
 from clustertwin.telemetry.continual.verdicts import Told
 
@@ -32,7 +34,8 @@ class Timed:
     threads: int
     windows: int  # usable, of which so many of the settings' limit were trained on
     contestants: int
-    seconds: dict[str, float]
+    cpu_s: float  # of all processes of the night
+    seconds: dict[str, float]  # of each step, by the clock
 
     @property
     def total_s(self) -> float:
@@ -61,13 +64,19 @@ def _time(home: Path, hours: float, threads: int, settings: CycleSettings) -> Ti
     cluster = ClusterSettings(nodes=nodes, threads=threads // nodes, hours=hours)
     write(home / "recording" / "day", simulate(cluster, read_signatures(), seed=1), "", "")
     day = Day("2026-01-01", cluster.start_s, cluster.start_s + max(86_400, int(hours * 3600)))
+    before_s = _cpu_s()
     night = run(Site(home, Recorded([home / "recording"]), Told(), settings), day)
+    cpu_s = _cpu_s() - before_s
     if night.outcome in ("skipped", "halted"):
         raise TwinError(f"{threads} threads × {hours:g} h: {night.because}")
-    from clustertwin.telemetry.continual.night import read_document
-
     census = read_document(home / "nights" / day.name / "gather.json")["result"]
-    return Timed(hours, nodes, threads, census["windows"], len(night.contestants), night.seconds)
+    return Timed(hours, nodes, threads, census["windows"], len(night.contestants), cpu_s, night.seconds)
+
+
+def _cpu_s() -> float:
+    """What this process and the workers that ended have used so far."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def draw(rows: Sequence[Timed], path: Path) -> None:

@@ -25,7 +25,7 @@ _USER, _SYSTEM, _IOWAIT = (CPU.index(name) for name in ("user", "system", "iowai
 @dataclass(frozen=True, slots=True)
 class World:
     nodes: int = 4
-    threads: int = 16
+    threads: int = 8  # of each
     hours: float = 2.0  # of each day are simulated
     start_s: int = 1_767_225_600
     #: (from this day on, these job types)
@@ -40,7 +40,7 @@ class World:
     creep_a_day: float = 0.012  # … and each day so much more of its user time is spent waiting
     anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
     anomalous_every: int = 4  # days
-    poisoned: int = -1  # day on which three jobs in ten are bad-io and nobody notices
+    poisoned: int | None = None  # day on which three jobs in ten are bad-io and nobody notices
 
     def day(self, number: int) -> Day:
         start_s = self.start_s + number * DAY_S
@@ -48,6 +48,10 @@ class World:
 
     def creep(self, number: int) -> float:
         return max(0, number - self.creep_from) * self.creep_a_day
+
+    def brings_new(self, number: int) -> bool:
+        """Does this day show what no day before did: kinds of jobs, hardware?"""
+        return number == self.new_hardware or any(number == first for first, _ in self.mix[1:])
 
     @property
     def creeping_node(self) -> str:

@@ -1,0 +1,95 @@
+"""A month that was lived, day by day -> one row for each strategy of learning, and a picture of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clustertwin.core.extras import require
+from clustertwin.telemetry.recording import durable
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """One day under one strategy."""
+
+    day: int
+    new: bool  # something came that no day before had: kinds of jobs, hardware
+    error: float  # on what was truly normal
+    false_events: float  # a node and day
+    detected: float  # of the windows of jobs gone wrong; NaN: none went wrong
+    creeping: bool  # the disk was failing, and nobody had found out
+    golden: float  # sight on the golden set: mean recall less false alarms
+    first_error: float  # on the first day's held-out moments: what is forgotten shows here
+    outcome: str
+    training_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A month in one line."""
+
+    strategy: str
+    error: float
+    false_events: float  # a node and day, over the whole month
+    false_usual: float  # … over the days that brought nothing new
+    detected: float
+    unnoticed: int  # days until the failing disk was replaced
+    golden: float  # on the last day
+    forgetting: float  # the last first_error over the first
+    promoted: int
+    training_h: float
+
+
+def summarise(strategy: str, days: Sequence[Lived]) -> Row:
+    """The month's row; a mean of nothing is NaN."""
+    return Row(
+        strategy,
+        error=mean([day.error for day in days]),
+        false_events=mean([day.false_events for day in days]),
+        false_usual=mean([day.false_events for day in days if not day.new]),
+        detected=mean([day.detected for day in days if not np.isnan(day.detected)]),
+        unnoticed=sum(day.creeping for day in days),
+        golden=days[-1].golden,
+        forgetting=days[-1].first_error / days[0].first_error,
+        promoted=sum(day.outcome == "promoted" for day in days),
+        training_h=sum(day.training_s for day in days) / 3600,
+    )
+
+
+def write_days(path: Path, days: Sequence[Lived]) -> None:
+    durable.make_directory(path.parent)
+    durable.replace(path, json.dumps([asdict(day) for day in days], indent=1).encode())
+
+
+def read_days(path: Path) -> list[Lived]:
+    return [Lived(**row) for row in json.loads(path.read_text())]
+
+
+def draw(months: Mapping[str, Sequence[Lived]], path: Path) -> None:
+    """False events and what is seen of the golden set, day by day; a dotted line where something new came."""
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(9, 6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    for strategy, days in months.items():
+        numbers = [day.day for day in days]
+        above.plot(numbers, [day.false_events for day in days], label=strategy, linewidth=1.2)
+        below.plot(numbers, [day.golden for day in days], linewidth=1.2)
+    for day in next(iter(months.values())):
+        if day.new:
+            for axes in (above, below):
+                axes.axvline(day.day, color="grey", linestyle=":", linewidth=0.8)
+    above.set_yscale("symlog", linthresh=1)
+    above.set_ylabel("false events a node-day")
+    above.legend(frameon=False, fontsize="small", ncols=2)
+    below.set_ylabel("sight on the golden set")
+    below.set_xlabel("day")
+    durable.make_directory(path.parent)
+    figure.savefig(path, dpi=110)
+
+
+def mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
