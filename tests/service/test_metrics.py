@@ -91,6 +91,7 @@ def test_learning_is_told_and_a_torn_file_does_not_end_the_page(state, tmp_path)
     assert samples(render(state))["twin_learning_state", "learning"] == 1
     freeze(tmp_path, "audit")
     assert samples(render(state))["twin_learning_state", "frozen"] == 1
+    assert 'twin_learning_stopped_info{state="frozen",reason="audit"} 1' in render(state)
     (tmp_path / "learning.json").write_text("{")
     assert samples(render(state))["twin_learning_state", "unreadable"] == 1
 

@@ -178,13 +178,17 @@ def _model(model: ModelState | None) -> Iterator[Family]:
 
 
 def _home(home: Path) -> Iterator[Family]:
+    stopped: list[Sample] = []
     try:
         learning = read_state(home)
         word, ended_s = learning.word, learning.ended_s
+        if learning.reason:
+            stopped.append(({"state": word, "reason": learning.reason}, 1))
     except TwinError:
         word, ended_s = "unreadable", 0.0
     states = [({"state": state}, float(state == word)) for state in LEARNING]
     yield Family("twin_learning_state", "1 for the state nightly learning is in.", states)
+    yield Family("twin_learning_stopped_info", "Why nothing is learned, while nothing is.", stopped)
     if ended_s:
         yield _one("twin_learning_ended_timestamp_seconds", "When the last night ended, however it did.", ended_s)
     yield _one("twin_notifications_pending", "Messages that were not delivered yet.", notify.pending(home))
