@@ -97,7 +97,7 @@ class KindPca:
         return out
 
 
-def silhouette(z: Space, label: NDArray[np.str_]) -> float:
+def silhouette(z: NDArray[np.floating], label: NDArray[np.str_]) -> float:
     """Mean over windows of how much nearer a window is to its own kind than to the nearest other; NaN for one kind."""
     if not 1 < len(set(label.tolist())) < len(label):
         return float("nan")
