@@ -71,6 +71,9 @@ def sums(
             if len(pieces) > 1:  # of a job with more threads than a block
                 _turn(by_second, there, rows[piece], x, known)
             _add(x, known, rows[piece], slot[piece], first, total, count, *asked, seconds, moments, above, shared)
+    for found in (seconds, moments, above, shared):
+        for k in range(1, len(lengths_s)):
+            found[k] += found[k - 1]
     return [Sums(*found) for found in zip(seconds, moments, above, shared, strict=True)]
 
 
@@ -198,14 +201,16 @@ def _weigh(w, begun, weight):  # type: ignore[no-untyped-def]
 
 @vectorised
 def _add(x, known, rows, slot, first, total, count, inputs, levels, lengths, seconds, moments, above, shared):  # type: ignore[no-untyped-def]
-    """Fill the rows of one block; x and known are used up."""
+    """Fill the rows of one block, each length with what it has beyond the one before; x and known are used up."""
     length = u(known.shape[1] - 1)
     there, part = np.zeros(known.shape[1], np.float32), np.zeros(known.shape[1], np.float32)
     weight = np.zeros(length // u(BLOCK_S), np.float32)
     for i in range(rows.size):
         row, begun, w = rows[i], first[rows[i]], known[i]
-        w[:begun] = f(0)
-        x[i, :, :begun] = f(0)
+        for s in range(begun):
+            w[s] = f(0)
+            for c in range(x.shape[1]):
+                x[i, c, s] = f(0)
         _weigh(w, begun, weight)
         in_company = slot[i] >= 0
         if in_company:
@@ -215,44 +220,31 @@ def _add(x, known, rows, slot, first, total, count, inputs, levels, lengths, sec
                 there[s] = w[s] if others > f(0) else f(0)
                 part[s] = there[s] / others if others > f(0) else f(0)
         end = length
-        for k in range(lengths.size):  # each length goes on where the one before ended
+        for k in range(lengths.size):  # each length begins where the one before it ended
             start, blocks_from, blocks_to = length - lengths[k], (length - end) // u(BLOCK_S), lengths[k] // u(BLOCK_S)
-            if k > 0:
-                seconds[k, row] = seconds[k - 1, row]
-                moments[k, row], above[k, row] = moments[k - 1, row], above[k - 1, row]
-                shared[k, row] = shared[k - 1, row]
             held = pairs = blocks = f(0)
             for s in range(start, end):
                 held += w[s]
-            seconds[k, row] += held
+            seconds[k, row] = held
             for b in range(blocks_from, blocks_to):
                 blocks += f(1) if weight[b] > f(0) else f(0)
             for s in range(start, end):
                 pairs += there[s]
             for c in range(x.shape[1]):
-                v, found = x[i, c], moments[k, row, :, c]
+                v = x[i, c]
                 sx, sxx, step = _by_oneself(v, w, start, end)
                 sb, sbb = _blocks(v, weight, blocks_from, blocks_to)
-                found[0] += sx
-                found[1] += sxx
-                found[2] += step
-                found[3] += sb
-                found[4] += sbb
-                found[5] += blocks
+                moments[k, row, 0, c], moments[k, row, 1, c], moments[k, row, 2, c] = sx, sxx, step
+                moments[k, row, 3, c], moments[k, row, 4, c], moments[k, row, 5, c] = sb, sbb, blocks
                 if in_company:
                     px, po, pxx, poo, pxo = _in_company(v, there, part, total[slot[i], c], start, end)
-                    found = shared[k, row, :, c]
-                    found[0] += pairs
-                    found[1] += px
-                    found[2] += po
-                    found[3] += pxx
-                    found[4] += poo
-                    found[5] += pxo
+                    shared[k, row, 0, c], shared[k, row, 1, c], shared[k, row, 2, c] = pairs, px, po
+                    shared[k, row, 3, c], shared[k, row, 4, c], shared[k, row, 5, c] = pxx, poo, pxo
             for c in range(inputs.size):
                 v = x[i, inputs[c]]
                 for j in range(levels.size):
                     over, level = f(0), levels[j]
                     for s in range(start, end):
                         over += f(1) if v[s] > level else f(0)
-                    above[k, row, c, j] += over
+                    above[k, row, c, j] = over
             end = start
