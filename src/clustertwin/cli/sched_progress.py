@@ -23,8 +23,7 @@ def training_bar(settings: TrainSettings) -> Iterator[Callable[[Round], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err) as progress:
-        totals = {"ppo": settings.ppo_rounds * settings.beginnings, "evolve": settings.evolve_rounds}
-        bars = {s: progress.add_task(s, total=n, ratio="–", best="–") for s, n in totals.items() if n}
+        bars = {s: progress.add_task(s, total=n, ratio="–", best="–") for s, n in settings.stages.items() if n}
         best = float("inf")
 
         def report(entry: Round) -> None:

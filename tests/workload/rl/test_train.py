@@ -21,8 +21,8 @@ from clustertwin.workload.simulator.intake import take_in
 PROCS = 16
 RULES = Rules(PROCS)
 TINY = TrainSettings(
-    ppo_rounds=2, evolve_rounds=2, length=64, evolve_length=64, judged_on=2, judge_every=1,
-    evolve=EvolveSettings(pairs=2, sequences=1),
+    ppo_rounds=2, evolve_rounds=2, length=64, evolve_length=64, judged_on=2, judge_every=1, start="order",
+    evolve=EvolveSettings(pairs=2, sequences=1), lead_rounds=2, lead=EvolveSettings(pairs=2, sequences=1, noise=0.5),
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(load, tmp_path: Path):
         return report
 
     out = tmp_path / "cut.safetensors"
-    for stage in ("ppo", "evolve"):
+    for stage in ("lead", "ppo", "evolve"):
         with pytest.raises(Killed):
             train(load, RULES, TINY, out, report=kill_in(stage))
     cut = train(load, RULES, TINY, out)

@@ -21,6 +21,9 @@ FEATURES = 10
 ORDERS = (1, 2, 9)
 HIDDEN = 64
 WEIGHTS = (FEATURES + 2) * HIDDEN  # a row a feature, a row of biases, a row to the score: 768
+#: Where the ten weights of the first hidden unit lie: the order that a `beginner` begins with.
+LEAD = np.arange(FEATURES) * HIDDEN
+LIFT = 16.0  # keeps that unit above zero whatever its weights become, and changes no order
 
 
 @njit
@@ -69,7 +72,9 @@ def beginner(order: int, rng: np.random.Generator, sharpness: float = 32.0) -> N
     out = rng.standard_normal(HIDDEN) * 0.1
     weight[:, 0] = 0.0
     weight[order, 0], out[0] = sharpness**0.5, -(sharpness**0.5)
-    return np.concatenate([weight.ravel(), np.zeros(HIDDEN), out])
+    bias = np.zeros(HIDDEN)
+    bias[0] = LIFT
+    return np.concatenate([weight.ravel(), bias, out])
 
 
 def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:
@@ -78,7 +83,7 @@ def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:
 
 def learned(weights: NDArray[np.float64], name: str = "learned") -> Policy:
     """The policy with these weights."""
-    return Policy(name, score, varies=True, weights=np.ascontiguousarray(weights, dtype=np.float64))
+    return Policy(name, score, varies=True, weights=np.ascontiguousarray(weights, dtype=np.float64), usage=False)
 
 
 def read_learned(path: Path) -> Policy:

@@ -44,10 +44,11 @@ class Policy:
     """A named score; `varies` where the score of a waiting job changes with time or with the machine.
 
     With `weights`, the score is called as `score(request, now, weights)`: learned policies change weights without
-    being compiled again.
+    being compiled again. A score that never looks at `usage_ratio` may say so, and is asked faster: it then sees 0.
     """
 
     name: str
     score: Callable[..., Any]
     varies: bool = True
     weights: NDArray[np.float64] | None = None
+    usage: bool = True

@@ -1,6 +1,6 @@
 """Train a policy: a load -> masked PPO, then evolution -> the best weights seen, and a report of how it went.
 
-Both stages write a checkpoint after every round; a run that was killed goes on from there and ends where it would have.
+All stages write a checkpoint after every round; a run that was killed goes on from there and ends where it would have.
 Candidates are judged on sequences of their own, drawn from the same pool, never on what is held out.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.engine import Engine
 from clustertwin.workload.policies import policy as find_policy
-from clustertwin.workload.policies.learned import ORDERS, beginner, learned
+from clustertwin.workload.policies.learned import LEAD, ORDERS, beginner, learned
 from clustertwin.workload.rl import checkpoint
 from clustertwin.workload.rl.evolve import Evolution, EvolveSettings, begin, generation
 from clustertwin.workload.rl.sequences import Pool, pool
@@ -37,16 +37,20 @@ class TrainSettings:
     evolve_rounds: int = 150
     length: int = 256  # jobs in a training sequence of PPO
     evolve_length: int = 512
-    judged_on: int = 16  # sequences of 1,024 jobs
+    judged_on: int = 32  # sequences of 1,024 jobs
     judge_every: int = 5
     seed: int = 0
     start: Start = "nothing"
     evolve: EvolveSettings = field(default_factory=EvolveSettings)
+    lead_rounds: int = 20  # of evolution in the ten weights of the order that `start="order"` begins with
+    lead: EvolveSettings = EvolveSettings(pairs=12, sequences=8, noise=0.5, rate=0.4)
 
     @property
-    def beginnings(self) -> int:
-        """How often PPO begins; evolution goes on from the best that came of any."""
-        return 1 + len(ORDERS) if self.start == "race" else 1
+    def stages(self) -> dict[str, int]:
+        """The rounds of each stage, in order."""
+        beginnings = 1 + len(ORDERS) if self.start == "race" else 1
+        lead = self.lead_rounds if self.start == "order" else 0
+        return {"lead": lead, "ppo": self.ppo_rounds * beginnings, "evolve": self.evolve_rounds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ def train(
     run = _Run(pools, rules, settings, out, report, clock, engine)
     if resume and out.exists():
         run.restore()
+    run.lead()
     run.ppo()
     run.evolve()
     return Trained(run.best, run.best_ratio, tuple(run.rounds), run.seconds())
@@ -176,13 +181,20 @@ class _Run:
         orders = [beginner(order, np.random.default_rng([self.settings.seed, 4])) for order in ORDERS]
         if self.settings.start == "race":
             return [nothing, *orders]
+        if self.done("lead"):
+            return [self.best]
         worth = slowdowns([learned(weights) for weights in orders], self.judged_on, self.rules).mean(axis=1)
         return [orders[int(worth.argmin())]]
 
+    def lead(self) -> None:
+        """The first stage, where a run begins from an order: ten weights are found in few rounds, 768 are not."""
+        if self.done("lead") < self.settings.stages["lead"]:
+            self.search("lead", begin(self.beginnings()[0], LEAD), self.settings.lead)
+
     def ppo(self) -> None:
-        """The first stage. Each round has a seed of its own: a resumed run draws what it would have drawn."""
+        """The second stage. Each round has a seed of its own: a resumed run draws what it would have drawn."""
         rounds = self.settings.ppo_rounds
-        if self.done("ppo") >= rounds * self.settings.beginnings:
+        if self.done("ppo") >= self.settings.stages["ppo"]:
             return
         from clustertwin.workload.rl.ppo import Ppo, PpoSettings
 
@@ -199,20 +211,23 @@ class _Run:
                 self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
 
     def evolve(self) -> None:
-        """The second stage, from the best there is; noise and steps shrink towards its end."""
-        total, settings = self.settings.evolve_rounds, self.settings.evolve
-        if self.done("evolve"):
-            centre, first, second = (self.arrays[name] for name in ("centre", "first", "second"))
-            state = Evolution(centre, first, second, self.done("evolve"))
-        else:
-            state = begin(self.best if len(self.best) else min(self.beginnings(), key=self.judge))
-        while (number := self.done("evolve")) < total:
+        """The last stage, from the best there is, in all weights."""
+        weights = self.best if len(self.best) else min(self.beginnings(), key=self.judge)
+        self.search("evolve", begin(weights), self.settings.evolve)
+
+    def search(self, stage: str, state: Evolution, settings: EvolveSettings) -> None:
+        """The generations of a stage, or what a killed run has left of them; steps shrink towards the end."""
+        total = self.settings.stages[stage]
+        if done := self.done(stage):
+            state.weights, state.first, state.second = (self.arrays[name] for name in ("centre", "first", "second"))
+            state.generation = done
+        while (number := self.done(stage)) < total:
             rng = np.random.default_rng([self.settings.seed, 3, number])
             left = 1.0 - number / total
             sequences = self.pools[self.settings.evolve_length]
             ratio = generation(state, sequences, self.rules, settings, rng, left, self.engine)
             arrays = {"centre": state.weights, "first": state.first, "second": state.second}
-            self.note("evolve", ratio, state.weights, arrays)
+            self.note(stage, ratio, state.weights, arrays)
 
 
 __all__ = ["Pool", "Round", "Start", "TrainSettings", "Trained", "ranges", "train"]

@@ -67,7 +67,7 @@ def schedule_load(
 ) -> tuple[int, NDArray[np.float64]]:
     """Fill in `start_s` of a load; gives the number of nonsense scores and the first reservations, where there are."""
     ready = scorer(policy, load, procs)
-    accounts = no_usage(load) if policy.varies else np.zeros(0, ACCOUNT)
+    accounts = no_usage(load) if policy.varies and policy.usage else np.zeros(0, ACCOUNT)
     reserved_s = np.full(len(load), np.inf)
     common = (load, *empty(procs, gpus, len(load)), accounts, *ready[:4], procs, policy.varies)
     if backfill == "conservative":

@@ -45,7 +45,9 @@ def charge(accounts, user, procs, now_s):  # type: ignore[no-untyped-def]
 
 @njit
 def share(accounts, user, now_s):  # type: ignore[no-untyped-def]
-    """The user's part of the machine's recent use, 0 to 1."""
+    """The user's part of the machine's recent use, 0 to 1; 0 where there are no accounts."""
+    if len(accounts) == 0:
+        return 0.0
     own, everyone = accounts[user], accounts[len(accounts) - 1]
     settle(own, now_s)
     settle(everyone, now_s)
