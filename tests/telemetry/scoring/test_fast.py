@@ -91,13 +91,13 @@ def test_the_memory_layout_of_the_windows_does_not_matter() -> None:
         assert np.array_equal(one, other)
 
 
-def test_after_a_day_of_sliding_it_still_agrees_with_torch() -> None:
+def test_after_hours_of_sliding_it_still_agrees_with_torch() -> None:
     """Nothing is carried on from second to second that could drift."""
     rng, ring = np.random.default_rng(5), Ring(CPU, 100)
-    for start_s in range(0, 86_400, 50):
+    for start_s in range(0, 20_000, 50):
         values = rng.dirichlet(np.full(4, 0.3), (3, 50)).astype(np.float32)
         ring.push(Trace("n1", (0, 1, 2), start_s, CPU, values, rng.random((3, 50)) < 0.9))
-    agree(trained(Shape(CPU, 100)), *map(np.ascontiguousarray, ring.moment(86_383).windows(100)))
+    agree(trained(Shape(CPU, 100)), *map(np.ascontiguousarray, ring.moment(19_983).windows(100)))
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))
