@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker
+from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker, by_chance
 from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import NAMING, Scores
 
 NAN = float("nan")
-SETTINGS = EventSettings(margin=1.0, strongest=1.0, needed_s=30, of_s=40, calm_s=50, forget_s=100, same_cause_s=60)
+ANY = float("inf")
+SETTINGS = EventSettings(
+    margin=1.0,
+    chance_per_node_day=ANY,
+    strongest=1.0,
+    needed_s=30,
+    of_s=40,
+    calm_s=50,
+    forget_s=100,
+    same_cause_s=60,
+)
 
 
 def a_moment(end_s: int, jobs: list[str], nodes: list[str] | None = None, age_s: int = 1000) -> Moment:
@@ -64,7 +76,7 @@ def test_an_alarm_that_lasts_is_one_event_and_one_that_does_not_is_none():
 
 
 def test_the_stranger_the_sooner_but_one_scoring_is_never_enough():
-    weighing = EventSettings(margin=1.5, strongest=6.0, needed_s=60, of_s=90)
+    weighing = EventSettings(margin=1.5, chance_per_node_day=ANY, strongest=6.0, needed_s=60, of_s=90)
     opened = {
         score: [
             at - 1000 for at, kind, _ in play(Tracker(weighing), ["j"], (1.0,), *[(score,)] * 9) if kind == "opened"
@@ -72,6 +84,27 @@ def test_the_stranger_the_sooner_but_one_scoring_is_never_enough():
         for score in (4.4, 4.6, 9.0, 30.0, 90.0)
     }  # the bar is 4.5
     assert opened == {4.4: [], 4.6: [60], 9.0: [30], 30.0: [20], 90.0: [20]}
+
+
+def test_the_bar_is_as_high_as_the_largest_node_needs_to_keep_chance_quiet():
+    nodes = ["a"] * 100 + ["b"]
+    # 100 threads x 864 windows a day: one window a day exceeds log10(86,400) = 4.94 by chance.
+    assert by_chance(a_moment(1000, [""] * 101, nodes), per_node_day=1.0) == pytest.approx(np.log10(86_400))
+    settings = replace(SETTINGS, margin=1.5, chance_per_node_day=1.0)
+    few, many = [f"j{i}" for i in range(2)], [f"j{i}" for i in range(100)]
+    for jobs, opened in ((few, True), (many, False)):
+        seen = play(Tracker(settings), jobs, *[(4.9, *[1.0] * (len(jobs) - 1))] * 5)
+        assert bool(seen) == opened
+
+
+def test_once_what_is_wrong_has_a_name_the_event_keeps_it():
+    tracker, told = Tracker(SETTINGS), []
+    for i, view in enumerate(["density"] * 5 + [NAMING] * 2 + ["density"] * 5):
+        moment = a_moment(1000 + 10 * i, ["j"])
+        told += [(c.kind, c.event.view) for c in tracker.update(moment, scored(9.0 + i, view=view), 3.0)]
+    assert told[0] == ("opened", "density")
+    assert ("extended", NAMING) in told
+    assert tracker.open[0].view == NAMING
 
 
 def test_threads_of_a_job_are_one_event_even_across_nodes():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
+from clustertwin.telemetry.detection.clearance import Near
 from clustertwin.telemetry.detection.explain import Why, explain
 from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import NAMING, Scores
 
 
 class Expecting:
@@ -72,6 +74,22 @@ def test_nothing_known_gives_no_reason():
     moment = moment_of((0.0, 0.0, 1.0, 0.0))
     moment.valid[:] = False
     assert explain(Expecting(1, 0, 0, 0), moment, scores_of(float("nan")), np.array([0])) is None
+
+
+class Nearing(Expecting):
+    """Knows of one region that is wrong."""
+
+    def near(self, moment, scores, threads):
+        return Near("bad-io", 1.25, 8.0)
+
+
+def test_a_reason_by_distance_says_how_near_to_what_and_how_far_normal_threads_stay():
+    moment = moment_of((0.2, 0.1, 0.7, 0.0), (0.97, 0.0, 0.03, 0.0))
+    scores = replace(scores_of(9, 1), views=(NAMING,))
+    why = explain(Nearing(0.95, 0.02, 0.02, 0.01), moment, scores, np.array([0]))
+    assert why is not None
+    assert (why.view, why.region, why.distance, why.kept) == (NAMING, "bad-io", 1.25, 8.0)
+    assert why.sentence.endswith("; in the embedding 1.25 from bad-io, where normal threads keep 8.")
 
 
 ratio = st.floats(0, 1, width=32)

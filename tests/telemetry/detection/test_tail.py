@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import genpareto
+from scipy.stats import genpareto, lognorm
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.tail import fit_tail
+from clustertwin.telemetry.detection.tail import fit_surprise, fit_tail
 
 
 def test_goes_on_beyond_the_sample_as_the_exponential_does():
@@ -42,6 +42,30 @@ def test_never_falls_and_is_never_infinite(sample):
 
 def test_what_is_not_known_stays_unknown():
     assert np.isnan(fit_tail(np.arange(100.0)).surprise(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize("size", [100, 300, 3000])
+def test_a_small_sample_claims_no_more_than_it_can_know(size):
+    """What it calls one in 10^5.4, an event on a node of 32 threads, happens about as seldom as that."""
+    rng, truth = np.random.default_rng(size), lognorm(0.5)
+    x = np.linspace(1, 400, 20_000)
+    happens = [
+        truth.sf(x[np.searchsorted(fit_tail(truth.rvs(size, random_state=rng)).surprise(x), 5.44)]) for _ in range(30)
+    ]
+    assert np.mean(happens) < 3 * 10**-5.44
+
+
+def test_the_highest_of_several_p_values_is_one_p_value_again():
+    rng = np.random.default_rng(5)
+
+    def highest(n: int) -> np.ndarray:
+        return np.asarray(-np.log10(rng.random((n, 5)).min(1)))
+
+    tail = fit_surprise(highest(400))
+    surprise = tail.surprise(highest(400_000))
+    assert (surprise > 2).mean() == pytest.approx(1e-2, rel=0.5)
+    assert (surprise > 4).mean() < 3e-4
+    assert tail.surprise(np.array([12.0]))[0] > 9  # what is loud stays loud
 
 
 def test_too_small_a_sample_is_refused_with_a_number():

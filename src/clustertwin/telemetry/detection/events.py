@@ -1,9 +1,10 @@
 """From scores to events: moment after moment with its scores -> events that open, grow and close.
 
-A thread alarms where its score is above the bar, `margin` times the detector's threshold: what happens to one window in
-a thousand is no event yet. What alarms for `needed_s` of the last `of_s` seconds is one, and the further above the
-bar, the more a second counts. Threads of one job are one event, and so are jobs of one node that went wrong together,
-for the same reason. An unknown score is neither an alarm nor calm. Nothing here reads a clock or writes a file.
+A thread alarms where its score is above the bar: what happens to one window in a thousand is no event yet, and what
+chance alone would do on some thread of a large node every other day is none either. What alarms for `needed_s` of the
+last `of_s` seconds is one, and the further above the bar, the more a second counts. Threads of one job are one event,
+and so are jobs of one node that went wrong together, for the same reason. An unknown score is neither an alarm nor
+calm. Nothing here reads a clock or writes a file.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.moment import WINDOW_S, Moment
+from clustertwin.telemetry.detection.scores import NAMING, Scores
+
+_DAY_S = 86_400
 
 Places = tuple[tuple[str, tuple[int, ...]], ...]  # ((node, cpus), …), ordered
 
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    margin: float = 1.5  # the bar, in thresholds
+    margin: float = 1.5  # the bar, in thresholds …
+    chance_per_node_day: float = 1.0  # … and at least where chance gives a node no more windows above it; few last
     strongest: float = 6.0  # a second so many times above the bar, or more, counts for so many
     needed_s: int = 60  # of alarm …
     of_s: int = 90  # … within so many seconds make an event
@@ -152,7 +156,7 @@ class Tracker:
                 return []
             self._times.clear()
             self._alarms.clear()
-        bar = threshold * self.settings.margin
+        bar = max(threshold * self.settings.margin, by_chance(moment, self.settings.chance_per_node_day))
         step_s = self._remember(moment, scores, bar)
         held_s, first_s = self._held(moment)
         changes = self._join(moment, scores, held_s, first_s, model, owners or {})
@@ -276,6 +280,15 @@ class Tracker:
         return changes
 
 
+def by_chance(moment: Moment, per_node_day: float) -> float:
+    """The score that so many windows of a node's normal threads exceed in a day, on the largest node.
+
+    A score is -log10 of how often a normal window is this strange, and a thread has 864 windows a day.
+    """
+    windows = np.bincount(moment.node, minlength=1).max() * _DAY_S / WINDOW_S
+    return float(np.log10(windows) - np.log10(per_node_day))
+
+
 def _id(name: str, is_job: bool, onset_s: int) -> str:
     """The same cause at the same time has the same name, so that no crash can make two of one."""
     return hashlib.sha256(f"{'job' if is_job else 'node'}\0{name}\0{onset_s}".encode()).hexdigest()[:12]
@@ -301,16 +314,24 @@ def _merged(old: Event, new: Event) -> Event:
         onset_s=min(old.onset_s, new.onset_s),
         seen_s=max(old.seen_s, new.seen_s),
         score=max(old.score, new.score),
-        view=new.view if new.score > old.score else old.view,
+        view=_told_by(old, new),
     )
 
 
+def _told_by(old: Event, new: Event) -> str:
+    """The view of the higher score; once what is wrong has a name, that stays."""
+    if NAMING in (old.view, new.view):
+        return NAMING
+    return new.view if new.score > old.score else old.view
+
+
 def _worth_telling(before: Event | None, now: Event) -> bool:
-    """More threads or jobs, a clearly higher score, or a minute since the last word."""
+    """More threads or jobs, another view, a clearly higher score, or a minute since the last word."""
     return (
         before is None
         or before.places != now.places
         or before.jobs != now.jobs
+        or before.view != now.view
         or now.score >= before.score + 1
         or now.seen_s >= before.seen_s + 60
     )

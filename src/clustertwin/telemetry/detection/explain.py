@@ -11,9 +11,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.detection.clearance import Near
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import NAMING, Scores
 
 WINDOW_S = 100
 #: A channel's name as a person would say it.
@@ -33,6 +34,10 @@ class Expects(Protocol):
 
     def expected(self, moment: Moment, threads: NDArray[np.intp], view: str) -> NDArray[np.float32]:
         """(n, channel) mean ratios over the window, NaN where this view cannot say."""
+        ...
+
+    def near(self, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Near | None:
+        """The known-wrong region that these threads have come nearest to; None where none is known."""
         ...
 
 
@@ -59,6 +64,9 @@ class Why:
     neighbours_of: str  # "job", "node" or "" where there are none
     ratios: tuple[Ratio, ...]
     nearest: tuple[tuple[str, float], ...] = ()  # known kinds of jobs in the embedding, and the distance to each
+    region: str = ""  # what is wrong where they have come too near to, if that is why; else empty
+    distance: float | None = None  # in the embedding, of the nearest of them to that region
+    kept: float | None = None  # the distance that normal threads keep from it
 
     @property
     def channel(self) -> str:
@@ -76,6 +84,9 @@ class Why:
             others = f"other thread of the {self.neighbours_of}" if self.neighbours == 1 else ""
             others = others or f"{self.neighbours} other threads of the {self.neighbours_of}"
             text += f"; the {others} had {_percent(told.neighbours)}"
+        if self.distance is not None and self.kept is not None:
+            text += f"; in the embedding {_distance(self.distance)} from {self.region}"
+            text += f", where normal threads keep {_distance(self.kept)}"
         return text + "."
 
 
@@ -110,6 +121,7 @@ def explain(
     if np.isnan(apart).all():
         order = np.argsort(-seen, kind="stable")
     ratios = [Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order]
+    near = detector.near(moment, scores, known) if view == NAMING else None
     return Why(
         view=view,
         start_s=moment.end_s - values.shape[1],
@@ -120,6 +132,9 @@ def explain(
         neighbours_of=others_of,
         ratios=tuple(ratios),
         nearest=places.nearest(scores.embedding[known]) if places else (),
+        region=near.name if near else "",
+        distance=near.distance if near else None,
+        kept=near.kept if near else None,
     )
 
 
@@ -172,6 +187,10 @@ def _or_none(value: float) -> float | None:
 
 def _spoken(channel: str) -> str:
     return SPOKEN.get(channel, channel)
+
+
+def _distance(value: float) -> str:
+    return f"{value:.3g}"
 
 
 def _percent(ratio: float) -> str:

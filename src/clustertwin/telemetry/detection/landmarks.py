@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.campaign.simulation.anomalies import ANOMALIES, draw_afflicted, draw_healthy, family
+from clustertwin.telemetry.campaign.simulation.anomalies import draw_afflicted, draw_healthy, family
 from clustertwin.telemetry.campaign.simulation.shares import TICKS
 from clustertwin.telemetry.campaign.simulation.signature import PEER, Signatures
+from clustertwin.telemetry.detection.clearance import Regions
 from clustertwin.telemetry.detection.evaluation import evaluate
-from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.moment import WINDOW_S, Moment
 from clustertwin.telemetry.models.store import Stored
 
-THREADS, SECONDS = 16, 100
+JOBS = 16  # of each kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Landmarks:
     def is_wrong(self, name: str) -> bool:
         return name in self.names and self.wrong[self.names.index(name)]
 
+    def regions(self) -> Regions:
+        """Those that are wrong, by name."""
+        rows = sorted((i for i, wrong in enumerate(self.wrong) if wrong), key=lambda i: self.names[i])
+        return Regions(tuple(self.names[i] for i in rows), self.centre[rows])
+
 
 def find_landmarks(stored: Stored, signatures: Signatures, seed: int = 0) -> Landmarks:
     """The places of every recorded kind; the same seed gives the same places."""
@@ -46,17 +52,20 @@ def find_landmarks(stored: Stored, signatures: Signatures, seed: int = 0) -> Lan
         if anomaly.endswith(PEER) or name in names:
             continue
         rng = np.random.default_rng((seed, number))
-        if anomaly:
-            ticks = draw_afflicted(signatures, job_type, anomaly, THREADS, SECONDS, 0, rng)
-            # Where only one thread is struck, the others are healthy and would blur the place.
-            ticks = ticks[:1] if ANOMALIES[anomaly].one_thread else ticks
-        else:
-            ticks = draw_healthy(signatures, job_type, THREADS, SECONDS, rng)
+        # Threads of one job move together: each comes from a job of its own.
+        ticks = np.stack([_thread(signatures, job_type, anomaly, rng) for _ in range(JOBS)])
         embedding = evaluate(stored, _moment(ticks))[0]
         names.append(name)
         wrong.append(bool(anomaly))
         centres.append(embedding.mean(0))
     return Landmarks(tuple(names), tuple(wrong), np.array(centres, np.float32))
+
+
+def _thread(signatures: Signatures, job_type: str, anomaly: str, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """(second, channel) of the first of two threads, the one that is struck where only one is."""
+    if anomaly:
+        return draw_afflicted(signatures, job_type, anomaly, 2, WINDOW_S, 0, rng)[0]
+    return draw_healthy(signatures, job_type, 2, WINDOW_S, rng)[0]
 
 
 def _moment(ticks: NDArray[np.uint8]) -> Moment:

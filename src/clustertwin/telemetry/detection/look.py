@@ -62,9 +62,13 @@ def _look(stored: Stored, moment: Moment, enough: float) -> Look:
     statistics = measure_each(moment, LENGTHS_S)
     settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough) & (statistics[0].seconds > 0)
     known = (settled, settled & (statistics[1].seconds >= LONG_ENOUGH_S))
-    kind = np.where(moment.job >= 0, HELD, FREE if moment.jobs else UNKNOWN).astype(np.int8)
     deviation = tuple(deviate(s.mean, s.noise, moment.job, k) for s, k in zip(statistics, known, strict=True))
-    return Look(kind, error, embedding, known, statistics, deviation)
+    return Look(kind_of(moment), error, embedding, known, statistics, deviation)
+
+
+def kind_of(moment: Moment) -> NDArray[np.int8]:
+    """(thread,) FREE, HELD or UNKNOWN."""
+    return np.where(moment.job >= 0, HELD, FREE if moment.jobs else UNKNOWN).astype(np.int8)
 
 
 def join(looks: Sequence[Look]) -> Look:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+#: A view that can name what is wrong goes before those that only find it strange, once it is as sure as this.
+NAMING, SURE = "distance", 4.5
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -22,6 +25,10 @@ class Scores:
         return len(self.score)
 
     def spoke(self, thread: int) -> str:
-        """The view that found this thread strangest; empty where none knows."""
+        """The view that names what is wrong with this thread, else the one that found it strangest; empty: none."""
         surprise = self.surprise[thread]
-        return "" if np.isnan(surprise).all() else self.views[int(np.nanargmax(surprise))]
+        if np.isnan(surprise).all():
+            return ""
+        if NAMING in self.views and surprise[self.views.index(NAMING)] > SURE:
+            return NAMING
+        return self.views[int(np.nanargmax(surprise))]

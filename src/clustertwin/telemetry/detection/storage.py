@@ -16,15 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
+from clustertwin.telemetry.detection.clearance import Clearance, Regions
 from clustertwin.telemetry.detection.density import Density
 from clustertwin.telemetry.detection.look import LENGTHS_S
 from clustertwin.telemetry.detection.tail import Tail
-from clustertwin.telemetry.detection.views import Detector, Habit, Settings
+from clustertwin.telemetry.detection.views import NOWHERE, Detector, Habit, Settings
 from clustertwin.telemetry.models.store import ModelError
 from clustertwin.telemetry.models.store import read as read_model
 from clustertwin.telemetry.models.store import save as save_model
 
 FORMAT = 1
+_REGIONS = "regions/"
 Arrays = dict[str, NDArray[np.float32]]
 
 
@@ -91,6 +93,11 @@ def _arrays(detector: Detector) -> Arrays:
             for field in fields(Density):
                 arrays[f"{name}/density/{field.name}"] = np.ascontiguousarray(getattr(habit.density, field.name))
             _put_tail(arrays, f"{name}/tail", habit.tail)
+    for name, centre in zip(detector.regions.names, detector.regions.centre, strict=True):
+        arrays[f"{_REGIONS}{name}"] = centre
+    for kind, clearance in detector.clearance.items():
+        arrays[f"clearance/{kind}/kept"] = clearance.kept
+        _put_tail(arrays, f"clearance/{kind}", clearance.tail)
     return arrays
 
 
@@ -106,7 +113,18 @@ def _tables(arrays: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
             {kind: _habit(arrays, f"habits/{length_s}/{kind}") for kind in _kinds(arrays, f"habits/{length_s}")}
             for length_s in LENGTHS_S
         ),
+        "regions": _regions(arrays),
+        "clearance": {
+            kind: Clearance(arrays[f"clearance/{kind}/kept"], _tail(arrays, f"clearance/{kind}"))
+            for kind in _kinds(arrays, "clearance")
+        },
     }
+
+
+def _regions(arrays: Mapping[str, NDArray[np.float32]]) -> Regions:
+    """A detector made before there were any has none."""
+    names = tuple(sorted(key.removeprefix(_REGIONS) for key in arrays if key.startswith(_REGIONS)))
+    return Regions(names, np.stack([arrays[_REGIONS + name] for name in names])) if names else NOWHERE
 
 
 def _habit(arrays: Mapping[str, NDArray[np.float32]], name: str) -> Habit:
@@ -121,7 +139,7 @@ def _put_tails(arrays: Arrays, name: str, tails: Mapping[int, Tail]) -> None:
 
 def _put_tail(arrays: Arrays, name: str, tail: Tail) -> None:
     arrays[f"{name}/knots"] = tail.knots
-    arrays[f"{name}/fit"] = np.array([tail.shape, tail.scale], np.float32)
+    arrays[f"{name}/fit"] = np.array([tail.shape, tail.scale, tail.start], np.float32)
 
 
 def _tails(arrays: Mapping[str, NDArray[np.float32]], name: str) -> dict[int, Tail]:
@@ -129,8 +147,8 @@ def _tails(arrays: Mapping[str, NDArray[np.float32]], name: str) -> dict[int, Ta
 
 
 def _tail(arrays: Mapping[str, NDArray[np.float32]], name: str) -> Tail:
-    shape, scale = arrays[f"{name}/fit"].tolist()
-    return Tail(arrays[f"{name}/knots"], shape, scale)
+    # Older detectors have two numbers, and a tail that starts where all did then.
+    return Tail(arrays[f"{name}/knots"], *arrays[f"{name}/fit"].tolist())
 
 
 def _kinds(arrays: Mapping[str, NDArray[np.float32]], name: str) -> list[int]:

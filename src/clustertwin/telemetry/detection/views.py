@@ -1,32 +1,36 @@
 """The views of a detector and the one score made of them: tables learnt from normal data, moment -> `Scores`.
 
-Five views speak of each thread, each as a p-value of its own: the model's error; how usual the thread's statistics
+Six views speak of each thread, each as a p-value of its own: the model's error; how usual the thread's statistics
 are, given that a job holds it or none does, over the window and over five minutes; how far it stands from the job's
-other threads, likewise. The strangest counts, and is calibrated once more, so that one threshold has one stated rate.
+other threads, likewise; how near it has come to where jobs that went wrong lie. The strangest counts, and is calibrated
+once more, so that one threshold has one stated rate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.detection.clearance import Clearance, Near, Regions, nearest
 from clustertwin.telemetry.detection.density import Density
 from clustertwin.telemetry.detection.evaluation import reconstruct
-from clustertwin.telemetry.detection.look import HELD, LENGTHS_S, Look, look
+from clustertwin.telemetry.detection.look import HELD, LENGTHS_S, Look, kind_of, look
 from clustertwin.telemetry.detection.moment import WINDOW_S, Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import NAMING, Scores
 from clustertwin.telemetry.detection.tail import Tail
 from clustertwin.telemetry.models.store import Stored
 
-VIEWS = ("reconstruction", "density", "density-5min", "peers", "peers-5min")
+VIEWS = ("reconstruction", "density", "density-5min", "peers", "peers-5min", NAMING)
 HIGHEST = 30.0  # no sample tells one in 10^30 from less
 _EXCUSED = 4.0  # in a pair, one this strange by itself explains the other's distance from it
-_HELD_ALONE, _IN_COMPANY = 3, 4  # threads of which three views speak, or all five
+_HELD_ALONE, _IN_COMPANY = 3, 4  # threads of which four views speak, or all six
+
+NOWHERE = Regions((), np.zeros((0, 0), np.float32))  # for a model whose embedding has no known places
 
 Surprise = NDArray[np.float64]
 _T = TypeVar("_T")
@@ -65,6 +69,8 @@ class Detector:
     habits: tuple[Mapping[int, Habit], ...]  # for each length, by the same
     apart: tuple[Mapping[int, Tail], ...]  # for each length, by threads of the job: 2, or 3 for more
     whole: Mapping[int, Tail]
+    regions: Regions = NOWHERE
+    clearance: Mapping[int, Clearance] = field(default_factory=dict)  # by FREE, HELD, UNKNOWN
     sha256: str = ""  # of the model and of all that was calibrated
 
     @property
@@ -93,6 +99,7 @@ class Detector:
         columns += [self._unusual(seen, i) for i in range(len(LENGTHS_S))]
         own = np.nan_to_num(np.fmax(columns[1], columns[2]))
         columns += [self._apart(seen, i, own) for i in range(len(LENGTHS_S))]
+        columns.append(self._nearing(seen))
         return np.stack(columns, axis=1)
 
     def expected(self, moment: Moment, threads: NDArray[np.intp], view: str) -> NDArray[np.float32]:
@@ -105,6 +112,7 @@ class Detector:
             made = reconstruct(self.stored, few)[rows] * valid
             total = valid.sum(1)
             return np.where(total > 0, made.sum(1) / np.maximum(total, 1), np.nan).astype(np.float32)
+        # What is near to a wrong place is told from what is usual, as what is unusual is.
         seen, i = look(self.stored, few, self.settings.enough), int(view.endswith("5min"))
         if view.startswith("peers"):
             return seen.deviation[i].median[rows]
@@ -119,6 +127,25 @@ class Detector:
                     kindest, np.arange(len(mine))
                 ]
         return out[rows]
+
+    def near(self, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Near | None:
+        """The known-wrong region that these threads have come nearest to; None where none is known."""
+        kind = kind_of(moment)[threads]
+        found: list[Near] = []
+        for k in np.unique(kind).tolist() if self.regions.names else ():
+            apart = self.regions.apart(scores.embedding[threads[kind == k]])
+            found += [near] if (near := nearest(self.regions, apart, _judges(self.clearance, k))) else []
+        return max(found, key=lambda near: near.kept / near.distance, default=None)
+
+    def _nearing(self, seen: Look) -> Surprise:
+        out = np.full(len(seen), np.nan)
+        if not self.clearance:
+            return out
+        for k in np.unique(seen.kind[seen.known[0]]).tolist():
+            rows = np.flatnonzero(seen.known[0] & (seen.kind == k))
+            apart = self.regions.apart(seen.embedding[rows])
+            out[rows] = np.min([judge.surprise(apart) for judge in _judges(self.clearance, k)], axis=0)
+        return out
 
     def _unusual(self, seen: Look, i: int) -> Surprise:
         features, out = seen.statistics[i].features, np.full(len(seen), np.nan)
