@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from clustertwin.core.traces import Trace
 from clustertwin.service.feeds import Feed, ReplayFeed
@@ -63,10 +64,25 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> ServiceState:
+    """One state for all tests, emptied for each: so they can share one app, which takes longer to build than to ask."""
+    nowhere = tmp_path_factory.mktemp("nowhere")
+    return ServiceState(nowhere, Store(nowhere / "state.sqlite"))
+
+
+@pytest.fixture(scope="session")
+def app(stage: ServiceState) -> FastAPI:
+    from clustertwin.service.app import create_app
+
+    return create_app(stage)
+
+
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[ServiceState]:
+def state(tmp_path: Path, stage: ServiceState) -> Iterator[ServiceState]:
     store = Store(tmp_path / "home" / "state.sqlite")
-    yield ServiceState(tmp_path / "home", store)
+    vars(stage).update(vars(ServiceState(tmp_path / "home", store)))
+    yield stage
     store.close()
 
 

@@ -20,9 +20,9 @@ WHY = Why("density", 60, 160, 80, 2, 5, "job", (Ratio("iowait", 0.7, 0.02, None)
 
 
 @pytest.fixture
-def client(state):
+def client(app, state):
     state.store.write([(EVENT, WHY)])
-    return TestClient(create_app(state), base_url="http://127.0.0.1:8790")
+    return TestClient(app, base_url="http://127.0.0.1:8790")
 
 
 def test_events_are_listed_vetted_and_undone(client, state):
@@ -132,9 +132,8 @@ def test_too_large_a_body_is_refused(client):
     assert client.post("/api/v1/verdicts", content=b" " * (2 << 20)).status_code == 413
 
 
-def test_the_api_tells_what_the_loop_saw(watched):
-    state = watched.state
-    client = TestClient(create_app(state), base_url="http://127.0.0.1")
+def test_the_api_tells_what_the_loop_saw(app, watched):
+    client = TestClient(app, base_url="http://127.0.0.1")
     told = client.get("/api/v1/snapshot").json()
     assert (told["phase"], len(told["nodes"])) == ("watching", 2)
     name = told["nodes"][0]["node"]
@@ -186,11 +185,13 @@ def test_schemathesis_finds_no_server_error(watched):
     assert tried > 300
 
 
-def test_the_stream_tells_of_each_new_snapshot_once(client, state):
+def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
     import asyncio
     from dataclasses import replace
 
-    from clustertwin.service.api.stream import _lines
+    from clustertwin.service.api import stream
+
+    monkeypatch.setattr(stream, "LOOK_S", 0.001)
 
     class Reader:
         left = 6
@@ -202,7 +203,7 @@ def test_the_stream_tells_of_each_new_snapshot_once(client, state):
             return self.left < 0
 
     async def read() -> list[bytes]:
-        return [line async for line in _lines(state, Reader())]
+        return [line async for line in stream._lines(state, Reader())]
 
     lines = asyncio.run(read())
     assert [line.split(b"\n")[1] for line in lines] == [b"id: 0", b"id: 7"]

@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service.state import ServiceState
 from clustertwin.service.tokens import Holder, Tokens
 
 COOKIE = "twin_token"
@@ -87,8 +88,8 @@ def check_binding(binding: Binding, tokens: Tokens) -> None:
 class Guard:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, binding: Binding) -> None:
-        self.app, self.tokens, self.binding = app, tokens, binding
+    def __init__(self, app: ASGIApp, state: ServiceState, binding: Binding) -> None:
+        self.app, self.state, self.binding = app, state, binding
         self.hosts = _hosts(binding)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,10 +135,10 @@ class Guard:
         return None if holder.may(needed) else _no(403, f"role {holder.role} may not do this; it needs {needed}")
 
     def _holder(self, headers: Headers) -> Holder | None:
-        token = _token(headers)
+        token, tokens = _token(headers), Tokens(self.state.store.database)
         if token:
-            return self.tokens.holder(token)
-        if self.binding.loopback and not self.tokens.all():
+            return tokens.holder(token)
+        if self.binding.loopback and not tokens.all():
             return Holder(_me(), "admin")
         return None
 

@@ -14,7 +14,6 @@ from clustertwin.core.errors import OutputError
 from clustertwin.service import api, metrics, pages
 from clustertwin.service.access import Binding, Guard
 from clustertwin.service.state import ServiceState
-from clustertwin.service.tokens import Tokens
 
 #: A loop that has not turned for so long is not alive.
 ALIVE_S = 60.0
@@ -56,5 +55,5 @@ def create_app(
         return Response(mark, media_type="image/svg+xml")
 
     pages.mount(app, state)
-    app.add_middleware(Guard, tokens=Tokens(state.store.database), binding=binding)
+    app.add_middleware(Guard, state=state, binding=binding)
     return app

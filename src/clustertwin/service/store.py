@@ -230,12 +230,15 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     if which.verdict is not None:
         clauses.append("verdict = ?")
         values.append(which.verdict)
+    # A look for the letters first: only where they are is JSON taken apart, which costs several times as much.
     if which.node:
-        clauses.append("EXISTS (SELECT 1 FROM json_each(places) WHERE json_extract(value, '$[0]') = ?)")
-        values.append(which.node)
+        clauses.append(
+            "instr(places, ?) AND EXISTS (SELECT 1 FROM json_each(places) WHERE json_extract(value, '$[0]') = ?)"
+        )
+        values += [json.dumps(which.node), which.node]
     if which.job:
-        clauses.append("EXISTS (SELECT 1 FROM json_each(jobs) WHERE value = ?)")
-        values.append(which.job)
+        clauses.append("instr(jobs, ?) AND EXISTS (SELECT 1 FROM json_each(jobs) WHERE value = ?)")
+        values += [json.dumps(which.job), which.job]
     if which.start_s is not None:
         clauses.append("(end_s IS NULL OR end_s >= ?)")
         values.append(which.start_s)

@@ -10,19 +10,16 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.service import made
 
-from clustertwin.service.pages import mount
 from clustertwin.service.state import ServiceState
 
 
 @pytest.fixture
-def made_state(tmp_path: Path) -> Iterator[ServiceState]:
-    state = made.state(tmp_path)
-    yield state
-    state.store.close()
+def made_state(tmp_path: Path, stage: ServiceState) -> Iterator[ServiceState]:
+    vars(stage).update(vars(made.state(tmp_path)))
+    yield stage
+    stage.store.close()
 
 
 @pytest.fixture
-def client(made_state: ServiceState) -> TestClient:
-    app = FastAPI()
-    mount(app, made_state)
-    return TestClient(app)
+def client(app: FastAPI, made_state: ServiceState) -> TestClient:
+    return TestClient(app, base_url="http://127.0.0.1")

@@ -252,7 +252,7 @@ def test_a_maintenance_window_begins_when_the_readers_clock_says(tmp_path: Path,
     state = made.state(tmp_path)
     with serving(create_app(state)) as url:
         page = open_page(f"{url}/quiet?nodes=n1")
-        page.get_by_label("begins; empty: now").fill("2030-01-01T10:00")
+        page.get_by_label("Begins, if not now").fill("2030-01-01T10:00")
         page.get_by_role("button", name="Add maintenance").click()
         page.locator("#windows button").wait_for()
         (window,) = state.store.quiet.maintenance(made.NOW_S)

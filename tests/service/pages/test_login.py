@@ -6,14 +6,13 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service import made
 
-from clustertwin.service.app import create_app
 from clustertwin.service.tokens import Tokens
 
 
 @pytest.fixture
-def door(made_state):
+def door(app, made_state):
     token = Tokens(made_state.store.database).add("ada", "read", 0.0)
-    client = TestClient(create_app(made_state), base_url="http://127.0.0.1", headers={"Accept": "text/html"})
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"Accept": "text/html"})
     return client, token
 
 

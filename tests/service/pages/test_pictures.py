@@ -129,7 +129,7 @@ def test_points_know_their_thread_and_open_events_their_rows():
     scores, _ = spread(4)
     found, _ = embedding.points(replace(snapshot(), scores=scores), None)
     assert [(p["node"], p["cpu"]) for p in found["points"]] == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)]
-    assert found["regions"] == [{"id": "e1", "name": "17", "rows": [0, 1]}]
+    assert found["regions"] == [{"id": "e1", "name": "job 17", "rows": [0, 1]}]
 
 
 def test_the_nearest_kind_of_work_comes_first_with_its_distance():

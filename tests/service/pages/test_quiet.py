@@ -11,6 +11,7 @@ from tests.service.pages.test_pages import HOSTILE
 
 from clustertwin.cli import COMMANDS
 from clustertwin.cli.app import run
+from clustertwin.service import audit
 from clustertwin.service.quiet import Maintenance, Silence
 from clustertwin.service.store import Store
 
@@ -79,8 +80,9 @@ def test_the_forms_are_filled_in_by_whoever_leads_there(client):
 
 
 def test_the_audit_is_read_page_by_page(client, made_state):
-    for i in range(120):
-        made_state.store.note("ada", "promote", f"v{i}", float(i))
+    with made_state.store.database.transaction() as connection:
+        for i in range(120):
+            audit.note(connection, float(i), "ada", "promote", f"v{i}")
     first = client.get("/audit").text
     assert first.count(">promote<") == 100
     assert "before_id=21" in first

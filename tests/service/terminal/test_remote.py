@@ -11,21 +11,20 @@ from fastapi.testclient import TestClient
 from tests.service import made
 
 from clustertwin.core.errors import SourceError
-from clustertwin.service.app import create_app
 from clustertwin.service.terminal.remote import RemoteFeed
 from clustertwin.service.tokens import Tokens
 
 
 @pytest.fixture
-def state(tmp_path: Path):
-    state = made.state(tmp_path)
-    yield state
-    state.store.close()
+def state(tmp_path: Path, stage):
+    vars(stage).update(vars(made.state(tmp_path)))
+    yield stage
+    stage.store.close()
 
 
 @pytest.fixture
-def feed(state) -> RemoteFeed:
-    return RemoteFeed("http://127.0.0.1", client=TestClient(create_app(state), base_url="http://127.0.0.1"))
+def feed(app, state) -> RemoteFeed:
+    return RemoteFeed("http://127.0.0.1", client=TestClient(app, base_url="http://127.0.0.1"))
 
 
 def test_a_board_holds_what_the_service_knows(feed):
@@ -56,9 +55,9 @@ def test_what_the_service_refuses_is_told_in_its_words(feed):
         feed.vet("e9", "confirmed")
 
 
-def test_a_reader_may_look_and_not_judge(state):
+def test_a_reader_may_look_and_not_judge(app, state):
     token = Tokens(state.store.database).add("ada", "read", 1.0)
-    client = TestClient(create_app(state), base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {token}"})
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {token}"})
     feed = RemoteFeed("http://127.0.0.1", client=client)
     assert next(feed.boards()).nodes
     with pytest.raises(SourceError, match="needs vet"):

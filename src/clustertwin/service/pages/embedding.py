@@ -126,7 +126,7 @@ def points(
             }
         )
     regions = [
-        {"id": event.id, "name": event.job or ", ".join(event.nodes), "rows": where}
+        {"id": event.id, "name": f"job {event.job}" if event.job else ", ".join(event.nodes), "rows": where}
         for event in snapshot.events[:MOST_REGIONS]
         if (where := np.flatnonzero(np.isin(rows, rows_of(moment, event))).tolist())
     ]

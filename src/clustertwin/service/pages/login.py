@@ -17,7 +17,6 @@ MONTH_S = 30 * 86_400
 
 def router(state: ServiceState) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
-    tokens = Tokens(state.store.database)
 
     def form(to: str, wrong: str = "", code: int = 200) -> HTMLResponse:
         return HTMLResponse(environment().get_template("login.html").render(to=to, wrong=wrong), code)
@@ -28,7 +27,7 @@ def router(state: ServiceState) -> APIRouter:
 
     @pages.post("/login")
     def enter(request: Request, token: Annotated[str, Form()] = "", to: Annotated[str, Form()] = "/") -> Response:
-        if tokens.holder(token.strip()) is None:
+        if Tokens(state.store.database).holder(token.strip()) is None:
             return form(to, "Nobody has this token, or it was taken away.", 401)
         answer = RedirectResponse(_ours(to), 303)
         # Lax, so that a link in an alert still finds its reader logged in; the guard refuses changes from elsewhere.

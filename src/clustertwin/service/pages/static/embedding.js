@@ -11,6 +11,7 @@ let data = { points: [], regions: [] };
 let bounds = null;
 let lone = ""; // the group that is looked at alone
 let chart = "pca";
+let names = []; // where names of events stand already
 
 const colour = (group) => (group === "no job" ? css("other") : hue(group));
 
@@ -34,6 +35,7 @@ function draw() {
   canvas.height = HEIGHT * dots;
   const pen = canvas.getContext("2d");
   pen.scale(dots, dots);
+  names = [];
   for (const region of data.regions) halo(pen, region.rows.map((row) => place(data.points[row])), region.name);
   for (const point of data.points) {
     const [x, y] = place(point);
@@ -63,7 +65,12 @@ function halo(pen, places, name) {
   const top = places.reduce((best, one) => (one[1] < best[1] ? one : best));
   pen.fillStyle = css("alarm");
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  pen.fillText(name.length > 40 ? `${name.slice(0, 39)}…` : name, Math.min(top[0] + 14, canvas.clientWidth - 120), Math.max(top[1] - 12, 12));
+  const text = name.length > 40 ? `${name.slice(0, 39)}…` : name;
+  const x = Math.min(top[0] + 14, canvas.clientWidth - 120);
+  let y = Math.max(top[1] - 12, 12);
+  while (names.some((one) => Math.abs(one.x - x) < 60 && Math.abs(one.y - y) < 12)) y += 13;
+  names.push({ x, y });
+  pen.fillText(text, x, y);
 }
 
 function nearest(event) {

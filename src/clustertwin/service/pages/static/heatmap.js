@@ -57,8 +57,8 @@ export class HeatMap {
   hatch(pen, x, y, width, height) {
     pen.fillStyle = css("unknown");
     pen.fillRect(x, y, width, height);
-    pen.strokeStyle = css("line");
-    pen.lineWidth = 1;
+    pen.strokeStyle = css("other");
+    pen.lineWidth = 0.5;
     pen.save();
     pen.beginPath();
     pen.rect(x, y, width, height);
