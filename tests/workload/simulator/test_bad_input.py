@@ -6,7 +6,7 @@ import pytest
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import Now, Policy, Request
-from clustertwin.workload.simulator import PolicyError, simulate
+from clustertwin.workload.simulator import PolicyError, machine_size, simulate
 
 
 def remarks(schedule) -> dict[str, list[int]]:
@@ -113,3 +113,9 @@ def test_a_plug_in_is_one_function():
 
     jobs = Jobs.build([0, 1, 1], [10, 5, 5], request_s=[10, 5, 5], cpus=[4, 1, 3])
     assert simulate(jobs, 4, widest, hold=False).start_s.tolist() == [0, 10, 10]
+
+
+def test_a_machine_of_unknown_size_is_asked_for_with_a_hint():
+    jobs = Jobs.build([0, 1], [10, 10], cpus=[3, 64])
+    with pytest.raises(SettingsError, match="its largest job takes 64 cpus"):
+        machine_size(jobs, "cpus")

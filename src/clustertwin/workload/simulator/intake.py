@@ -78,5 +78,8 @@ def machine_size(jobs: Jobs, unit: Unit) -> int:
     machine = jobs.machine
     size = machine.nodes if unit == "nodes" else machine.cpus or machine.nodes
     if size <= 0:
-        raise SettingsError("the log does not say how large its machine is: give --procs")
+        largest = int(sizes(jobs, unit).max(initial=0))
+        raise SettingsError(
+            f"the log does not say how large its machine is: give --procs (its largest job takes {largest:,} {unit})"
+        )
     return size
