@@ -23,8 +23,8 @@ Array = NDArray[np.float32]
 BLOCK_S = 10
 #: Numbers that memory moves at once.
 LINE = 16
-#: Threads at a time: their five minutes, about 0.6 MB, stay in a core's own cache.
-BLOCK = 128
+#: Threads at a time: their five minutes, about 0.9 MB, stay in a core's own cache.
+BLOCK = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ def _whole_jobs(job: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.uint64], ND
     while start < len(job):
         k = bisect_right(cuts, start + BLOCK) - 1
         end = cuts[k] if cuts[k] > start else cuts[k + 1]
-        mine = slice(start, end)
         first = number[start] - (not alone[start])
-        yield order[mine].astype(np.uint64), np.where(alone[mine], -1, number[mine] - first - 1).astype(np.int32)
+        slot = np.where(alone[start:end], -1, number[start:end] - first - 1)
+        by_place = np.argsort(order[start:end])  # neighbours in memory are read together
+        yield order[start:end][by_place].astype(np.uint64), slot[by_place].astype(np.int32)
         start = end
 
 
