@@ -81,7 +81,7 @@ class FastModel:
             )
         n = len(values)
         columns, there = values.transpose(2, 1, 0), valid.T  # (channel, length, n), (length, n)
-        whole = there.all(0)
+        whole: NDArray[np.bool_] = np.logical_and.reduce(there, axis=0)  # (n,)
         embedding, error = np.empty((self.latent, n), np.float32), np.zeros(n, np.float32)
         embedding_ = torch.from_numpy(embedding)
         room = _Room(self, min(BLOCK, n))
