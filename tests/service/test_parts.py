@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service.parts import around, deal, gather, take, take_scores
+from clustertwin.service.parts import around, deal, gather, runs, take, take_scores
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.explain import explain, rows_of
 from clustertwin.telemetry.detection.moment import moments
@@ -26,6 +26,23 @@ def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
     for names in (moment.node, moment.job):
         where = [set(names[rows].tolist()) - {-1} for rows in dealt]
         assert sum(map(len, where)) == len(set().union(*where))
+
+
+@given(threads, st.integers(1, 5))
+def test_runs_follow_each_other_and_part_no_job_and_no_node(threads, parts):
+    threads = sorted(threads)
+    moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
+    found = runs(moment, parts)
+    assert len(found) <= parts
+    assert [row for rows in found for row in range(rows.start, rows.stop)] == list(range(len(threads)))
+    for names in (moment.node, moment.job):
+        where = [set(names[rows].tolist()) - {-1} for rows in found]
+        assert sum(map(len, where)) == len(set().union(*where))
+
+
+def test_runs_are_even_where_jobs_allow():
+    moment = a_moment(1000, [""] * 12, sorted("abcdef" * 2))
+    assert [rows.stop - rows.start for rows in runs(moment, 3)] == [4, 4, 4]
 
 
 @pytest.fixture(scope="module")

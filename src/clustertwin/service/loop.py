@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from math import floor
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,9 @@ from clustertwin.service import summary
 from clustertwin.service.feeds import Feed
 from clustertwin.service.history import NodeScores
 from clustertwin.service.keeper import Keeper
+from clustertwin.service.parts import cut
 from clustertwin.service.reasons import Reasons
+from clustertwin.service.rounds import Rounds
 from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.state import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.store import Filter
@@ -43,6 +45,10 @@ if TYPE_CHECKING:  # with them comes torch, which takes seconds
 
 #: Up to so many threads the newest seconds are published every second; above, with each scoring.
 EVERY_SECOND_THREADS = 4096
+#: A turn scores for about so long; where all threads take longer, a round of several turns scores them.
+TURN_S = 0.4
+#: … as far as nothing is known of it yet.
+THREADS_PER_S = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class Loop:
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
+        self._rounds, self._round_s, self._took_s = Rounds(), 0, 0.0  # its first second, and its work so far
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
         self._now = replace(state.snapshot, events=self._tracker.open)
@@ -166,20 +173,22 @@ class Loop:
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
             return self._first_s is not None and end_s - self._first_s >= WINDOW_S
-        if self._now.scored_total == 0:
-            return end_s > self._now.scored.end_s
-        passed_s = end_s - self._now.scored.end_s
+        wait_s, since_s = self._stride.seconds, self._round_s
+        if self._now.scored_total == 0 or not self._rounds.over:
+            wait_s, since_s = 1, self._now.scored.end_s
         # A clock that was set back by more than the ring holds would otherwise stop the scoring.
-        return passed_s >= self._stride.seconds or passed_s < -self._ring.length_s
+        return end_s - since_s >= wait_s or end_s - since_s < -self._ring.length_s
 
     def _look(self, detector: Detector | None, end_s: int, now_s: float) -> None:
         """Score the moment if it is time, else only show it; while nothing was ever scored all is unknown."""
         if detector is not None and self._is_due(end_s):
             begun_s = self._clock()
             self._judge(detector, end_s, now_s)
-            if self._now.scoring_s:  # the first scoring also loads what is compiled, and says nothing of the next
-                self._stride.took((self._clock() - begun_s) * self.feed.pace)
-            self._now = replace(self._now, scoring_s=self._clock() - begun_s)
+            self._took_s += self._clock() - begun_s
+            if self._rounds.over:
+                if self._now.scoring_s:  # the first scoring also loads what is compiled, and says nothing of the next
+                    self._stride.took(self._took_s * self.feed.pace)
+                self._now = replace(self._now, scoring_s=self._took_s)
             return
         if detector and self._reasons and self._now.scored and self._now.scores:
             self._write(self._reasons.more(detector, self._now.scored, self._now.scores))
@@ -193,25 +202,33 @@ class Loop:
                 self._sum_up(moment, summary.unknown(moment), np.nan, now_s, self._spans_of(moment))
 
     def _judge(self, detector: Detector, end_s: int, now_s: float) -> None:
-        """Score, follow the events, and write them down."""
+        """Score whose turn it is."""
         moment = self._ring.moment(end_s)
-        scores = self._masked(self._score(detector, moment), moment, now_s)
+        if self._rounds.over:
+            self._rounds.begin(moment, self._parts(moment))
+            self._round_s, self._took_s = end_s, 0.0
+        rows = self._rounds.next(moment)
+        fresh = self._score(detector, cut(moment, rows))
+        scores = self._masked(self._rounds.merge(moment, rows, fresh), moment, now_s)
+        known = self._now.scored_total + int((~np.isnan(fresh.score)).sum())
+        self._now = replace(self._now, moment=moment, scored=moment, scores=scores, scored_total=known)
+        if self._rounds.over:
+            self._conclude(detector, moment, scores, now_s)
+
+    def _parts(self, moment: Moment) -> int:
+        """In how many turns to score all; spread over half of the stride, so that a round is over before the next."""
+        scoring_s = self._now.scoring_s or len(moment) / THREADS_PER_S
+        return max(min(ceil(scoring_s / TURN_S), self._stride.seconds // 2), 1)
+
+    def _conclude(self, detector: Detector, moment: Moment, scores: Scores, now_s: float) -> None:
+        """All threads have been scored: follow the events, write them down, and sum up."""
         spans = self._spans_of(moment)
         owners = {job: span.owner for job, span in spans.items()}
         changes = self._tracker.update(moment, scores, detector.threshold, model=detector.version, owners=owners)
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
         self._write(self._reasons.of(detector, moment, scores, changes))
         self._sum_up(moment, scores, detector.threshold, now_s, spans)
-        known = int((~np.isnan(scores.score)).sum())
-        self._now = replace(
-            self._now,
-            moment=moment,
-            scored=moment,
-            scores=scores,
-            events=self._tracker.open,
-            history=self._past.add(end_s, self._now.nodes),
-            scored_total=self._now.scored_total + known,
-        )
+        self._now = replace(self._now, events=self._tracker.open, history=self._past.add(moment.end_s, self._now.nodes))
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
         """A span of each job, for its owner and its type; the same as long as no job comes or goes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,29 @@ def _pairs(moment: Moment) -> list[tuple[int, int]]:
             found.append((node, first[job]))
         first.setdefault(job, node)
     return found
+
+
+def runs(moment: Moment, parts: int) -> list[slice]:
+    """Rows that lie side by side, as even as nodes and jobs allow: a part that is a view, and costs nothing to take."""
+    nodes, jobs, held = len(moment.nodes), len(moment.jobs), moment.job >= 0
+    first, last = np.full(jobs, nodes), np.full(jobs, -1)
+    np.minimum.at(first, moment.job[held], moment.node[held])
+    np.maximum.at(last, moment.job[held], moment.node[held])
+    torn = np.zeros(nodes + 1, np.int64)  # a cut before node i would part so many jobs, summed up to i
+    np.add.at(torn, first[last >= 0] + 1, 1)
+    np.add.at(torn, last[last >= 0] + 1, -1)
+    whole = np.flatnonzero(np.cumsum(torn)[:nodes] == 0)
+    begins = np.unique(np.searchsorted(moment.node, whole))
+    begins = begins[begins < len(moment)]
+    wanted = np.linspace(0, len(moment), parts, endpoint=False)
+    chosen = np.unique([begins[np.argmin(np.abs(begins - row))] for row in wanted]).tolist()
+    return [slice(start, end) for start, end in pairwise([*chosen, len(moment)])]
+
+
+def cut(moment: Moment, rows: slice) -> Moment:
+    """The threads of a run as a moment of their own, a view."""
+    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
+    return replace(moment, **columns)
 
 
 def around(moment: Moment, event: Event) -> Rows:
