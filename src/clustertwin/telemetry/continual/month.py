@@ -72,7 +72,7 @@ class MonthSettings:
     world: World = World()
     people: People = People()
     training: Training = Training(epochs=4, warm_epochs=2)
-    moments: int = 50
+    moments: int = 60
     replay_moments: int = 4
     replay_days: int = 8
     rule: Rule = Rule()

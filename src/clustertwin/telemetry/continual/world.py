@@ -25,8 +25,8 @@ _USER, _SYSTEM, _IOWAIT = (CPU.index(name) for name in ("user", "system", "iowai
 @dataclass(frozen=True, slots=True)
 class World:
     nodes: int = 4
-    threads: int = 8  # of each
-    hours: float = 2.0  # of each day are simulated
+    threads: int = 16  # of each
+    hours: float = 4.0  # of each day are simulated
     start_s: int = 1_767_225_600
     #: (from this day on, these job types)
     mix: tuple[tuple[int, tuple[str, ...]], ...] = (
