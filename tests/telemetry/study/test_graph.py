@@ -39,7 +39,9 @@ def test_a_line_of_the_table_sets_plain_and_graph_side_by_side():
 
 
 def test_two_seeds_are_not_compared():
-    assert compare(JUDGED[:2] + JUDGED[4:6]) == []
+    few = JUDGED[:2] + JUDGED[4:6]
+    assert compare(few) == []
+    assert graph(few).tables == ()
 
 
 def test_holm_never_lowers_and_never_exceeds_one():

@@ -100,7 +100,7 @@ def graph(judged: Sequence[Judged]) -> Section:
         if found
         else f"Nothing to compare: {PLAIN} and a graph model need three seeds in common."
     )
-    return Section("graph", "Where the graph helps", text, (_table(found, judged),))
+    return Section("graph", "Where the graph helps", text, (_table(found, judged),) if found else ())
 
 
 def _table(found: Sequence[Difference], judged: Sequence[Judged]) -> Table:
