@@ -47,7 +47,7 @@ def nodes(
     columns = [count, heard, worst, error, alarming, silent]
     names = [tuple(sorted(own)) for own in jobs]
     states = [
-        NodeState(name, phase, *row, own)
+        NodeState(name, phase, *row, jobs=own)
         for name, phase, row, own in zip(moment.nodes, phases, _rows(columns), names, strict=True)
     ]
     return tuple(states[i] for i in _strangest_first(worst, moment.nodes))

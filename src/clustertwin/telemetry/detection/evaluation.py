@@ -29,9 +29,9 @@ def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArr
     error = np.empty(len(moment), np.float32)
     if quick:
         for start in range(0, len(moment), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            mended = _mended(values[rows], valid[rows])
-            embedding[rows], error[rows] = quick(mended, np.ones_like(valid[rows]))
+            piece = slice(start, start + _CHUNK)
+            mended = _mended(values[piece], valid[piece])
+            embedding[piece], error[piece] = quick(mended, np.ones_like(valid[piece]))
         return embedding, error
     for rows, batch in _batches(moment, model.graph, model.config.shape.length):
         z, reconstruction = model(batch)
