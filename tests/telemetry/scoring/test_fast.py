@@ -14,7 +14,7 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Batch, Shape, errors
 from clustertwin.telemetry.scoring.fast import BLOCK, FastModel, fast
-from clustertwin.telemetry.scoring.kernels import bend
+from clustertwin.telemetry.scoring.kernels import bend, exponential
 from clustertwin.telemetry.scoring.ring import Ring
 
 #: Two simplexes, apart and out of order, and a bounded channel between them.
@@ -107,6 +107,13 @@ def test_gelu_is_as_torch_has_it(numbers: list[float]) -> None:
     wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
     bend(row, np.zeros(1, np.float32), 0)
     np.testing.assert_allclose(row, wanted, atol=1e-6)
+
+
+def test_e_to_the_x_is_right_to_six_digits_wherever_it_is_a_float() -> None:
+    x = np.linspace(-80, 80, 999).astype(np.float32)
+    made = np.array([exponential(one) for one in x])
+    np.testing.assert_allclose(made, np.exp(x.astype(np.float64)), rtol=1e-6)
+    assert exponential(np.float32(-1e9)) < 1e-37
 
 
 def test_a_window_of_another_length_is_refused() -> None:

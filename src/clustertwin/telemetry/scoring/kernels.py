@@ -12,7 +12,6 @@ from clustertwin.telemetry.loops import vectorised
 
 f = np.float32
 
-
 #: Beyond, e^x is no float32.
 FAR = 87.0
 
