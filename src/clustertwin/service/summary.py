@@ -45,11 +45,11 @@ def nodes(
         jobs[node].append(moment.jobs[job])
     phases = map(_phase, in_maintenance.tolist(), (heard < stale_before_s).tolist(), (silent == count).tolist())
     columns = [count, heard, worst, error, alarming, silent]
-    names = [tuple(sorted(own)) for own in jobs]
-    states = [
-        NodeState(name, phase, *row, jobs=own)
-        for name, phase, row, own in zip(moment.nodes, phases, _rows(columns), names, strict=True)
-    ]
+    states = []
+    for name, phase, row, own in zip(moment.nodes, phases, _rows(columns), jobs, strict=True):
+        threads, heard_at_s, score, mistake, above, unknown_ = row
+        names = tuple(sorted(own))
+        states.append(NodeState(name, phase, threads, heard_at_s, score, mistake, above, unknown_, names))
     return tuple(states[i] for i in _strangest_first(worst, moment.nodes))
 
 
