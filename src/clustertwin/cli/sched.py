@@ -139,8 +139,8 @@ def train(
     unit: Literal["cpus", "nodes"] = Unit,
     ppo_rounds: int = typer.Option(40, help="Rounds of PPO; 0 leaves the stage out."),
     evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
-    start: Literal["nothing", "order", "race"] = typer.Option(
-        "nothing", help="Begin from nothing, from the best of three simple orders, or PPO from all four in turn."
+    start: Literal["nothing", "order"] = typer.Option(
+        "nothing", help="Begin from nothing, or from the best of three simple orders."
     ),
     hold_out: list[str] = typer.Option([], help="FIRST:LAST, jobs never trained on; may be repeated."),
     generator: str = typer.Option("", help="Also train on jobs that this generator makes of those not held out."),

@@ -15,6 +15,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.rl.evolve import EvolveSettings
 from clustertwin.workload.rl.study import Row, Source, as_html, split, study
 from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
@@ -43,8 +44,9 @@ def run(
     jobs = read(trace, lenient=lenient)
     learn, judge = split(jobs, held_out)
     made = {name: _generated(name, learn) for name in generator} | dict(_named(text, lenient) for text in synthetic)
-    # Sources are compared by what they choose: more sequences to choose on, less luck.
-    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48, start="order")
+    # Sources are compared by what they choose: more sequences to choose on, and small steps from a good beginning.
+    small = EvolveSettings(rate=0.02)
+    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48, start="order", evolve=small)
     rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
     with err.status("training") as status:
         rows = study(

@@ -25,7 +25,7 @@ class EvolveSettings:
     pairs: int = 16  # of opposite steps
     sequences: int = 4  # each step is tried on
     noise: float = 0.1
-    rate: float = 0.02  # 0.05 walks away from what PPO has found
+    rate: float = 0.05
     reference: str = "sjf"  # outcomes are counted against this policy on the same sequence
 
 

@@ -25,19 +25,19 @@ from clustertwin.workload.rl.sequences import Pool, pool
 from clustertwin.workload.rl.worth import Rules, slowdowns
 from clustertwin.workload.simulator.machine import Records
 
-#: From random weights, from the best of three simple orders (short runs gain by it), or from each of all four.
-Start = Literal["nothing", "order", "race"]
+#: From random weights, or from the best of three simple orders.
+Start = Literal["nothing", "order"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """How long and on what; the resolved settings are saved with the run."""
 
-    ppo_rounds: int = 40  # from each beginning
+    ppo_rounds: int = 40
     evolve_rounds: int = 150
     length: int = 256  # jobs in a training sequence of PPO
     evolve_length: int = 512
-    judged_on: int = 32  # sequences of 1,024 jobs
+    judged_on: int = 16  # sequences of 1,024 jobs
     judge_every: int = 5
     seed: int = 0
     start: Start = "nothing"
@@ -48,9 +48,8 @@ class TrainSettings:
     @property
     def stages(self) -> dict[str, int]:
         """The rounds of each stage, in order."""
-        beginnings = 1 + len(ORDERS) if self.start == "race" else 1
         lead = self.lead_rounds if self.start == "order" else 0
-        return {"lead": lead, "ppo": self.ppo_rounds * beginnings, "evolve": self.evolve_rounds}
+        return {"lead": lead, "ppo": self.ppo_rounds, "evolve": self.evolve_rounds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,47 +172,37 @@ class _Run:
         self.arrays, self.before = arrays, values["seconds"]
         self.rounds = [Round(**entry) for entry in values["rounds"]]
 
-    def beginnings(self) -> list[NDArray[np.float64]]:
-        """The weights that PPO begins from, one after another."""
-        nothing = beginner(ORDERS[0], np.random.default_rng([self.settings.seed, 4]), sharpness=0.0)
+    def beginning(self) -> NDArray[np.float64]:
+        """Weights that know nothing, or the simple order that does best on the judged sequences."""
         if self.settings.start == "nothing":
-            return [nothing]
-        orders = [beginner(order, np.random.default_rng([self.settings.seed, 4])) for order in ORDERS]
-        if self.settings.start == "race":
-            return [nothing, *orders]
-        if self.done("lead"):
-            return [self.best]
-        worth = slowdowns([learned(weights) for weights in orders], self.judged_on, self.rules).mean(axis=1)
-        return [orders[int(worth.argmin())]]
+            return beginner(ORDERS[0], np.random.default_rng([self.settings.seed, 4]), sharpness=0.0)
+        tried = [beginner(order, np.random.default_rng([self.settings.seed, 4])) for order in ORDERS]
+        worth = slowdowns([learned(weights) for weights in tried], self.judged_on, self.rules).mean(axis=1)
+        return tried[int(worth.argmin())]
 
     def lead(self) -> None:
         """The first stage, where a run begins from an order: ten weights are found in few rounds, 768 are not."""
         if self.done("lead") < self.settings.stages["lead"]:
-            self.search("lead", begin(self.beginnings()[0], LEAD), self.settings.lead)
+            self.search("lead", begin(self.beginning(), LEAD), self.settings.lead)
 
     def ppo(self) -> None:
         """The second stage. Each round has a seed of its own: a resumed run draws what it would have drawn."""
-        rounds = self.settings.ppo_rounds
-        if self.done("ppo") >= self.settings.stages["ppo"]:
+        if self.done("ppo") >= self.settings.ppo_rounds:
             return
         from clustertwin.workload.rl.ppo import Ppo, PpoSettings
 
         sequences, seed = self.pools[self.settings.length], self.settings.seed
-        for turn, weights in enumerate(self.beginnings()):
-            first, last = rounds * turn, rounds * (turn + 1)
-            if self.done("ppo") >= last:
-                continue
-            learner = Ppo(sequences, self.rules, PpoSettings(), weights, seed, self.engine)
-            if self.done("ppo") > first:
-                learner.load_arrays(self.arrays)
-            while (number := self.done("ppo")) < last:
-                ratio = learner.iterate(np.random.default_rng([seed, 2, number]))
-                self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
+        weights = self.best if self.done("lead") else self.beginning()
+        learner = Ppo(sequences, self.rules, PpoSettings(), weights, seed, self.engine)
+        if self.done("ppo"):
+            learner.load_arrays(self.arrays)
+        while (number := self.done("ppo")) < self.settings.ppo_rounds:
+            ratio = learner.iterate(np.random.default_rng([seed, 2, number]))
+            self.note("ppo", ratio, learner.actor.vector(), learner.arrays())
 
     def evolve(self) -> None:
         """The last stage, from the best there is, in all weights."""
-        weights = self.best if len(self.best) else min(self.beginnings(), key=self.judge)
-        self.search("evolve", begin(weights), self.settings.evolve)
+        self.search("evolve", begin(self.best if len(self.best) else self.beginning()), self.settings.evolve)
 
     def search(self, stage: str, state: Evolution, settings: EvolveSettings) -> None:
         """The generations of a stage, or what a killed run has left of them; steps shrink towards the end."""
