@@ -1,32 +1,41 @@
-"""How many threads does the live loop hold on one core, ingest included? Simulated exporters -> scores and events.
+"""How many threads does the live loop hold on one core? Simulated exporters, asked over HTTP -> scores and events.
 
-    python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--json]
+    python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--burst] [--json]
 
-Every second each node's /metrics page, as our exporter writes it, is parsed and turned into ratios; every `stride`
-seconds all threads are scored by the bundled detector with all its views, and events are followed, explained and
-stored. What runs is simulated, normal and different from node to node of a small cluster, which is repeated. CPU time
-of this process. Sample to score is what the newest second waits for its score when seconds come at 1 Hz and one core
-does all in turn. A stride of one second is the hardest; `holds` is the number of threads with which the core is full.
+The service's own loop runs in real time, on a core of its own: it asks every node once a second for its counters, as
+`twin serve` with `kind = "exporters"` does, turns them into ratios and, every `stride` seconds, scores all threads by
+the bundled detector with all its views, follows, explains and stores events. The exporters run on another core; what
+runs on their nodes is simulated and normal. `load` is the CPU time of the service's process a second. The wait is from
+the second at which a thread's newest sample was taken to the moment at which its score was published; a large cluster
+is scored in several turns. Where the stride is not the one asked for, the loop has lengthened it by its rule.
+`--burst` lets every job go wrong at once in the end; jobs of one node are then one event.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import tempfile
+import threading
 import time
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.traces import Trace
+from clustertwin.service.exporters import ExporterFeed, make_room
 from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.state import ServiceState
+from clustertwin.service.scorer import Here
+from clustertwin.service.state import ServiceState, Snapshot
 from clustertwin.service.store import Store
 from clustertwin.telemetry.campaign.simulation.cluster import simulate
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
@@ -35,124 +44,179 @@ from clustertwin.telemetry.continual.handover import Handover
 from clustertwin.telemetry.counters import JobCpus
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.pages import Pages
-from clustertwin.telemetry.rates import Faults, RateStream
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.sources.http import Endpoint
+from simulated_exporters import ring, serve
 
 NODE_THREADS = 128
-VARIANTS = 4  # nodes that are simulated; the cluster repeats them
+VARIANTS = 8  # nodes that are simulated; the cluster repeats them
 PAST_S = 300
+WARM_S = 12  # after the start, before anything is measured
 
 
-def pages(trace: Trace, first: int) -> list[bytes]:
-    """The pages of a node from second `first` on, its counters in hundredths as the kernel has them."""
-    ticks = np.rint(np.cumsum(trace.values[:, first:], axis=1) * 100).astype(np.int64)  # (cpu, second, channel)
-    made = []
-    for k in range(ticks.shape[1]):
-        end_s = trace.start_s + first + k + 1
-        lines = ["# TYPE twin_cpu_seconds_total counter\n"]
-        for cpu, row in zip(trace.cpus, ticks[:, k].tolist(), strict=True):
-            user, system, iowait, idle = row
-            counts = {"user": user, "nice": 0, "system": system, "idle": idle, "iowait": iowait, "irq": 0}
-            lines += [
-                f'twin_cpu_seconds_total{{cpu="{cpu}",mode="{mode}"}} {10**6 + count}e-2\n'
-                for mode, count in (counts | {"softirq": 0, "steal": 0}).items()
-            ]
-        lines.append("# TYPE twin_job_cpu_allocated gauge\n")
-        for span in trace.spans:
-            if span.start_s < end_s <= span.end_s:
-                lines += [f'twin_job_cpu_allocated{{jobid="{span.job}",cpu="{cpu}"}} 1\n' for cpu in span.cpus]
-        made.append("".join(lines).encode())
-    return made
+class WithPast:
+    """The exporters' feed, and before its first second what the nodes did until then."""
 
-
-class Exporters:
-    """A feed that asks every node once a second, in turn."""
-
-    source, pace, patient = "simulated exporters", 1.0, False
-    problems: tuple[str, ...] = ()
-    faults = Faults()
-
-    def __init__(self, traces: list[Trace], texts: list[list[bytes]], nodes: int) -> None:
-        self.traces, self.texts = traces, texts
-        self.names = [f"n{i:05d}" for i in range(nodes)]
-        self.pages = [Pages(name) for name in self.names]
-        self.streams = [RateStream() for _ in self.names]
-        self.second = 0
-        self.began_s: dict[tuple[str, tuple[int, ...]], float] = {}
-        self.start_s = traces[0].start_s + PAST_S
+    def __init__(self, feed: ExporterFeed, names: list[str], traces: list[Trace], begun_s: int) -> None:
+        self.feed, self.names, self.traces, self.begun_s = feed, names, traces, begun_s
+        self.source, self.pace, self.patient = feed.source, feed.pace, feed.patient
+        self.close = feed.close
+        self.begun = False
 
     def now_s(self) -> float:
-        return float(self.start_s + self.second)
+        """To take in the past of many threads takes seconds; until that is done the clock waits for what is to come."""
+        return max(self.feed.now_s(), float(self.begun_s))
+
+    @property
+    def faults(self) -> Any:
+        return self.feed.faults
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self.feed.problems
 
     def take(self) -> list[Trace]:
-        """The first time, what each node did before the benchmark begins."""
-        if self.second == 0:
-            self.read()
-            self.second = 1
-            return [self.past(i, name) for i, name in enumerate(self.names)]
-        made = self.read()
-        self.second += 1
-        return made
+        found = self.feed.take()
+        if not self.begun:
+            self.begun = True
+            while self.feed.problems:  # until all have been greeted
+                self.feed.take()
+            found = [self._past(i, name) for i, name in enumerate(self.names)]
+        return found
 
-    def past(self, i: int, name: str) -> Trace:
+    def _past(self, i: int, name: str) -> Trace:
         trace = self.traces[i % VARIANTS]
-        spans = tuple(
-            replace(span, node=name, job=f"{name}-{span.job}") for span in trace.spans if span.start_s < self.start_s
-        )
-        self.began_s |= {(span.job, span.cpus): span.start_s for span in spans}
-        return replace(trace, node=name, values=trace.values[:, :PAST_S], valid=trace.valid[:, :PAST_S], spans=spans)
-
-    def read(self) -> list[Trace]:
-        made = []
-        for i, name in enumerate(self.names):
-            reading = self.pages[i].read(self.texts[i % VARIANTS][self.second], self.now_s())
-            jobs = tuple(JobCpus(f"{name}-{job.job}", job.cpus) for job in reading.jobs)
-            trace = self.streams[i].push(replace(reading, jobs=jobs))
-            if trace is not None:
-                made.append(replace(trace, spans=tuple(self.begun(span) for span in trace.spans)))
-        return made
-
-    def begun(self, span: JobSpan) -> JobSpan:
-        """With the start that the job has, which a stream that began in its midst cannot know."""
-        return replace(span, start_s=self.began_s.get((span.job, span.cpus), span.start_s))
-
-    def close(self) -> None:
-        pass
+        later_s = self.begun_s - PAST_S - trace.start_s
+        spans = [
+            replace(
+                span, node=name, job=f"{name}-{span.job}", start_s=span.start_s + later_s, end_s=span.end_s + later_s
+            )
+            for span in trace.spans
+            if span.start_s + later_s < self.begun_s
+        ]
+        # A stream that begins in the midst of a job cannot know its start, and would not score it for 100 s.
+        self.feed._streams[i]._rates._since_s = {JobCpus(span.job, span.cpus): span.start_s for span in spans}
+        values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
+        return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
 
 
-def run(detector: Detector, feed: Exporters, stride_s: int, seconds: int, directory: Path) -> dict[str, float]:
+class Going:
+    """A scorer that, when told to, finds every job's threads strange."""
+
+    def __init__(self) -> None:
+        self.wrong, self.state, self.close = threading.Event(), Here.state, lambda: None
+
+    def __call__(self, detector: Detector, moment: Moment) -> Scores:
+        scores = detector.score(moment)
+        if not self.wrong.is_set():
+            return scores
+        return replace(scores, score=np.where(moment.job >= 0, np.float32(20), scores.score))
+
+
+class Noting(ServiceState):
+    """Notes when each scoring was published."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, Store(home / "state.sqlite"))
+        self.waits: list[tuple[float, float]] = []  # (when, since the sample)
+
+    def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
+        scored = self.snapshot.scored
+        super().publish(snapshot, detector)
+        now_s = time.time()
+        if snapshot.scored is not scored and snapshot.scored is not None:
+            self.waits.append((now_s, now_s - snapshot.scored.end_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    threads: int
+    stride_s: int
+    load: float  # of a core
+    p50_s: float
+    p99_s: float
+    scorings: int
+    stride_now_s: int
+    stride_why: str
+    events: int
+    burst: int  # events that opened in the burst …
+    kept: int  # … and are in the store
+    rss_mb: float
+
+
+def run(
+    detector: Detector, traces: list[Trace], threads: int, stride_s: int, seconds: int, burst: bool, home: Path
+) -> Row:
+    names = [f"n{i:05d}" for i in range(max(threads // NODE_THREADS, 1))]
+    cores = sorted(os.sched_getaffinity(0))
+    ours, theirs = get_context("spawn").Pipe()
+    rings = [ring(trace, PAST_S) for trace in traces]
+    exporters = get_context("spawn").Process(
+        target=serve, args=(theirs, rings, names, NODE_THREADS, cores[-1] if len(cores) > 1 else None), daemon=True
+    )
+    exporters.start()
+    port: int = ours.recv()
+    make_room(len(names))
+    begun_s = int(time.time()) + 3 + threads // 6000
+    ours.send(begun_s)
+    feed = ExporterFeed([Endpoint(f"http://127.0.0.1:{port}/{name}", deadline_s=5.0) for name in names])
     handover: Future[Handover] = Future()
-    handover.set_result(Handover(directory, detector))
-    state = ServiceState(directory, Store(directory / "state.sqlite"))
-    loop = Loop(state, feed, handover, LoopSettings(stride_s=stride_s), clock=time.process_time)
-    spent: list[float] = []
-    scored: list[int] = []  # the second scored last, after each turn
-    for _ in range(seconds):
-        begun = time.process_time()
-        snapshot = loop.turn()
-        spent.append(time.process_time() - begun)
-        scored.append(snapshot.scored.end_s if snapshot.scored else 0)
-    warm = 2 * stride_s if stride_s > 1 else 5
-    done, waits = 0.0, []
-    for second in range(warm, seconds):
-        done = max(done, float(second)) + spent[second]
-        if scored[second] != scored[second - 1]:
-            waits.append(done - second)
-    load = float(np.sum(spent[warm:])) / (seconds - warm)
-    threads = len(feed.names) * NODE_THREADS
-    quiet = [s for k, s in enumerate(spent[warm:], warm) if scored[k] == scored[k - 1]]
-    return {
-        "threads": threads,
-        "stride_s": stride_s,
-        "load": load,
-        "holds": threads / load,
-        "ingest_s": float(np.median(quiet)) if quiet else float("nan"),
-        "p99_s": float(np.quantile(waits, 0.99)) if waits else float("inf"),
-        "scorings": len(waits),
-        "stride_now_s": state.snapshot.stride_s,
-        "events": float(sum(count for _, count in state.snapshot.opened_total)),
-        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    handover.set_result(Handover(home, detector))
+    state, scorer, stop = Noting(home), Going(), threading.Event()
+    if len(cores) > 1:
+        os.sched_setaffinity(0, {cores[0]})
+    loop = Loop(state, WithPast(feed, names, traces, begun_s), handover, LoopSettings(stride_s=stride_s), score=scorer)
+    worker = threading.Thread(target=loop.run, args=(stop,))
+    worker.start()
+    try:
+        while not state.waits:
+            time.sleep(0.1)
+        time.sleep(max(WARM_S, stride_s + 2))
+        from_s, cpu_s = time.time(), time.process_time()
+        time.sleep(seconds)
+        load = (time.process_time() - cpu_s) / (time.time() - from_s)
+        waits = [wait for when, wait in state.waits if when > from_s]
+        before = _opened(state)
+        if burst:
+            scorer.wrong.set()
+            time.sleep(4 * max(stride_s, state.snapshot.stride_s) + 5)
+    finally:
+        stop.set()
+        worker.join()
+        exporters.kill()
+        exporters.join()
+        os.sched_setaffinity(0, cores)
+    kept = state.store.count() - before
+    state.store.close()
+    return Row(
+        threads=len(names) * NODE_THREADS,
+        stride_s=stride_s,
+        load=load,
+        p50_s=float(np.median(waits)) if waits else inf,
+        p99_s=float(np.quantile(waits, 0.99)) if waits else inf,
+        scorings=len(waits),
+        stride_now_s=state.snapshot.stride_s,
+        stride_why=state.snapshot.stride_why,
+        events=before,
+        burst=_opened(state) - before,
+        kept=kept,
+        rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
+
+
+def _opened(state: ServiceState) -> int:
+    return sum(count for _, count in state.snapshot.opened_total)
+
+
+def simulated(seconds: int) -> list[Trace]:
+    """Nodes with a past and `seconds` to come, whose counters begin at second PAST_S."""
+    small = ClusterSettings(nodes=VARIANTS, threads=NODE_THREADS, hours=(PAST_S + seconds + 1200) / 3600)
+    length = PAST_S + seconds
+    return [
+        replace(t, values=t.values[:, -length:], valid=t.valid[:, -length:], start_s=t.end_s - length)
+        for t in simulate(small, read_signatures(), 0)
+    ]
 
 
 def main() -> None:
@@ -160,31 +224,27 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="+", default=[128, 1024, 10_240, 102_400])
     options.add_argument("--stride", type=int, nargs="+", default=[10])
     options.add_argument("--seconds", type=int, default=40)
+    options.add_argument("--burst", action="store_true")
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     threadpool_limits(1)
-    small = ClusterSettings(nodes=VARIANTS, threads=NODE_THREADS, hours=0.5)
-    traces = simulate(small, read_signatures(), 0)
-    length = PAST_S + chosen.seconds
-    traces = [
-        replace(t, values=t.values[:, -length:], valid=t.valid[:, -length:], start_s=t.end_s - length) for t in traces
-    ]
-    texts, detector = [pages(trace, PAST_S) for trace in traces], bundled()
+    longest_s = chosen.seconds + WARM_S + 10 * max(chosen.stride) + 60
+    traces, detector = simulated(longest_s), bundled()
     rows = []
     for stride_s in chosen.stride:
         for threads in chosen.threads:
-            with tempfile.TemporaryDirectory() as directory:
-                feed = Exporters(traces, texts, max(threads // NODE_THREADS, 1))
-                rows.append(run(detector, feed, stride_s, chosen.seconds, Path(directory)))
+            with tempfile.TemporaryDirectory() as home:
+                rows.append(run(detector, traces, threads, stride_s, chosen.seconds, chosen.burst, Path(home)))
     if chosen.json:
-        print(json.dumps(rows))
+        print(json.dumps([{name: getattr(row, name) for name in Row.__slots__} for row in rows]))
         return
-    print(" threads  stride    load      holds     ingest   p99 wait  events    memory")
+    print(" threads  asked    now     load  median wait  p99 wait  scorings  events     burst    memory")
     for row in rows:
         print(
-            f"{row['threads']:8,.0f} {row['stride_s']:5.0f} s {row['load']:7.1%} {row['holds']:10,.0f}"
-            f" {row['ingest_s']:8.4f} s {row['p99_s']:8.3f} s {row['events']:7,.0f} {row['rss_mb']:6,.0f} MB"
+            f"{row.threads:8,} {row.stride_s:4} s {row.stride_now_s:4} s {row.load:8.1%} {row.p50_s:10.2f} s"
+            f" {row.p99_s:7.2f} s {row.scorings:9} {row.events:7,} {row.kept:5,}/{row.burst:5,} {row.rss_mb:6,.0f} MB"
+            + (f"   {row.stride_why}" if row.stride_now_s != row.stride_s else "")
         )
 
 

@@ -69,6 +69,13 @@ def test_a_loop_that_scores_in_turns_finds_what_one_that_scores_at_once_finds(
     assert {case.why.channel for case in state.store.events()} == {"iowait"}
 
 
+def test_a_slow_node_keeps_a_few_others_waiting_but_not_many(bad_io, loop_of, clock):
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    for nodes, end_s in ((5, 997), (40, 1000)):
+        loop._heard_s = {f"n{i}": 1000 for i in range(nodes)} | {"n0": 997, "gone": 700}
+        assert loop._end_s(1000.0) == end_s
+
+
 @pytest.mark.parametrize(("scoring_s", "stride_s", "parts"), [(0.1, 10, 1), (1.0, 10, 3), (9.0, 10, 5), (9.0, 1, 1)])
 def test_a_round_has_as_many_turns_as_its_work_needs_and_half_its_stride_allows(
     bad_io, loop_of, clock, scoring_s, stride_s, parts
