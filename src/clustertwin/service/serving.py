@@ -55,7 +55,8 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.past = RecordedPast(replay[0]) if replay else _past(config)
-        loop, stop = _loop(config, state, feed, champions_of=config.home, live=replay is None), threading.Event()
+        stop, listening = threading.Event(), threading.Event()
+        loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         _notify(config, state, stop)
         nights = _nightly(config, stop) if replay is None else None
         # The loop first: it reads its first seconds while the pages are still being imported.
@@ -76,6 +77,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         # uvicorn ends, then raises the signal again: unhandled, SIGTERM would end us before what was seen is written.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
         told(binding)
+        listening.set()
         try:
             server.run(sockets=[listener])
         finally:
@@ -125,7 +127,7 @@ def _past(config: Config) -> Past | None:
     return RecordedPast(config.home / "recording") if source.kind == "host" and config.recording.on else None
 
 
-def _loop(config: Config, state: ServiceState, feed: Feed, champions_of: Path, live: bool) -> Loop:
+def _loop(config: Config, state: ServiceState, feed: Feed, champion: Future[Any], live: bool) -> Loop:
     scoring, events = config.scoring, config.events
     settings = LoopSettings(
         stride_s=scoring.stride_s,
@@ -135,13 +137,17 @@ def _loop(config: Config, state: ServiceState, feed: Feed, champions_of: Path, l
     )
     keep = live and config.recording.on and config.source.kind == "host"
     keeper = Keeper(state.home / "recording", int(config.recording.keep_days * 86_400)) if keep else None
-    return Loop(state, feed, _champion(champions_of), settings, keeper, _scorer(config))
+    return Loop(state, feed, champion, settings, keeper, _scorer(config))
 
 
-def _champion(home: Path) -> Future[Any]:
-    """The detector comes in a thread of its own: torch needs seconds, and the first readings are now."""
+def _champion(home: Path, listening: threading.Event) -> Future[Any]:
+    """The detector comes in a thread of its own: torch needs seconds, and the first readings are now.
+
+    It waits until the pages are imported: side by side both would take as long as both together.
+    """
 
     def load() -> Any:
+        listening.wait(timeout=10)
         from clustertwin.telemetry.continual.handover import Handover
         from clustertwin.telemetry.detection.bundled import bundled
 
