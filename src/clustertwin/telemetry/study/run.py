@@ -70,7 +70,7 @@ def run(
     if set(plan.parts) - {"sampling"}:
         # Only reconstruction and the graph compare ensembles; the other parts look at one model of each.
         size = plan.ensemble if {"reconstruction", "graph"} & set(plan.parts) else 1
-        wanted = members(one, plan.recipes, size, plan.epochs)
+        wanted = members(one, plan.recipes, size, plan.epochs, len(data.normal("train")))
         count = 0
 
         def done(index: int, made: Judged) -> None:
