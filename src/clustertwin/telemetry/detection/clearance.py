@@ -1,7 +1,7 @@
 """How near threads have come to known-wrong places: embeddings -> distances, and how seldom normal ones come so near.
 
 The reference study's alarm by distance: a job that drifts towards the place where bad I/O lies has gone wrong, however
-slowly it went there. A place among normal threads is one that they come near to all the time, and says nothing.
+slowly it went there. A place among normal threads speaks only of what comes nearer to it than they do.
 """
 
 from __future__ import annotations
