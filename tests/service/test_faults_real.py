@@ -16,11 +16,11 @@ import pytest
 from tests.servers import binary, exporter, free_address, running, scrape_config
 from tests.service.conftest import ready
 
-from clustertwin.service.feeds import LiveFeed, PrometheusFeed
+from clustertwin.service.exporters import ExporterFeed
+from clustertwin.service.feeds import PrometheusFeed
 from clustertwin.service.loop import Loop, LoopSettings
 from clustertwin.service.state import Snapshot
 from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.sources.exporter import Exporter
 from clustertwin.telemetry.sources.http import Endpoint
 from clustertwin.telemetry.sources.prometheus import Prometheus
 
@@ -88,7 +88,7 @@ def test_prometheus_stopped_killed_and_started_again(tmp_path, watch):
 def test_an_exporter_started_again_is_heard_again_and_what_its_ring_lost_is_unknown(tmp_path, watch):
     address = free_address()
     command = [sys.executable, "-m", "clustertwin.telemetry.exporter", f"--web.listen-address={address}"]
-    until = watch(LiveFeed("exporter", [("n", Exporter(Endpoint(f"http://{address}", deadline_s=2.0, tries=1)))]))
+    until = watch(ExporterFeed([Endpoint(f"http://{address}", deadline_s=2.0)]))
     with running(tmp_path / "one", address, command, "/"):
         until("fed", fresh)
     until("told", lambda snapshot: bool(snapshot.problems))
