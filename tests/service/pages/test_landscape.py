@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
 
+from clustertwin.service.pages import landscape
 from clustertwin.service.pages.landscape import LEAST, Landscape, Landscapes
 
 
@@ -25,14 +26,24 @@ def test_too_few_threads_are_said_to_be_too_few():
     assert f"there are {LEAST - 1}" in note
 
 
+def test_until_it_is_fitted_that_is_said_and_a_refusal_too(monkeypatch):
+    z = np.zeros((LEAST, 2), np.float32)
+    coming: Future[Landscape] = Future()
+    monkeypatch.setattr(landscape, "_begun", lambda model, embedding: coming)
+    landscapes = Landscapes()
+    assert landscapes.of("m", z) == (None, "UMAP is being fitted; until then principal components")
+    drawn = Landscape("m", z, z)
+    coming.set_result(drawn)
+    assert landscapes.of("m", z) == (drawn, "")
+    coming = Future()
+    coming.set_exception(ValueError("no"))
+    assert landscapes.of("another", z) == (None, "UMAP: no")
+
+
 @pytest.mark.slow
 def test_two_kinds_of_threads_are_two_islands():
     rng = np.random.default_rng(0)
     z = np.concatenate([rng.normal(0, 1, (40, 8)), rng.normal(20, 1, (40, 8))]).astype(np.float32)
-    landscapes = Landscapes()
-    deadline = time.monotonic() + 120
-    while (drawn := landscapes.of("m", z)[0]) is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    at = drawn.place(z)
+    at = landscape.fit("m", z).place(z)
     spread = max(at[:40].std(0).max(), at[40:].std(0).max())
     assert np.linalg.norm(at[:40].mean(0) - at[40:].mean(0)) > 4 * spread
