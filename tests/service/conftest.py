@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 
+from clustertwin.cli import COMMANDS
+from clustertwin.cli.app import run
 from clustertwin.core.traces import Trace
 from clustertwin.service.feeds import Feed, ReplayFeed
 from clustertwin.service.loop import Loop, LoopSettings
@@ -110,3 +114,24 @@ def watched(bad_io: Recording, loop_of: Callable[..., Loop], clock: Clock) -> Lo
     for clock.now_s in range(0, bad_io.end_s - bad_io.start_s + 20, 20):
         loop.turn()
     return loop
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def twin_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command in this process, which saves the start of another: its exit code and what it printed."""
+
+    def run_twin(*words: object) -> Done:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["twin", *map(str, words)])
+        code = run(COMMANDS)
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run_twin

@@ -58,17 +58,18 @@ def test_tokens_are_made_listed_and_removed(twin, home):
         (("serve", "--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(twin, tmp_path, words, said):
-    done = twin(*words, env={"PATH": "/usr/bin", "CLUSTERTWIN_HOME": str(tmp_path)} if "--home" not in words else None)
+def test_what_cannot_be_done_is_one_sentence(twin_here, tmp_path, monkeypatch, words, said):
+    monkeypatch.setenv("CLUSTERTWIN_HOME", str(tmp_path))
+    done = twin_here(*words)
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1
     assert said in done.stderr
 
 
-def test_serve_refuses_to_listen_outside_without_tls_and_tokens(twin, tmp_path):
+def test_serve_refuses_to_listen_outside_without_tls_and_tokens(twin_here, tmp_path):
     config = tmp_path / "twin.toml"
     config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")
-    done = twin("serve", "--config", config)
+    done = twin_here("serve", "--config", config)
     assert (done.returncode, "needs TLS" in done.stderr) == (2, True)
 
 

@@ -52,16 +52,16 @@ def test_the_interval_of_wilson():
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
 
 
-def test_the_command_prints_one_document(twin, tmp_path):
+def test_the_command_prints_one_document(twin_here, tmp_path):
     home = tmp_path / "home"
     Store(home / "state.sqlite").write([(replace(EVENT, onset_s=int(time.time()) - 60), WHY)])
-    done = twin("digest", "--home", str(home), "--json")
+    done = twin_here("digest", "--home", str(home), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["events"] == 1
 
 
-def test_a_home_without_a_service_is_refused(twin, tmp_path):
-    done = twin("digest", "--home", str(tmp_path))
+def test_a_home_without_a_service_is_refused(twin_here, tmp_path):
+    done = twin_here("digest", "--home", str(tmp_path))
     assert done.returncode == 2
     assert "no service has run" in done.stderr
     assert not (tmp_path / "state.sqlite").exists()

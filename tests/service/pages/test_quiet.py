@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from tests.service.made import NOW_S
 from tests.service.pages.test_pages import HOSTILE
 
-from clustertwin.cli import COMMANDS
-from clustertwin.cli.app import run
 from clustertwin.service import audit
 from clustertwin.service.quiet import Maintenance, Silence
 from clustertwin.service.store import Store
@@ -91,16 +88,13 @@ def test_the_audit_is_read_page_by_page(client, made_state):
 
 
 @pytest.fixture
-def twin(tmp_path, monkeypatch, capsys):
-    """The command in this process -> its exit code and its JSON."""
+def twin(tmp_path, twin_here):
+    """The command on a home of its own -> its exit code and its JSON, or what it complained of."""
     Store(tmp_path / "state.sqlite").close()
 
     def run_twin(*words: object) -> tuple[int, object]:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["twin", *map(str, words), "--home", str(tmp_path), "--json"])
-        code = run(COMMANDS)
-        said = capsys.readouterr()
-        return code, json.loads(said.out) if said.out else said.err
+        done = twin_here(*words, "--home", tmp_path, "--json")
+        return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
     return run_twin
 
