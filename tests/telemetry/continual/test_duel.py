@@ -106,6 +106,13 @@ def test_the_golden_set_is_the_same_every_time(small_golden):
     assert again(2) != small_golden.sha256
 
 
+def test_where_no_job_is_known_the_golden_set_shows_none_and_is_another(make_detector, small_golden):
+    bare = small_golden.without_jobs()
+    assert all(not moment.jobs and (moment.job == -1).all() and moment.settled.all() for moment in bare.moments)
+    assert bare.kinds == small_golden.kinds
+    assert detect(make_detector(0), bare).golden == bare.sha256 != small_golden.sha256
+
+
 @pytest.mark.parametrize("missing", ["a", "b"])
 def test_a_kind_that_a_challenger_cannot_judge_counts_as_unseen(missing):
     recall = {kind: 0.9 for kind in ("a", "b") if kind != missing}

@@ -10,7 +10,7 @@ from clustertwin.telemetry.continual.material import Census, Material
 @dataclass(frozen=True, slots=True)
 class Limits:
     fewest_windows: int = 1000
-    fewest_moments: int = 5  # of each role
+    fewest_moments: int = 3  # of each role: of three quarters of an hour so many can be had
     coverage: float = 0.5  # of the nodes of the last night must be there, each with this part of its seconds
     drift: float = 0.5  # the part of the day that may alarm without a person calling it the new normal
 
