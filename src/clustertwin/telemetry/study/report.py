@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from clustertwin.page import page, table
-from clustertwin.telemetry.study.section import Section
+from clustertwin.telemetry.study.section import Picture, Section
 
 
 def report(title: str, facts: Mapping[str, object], sections: Sequence[Section]) -> str:
@@ -22,9 +23,16 @@ def report(title: str, facts: Mapping[str, object], sections: Sequence[Section])
         for one in section.tables:
             note = f"<p class=note>{escape(one.note)}</p>" if one.note else ""
             parts.append(f"<h3>{escape(one.title)}</h3>{note}{table(one.columns, one.rows, one.yardsticks)}")
-        parts += [f"<figure><figcaption>{escape(p.title)}</figcaption>{p.svg}</figure>" for p in section.pictures]
+        parts += [_figure(picture) for picture in section.pictures]
         parts.append("</section>")
     return page(title, "".join(parts))
+
+
+def _figure(picture: Picture) -> str:
+    """As wide as it was drawn, with letters of the page's size, and never wider than the page."""
+    drawn = re.search(r'viewBox="0 0 ([\d.]+)', picture.svg)
+    width = f' style="max-width: {1.4 * float(drawn[1]):.0f}px"' if drawn else ""
+    return f"<figure{width}><figcaption>{escape(picture.title)}</figcaption>{picture.svg}</figure>"
 
 
 def write(out: Path, facts: Mapping[str, object], sections: Sequence[Section]) -> dict[str, Any]:

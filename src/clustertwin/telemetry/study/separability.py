@@ -16,6 +16,7 @@ from clustertwin.telemetry.study.data import Data
 from clustertwin.telemetry.study.directions import job_directions
 from clustertwin.telemetry.study.embedding import (
     BAD,
+    EACH,
     Pca,
     Separation,
     Space,
@@ -91,7 +92,7 @@ def separability(data: Data, models: Mapping[str, Autoencoder], seed: int = 0, u
         for name, one in found.items()
     )
     best = max(models, key=lambda name: by_jobs[name][0]) if models else ""
-    text = f"{len(of_test)} test windows of {', '.join(sorted(set(label.tolist())))}, as many of each kind. " + (
+    text = f"{len(of_test)} test windows of {', '.join(sorted(set(label.tolist())))}, at most {EACH} of each. " + (
         f"The best silhouette is {by_jobs[best][0]:.3f}: {best}, in the {by_jobs[best][1]} directions that tell jobs "
         f"apart; channel means alone, without any model, reach {found[MEANS].silhouette:.3f}."
         if best
