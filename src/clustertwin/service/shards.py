@@ -131,7 +131,10 @@ class RayScorer:
             address = os.environ.get("RAY_ADDRESS") or None
             # Of a Ray of our own: to score is no work that steps back for everything else, as Ray's workers do.
             os.environ.setdefault("RAY_worker_niceness", "0")
-            self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
+            # A Ray that is gone for a minute would end our process; the service goes on without it instead.
+            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "1000000")
+            quiet = logging.WARNING
+            self._ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=quiet)
         remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
         handles = [remote.remote() for _ in range(self.workers)]
         self._actors = [_Actor(handle, handle.warm.remote()) for handle in handles]
