@@ -46,8 +46,9 @@ def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
 @pytest.mark.real
 @pytest.mark.slow
 def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
-    two_nodes, detector, moment, loop_of, bad_io, clock
+    two_nodes, detector, moment, loop_of, bad_io, clock, monkeypatch
 ):
+    monkeypatch.setattr("clustertwin.service.loop.TURN_S", 1e9)  # all threads in one turn, however slow the machine is
     whole = detector.score(moment)
     scorer = RayScorer(2, patience_s=60.0)
     try:
