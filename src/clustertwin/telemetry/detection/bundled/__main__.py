@@ -1,6 +1,6 @@
 """Make the detector that ships, into its place in the package or elsewhere: a minute or two on one core.
 
-python benchmarks/bundle.py --out src/clustertwin/telemetry/detection/bundled
+python -m clustertwin.telemetry.detection.bundled --out DIR
 """
 
 from __future__ import annotations
