@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import torch
+import typer
 
 from clustertwin.telemetry.detection import bundled
 from clustertwin.telemetry.detection.bundled.making import Recipe, make
@@ -21,10 +22,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    detector = make(Recipe(seed=options.seed), say=print)
+    detector = make(Recipe(seed=options.seed), say=typer.echo)
     save(options.out, detector)
     size = sum(path.stat().st_size for path in options.out.iterdir() if path.suffix in (".json", ".safetensors"))
-    print(f"{detector.version}: {size / 1e6:.2f} MB in {options.out}")
+    typer.echo(f"{detector.version}: {size / 1e6:.2f} MB in {options.out}")
 
 
 if __name__ == "__main__":
