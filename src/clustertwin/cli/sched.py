@@ -182,6 +182,7 @@ def study(
     both: bool = typer.Option(True, "--both/--no-both", help="Also train on real and synthetic together."),
     ppo_rounds: int = typer.Option(10),
     evolve_rounds: int = typer.Option(60),
+    sequences: int = typer.Option(8, min=1, help="That a generation is tried on; six times as many choose the best."),
     lenient: bool = Lenient,
     json: bool = Json,
 ) -> None:
@@ -190,7 +191,7 @@ def study(
 
     rows = run(
         trace, out, synthetic, generator, backfill, procs, unit, held_out, windows, seeds, ppo_rounds, evolve_rounds,
-        both, lenient,
+        sequences, both, lenient,
     )  # fmt: skip
     if json:
         print_json([asdict(row) for row in rows])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +37,7 @@ def run(
     seeds: int,
     ppo_rounds: int,
     evolve_rounds: int,
+    sequences: int,
     both: bool,
     lenient: bool,
 ) -> list[Row]:
@@ -46,7 +47,8 @@ def run(
     made = {name: _generated(name, learn) for name in generator} | dict(_named(text, lenient) for text in synthetic)
     # Sources are compared by what they choose: more sequences to choose on, and small steps from a good beginning.
     small = EvolveSettings(rate=0.02)
-    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=48, start="order", evolve=small)
+    settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=6 * sequences, start="order", evolve=small)
+    settings = replace(settings, lead=replace(settings.lead, sequences=sequences))
     rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
     with err.status("training") as status:
         rows = study(
@@ -56,7 +58,7 @@ def run(
     facts = {
         "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": f"{windows} windows of {len(judge):,}",
         "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
-        "evolution rounds": evolve_rounds,
+        "evolution rounds": evolve_rounds, "sequences a generation": sequences,
     }  # fmt: skip
     (out / "study.json").write_bytes(orjson.dumps([asdict(row) for row in rows], option=orjson.OPT_INDENT_2))
     (out / "study.html").write_text(as_html(rows, f"Schedulers trained on {trace.name} and its likenesses", facts))
