@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -155,6 +155,8 @@ def test_node_channels_are_shared_by_all_threads_and_mask_where_unknown() -> Non
 
 
 @settings(max_examples=60, deadline=None)
+@example(phase=0.375, jitter=[0.140625] + [0.0] * 39)
+@example(phase=0.36, jitter=[0.15] + [-0.15] * 39)
 @given(phase=st.floats(0, 1), jitter=st.lists(st.floats(-0.15, 0.15), min_size=40, max_size=40))
 def test_jitter_at_any_phase_neither_loses_nor_doubles_a_second(phase: float, jitter: list[float]) -> None:
     times = [k + phase + j for k, j in enumerate(jitter)]

@@ -6,7 +6,7 @@ stands for the boundary round(t - phase). The step between the boundaries s and 
 
     phase 0.5, times   .49  1.51  2.49  3.50          rounded alone: 0, 2, 2, 4     here: 0, 1, 2, 3
 
-A sampler that runs slow or fast drifts through all phases. Once it is 0.6 away from the whole seconds the
+A sampler that runs slow or fast drifts through all phases. Once it is 0.81 away from the whole seconds the
 labels move by one: a second is then filled from the step before it, or two samples share a second.
 """
 
@@ -18,8 +18,9 @@ from math import isfinite
 GAP = 1.75
 #: The phase follows the mean of about this many samples.
 _MEMORY = 32
-#: Labels move by one when the phase is this far from zero; above a half, so that jitter cannot make them chatter.
-_SLIP = 0.6
+#: Labels move by one when the phase is this far from zero. The first sample may be 0.15 late and so just beyond a half,
+#: all others 0.15 early: a sampler with no more jitter than that never slips.
+_SLIP = 0.81
 
 
 class Boundaries:
