@@ -183,6 +183,7 @@ def test_thousands_of_messages_are_one_that_can_be_read():
     assert body.endswith("and 2950 more: https://t/events")
 
 
+@pytest.mark.slow  # apprise takes seconds to import
 def test_a_wrong_url_is_named_without_its_password():
     with pytest.raises(SettingsError, match=r"nonsense://host$") as refused:
         sender("nonsense://ada:s3cret@host/path?x=y")

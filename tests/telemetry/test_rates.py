@@ -154,7 +154,7 @@ def test_node_channels_are_shared_by_all_threads_and_mask_where_unknown() -> Non
     assert faults == Faults(missing=2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example(phase=0.375, jitter=[0.140625] + [0.0] * 39)
 @example(phase=0.36, jitter=[0.15] + [-0.15] * 39)
 @given(phase=st.floats(0, 1), jitter=st.lists(st.floats(-0.15, 0.15), min_size=40, max_size=40))
