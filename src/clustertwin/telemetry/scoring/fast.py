@@ -83,26 +83,26 @@ class FastModel:
         columns, there = values.transpose(2, 1, 0), valid.T  # (channel, length, n), (length, n)
         whole: NDArray[np.bool_] = np.logical_and.reduce(there, axis=0)  # (n,)
         embedding, error = np.empty((self.latent, n), np.float32), np.zeros(n, np.float32)
-        embedding_ = torch.from_numpy(embedding)
         room = _Room(self, min(BLOCK, n))
         for start in range(0, n, BLOCK):
             rows = slice(start, min(start + BLOCK, n))
             if rows.stop - start != room.width:
                 room = _Room(self, rows.stop - start)
             room.take(columns[:, :, rows], None if whole[rows].all() else there[:, rows])
-            self._block(room, embedding_[:, rows], error[rows])
+            self._block(room, error[rows])
+            embedding[:, rows] = room.z
         seconds = self.length if whole.all() else np.maximum(there.sum(0), 1)
         error /= np.float32(len(self.schema)) * seconds
         return embedding.T, error
 
-    def _block(self, room: _Room, z: torch.Tensor, error: Array) -> None:
-        """What the room has taken in -> z (latent, n), and the squared errors added to error (n,)."""
+    def _block(self, room: _Room, error: Array) -> None:
+        """What the room has taken in -> its z (latent, n), and the squared errors added to error (n,)."""
         torch.mm(self.into, room.inputs_, out=room.inner_)
         bend(room.inner, self.into_bias, self.latent)
-        torch.addmm(room.inner_[: self.latent], self.bend, room.inner_[self.latent :], out=z)
-        torch.mm(self.unbend, z, out=room.hidden_)
+        torch.addmm(room.inner_[: self.latent], self.bend, room.inner_[self.latent :], out=room.z_)
+        torch.mm(self.unbend, room.z_, out=room.hidden_)
         bend(room.hidden, self.unbend_bias, 0)
-        torch.mm(self.ratio, z, out=room.ratio_)
+        torch.mm(self.ratio, room.z_, out=room.ratio_)
         torch.mm(self.bent, room.hidden_, out=room.bent_)
         made = room.ratio, self.ratio_bias, self.floor, room.bent, room.seen
         # What a bent path can reach at most: GELU is above -0.2, and each of its values has a weight.
@@ -124,6 +124,7 @@ class _Room:
         self.inputs_ = self.seen_[: free * model.length]
         self.valid = np.ones((model.length, n), np.bool_)
         self.inner, self.inner_ = _both(len(model.into), n)
+        self.z, self.z_ = _both(model.latent, n)  # rows next to each other: products are slow where each has its page
         self.hidden, self.hidden_ = _both(len(model.unbend), n)
         self.ratio, self.ratio_ = _both(channels, model.length, n)
         self.bent, self.bent_ = _both(free, model.length, n)
@@ -144,9 +145,9 @@ class _Room:
 
 
 def _both(*shape: int) -> tuple[Array, torch.Tensor]:
-    """An array, and a matrix of the same memory: all but the last axis are its rows."""
-    array = np.empty(shape, np.float32)
-    return array, torch.from_numpy(array.reshape(int(np.prod(shape[:-1])), shape[-1]))
+    """An array, and a matrix of the same memory: all but the last axis are its rows. Torch aligns it for vectors."""
+    matrix = torch.empty(int(np.prod(shape[:-1])), shape[-1])
+    return matrix.numpy().reshape(shape), matrix
 
 
 def fast(model: Any) -> FastModel | None:
