@@ -2,8 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clustertwin.core.errors import SettingsError
@@ -65,6 +69,30 @@ def test_a_dead_workers_item_is_done_again(tmp_path):
 def test_a_worker_that_always_dies_is_an_error():
     with pytest.raises(WorkerDied, match="died"):
         each(die, [1, 2], workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_parent_that_was_killed(how):
+    code = "import time; from clustertwin.engine import each; each(time.sleep, [600, 600], workers=2)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        workers = _workers(parent.pid)
+    finally:
+        parent.send_signal(how)
+        parent.wait()
+    assert not psutil.wait_procs(workers, timeout=30)[1]
+
+
+def _workers(pid: int) -> list[psutil.Process]:
+    """The two spawned processes, as soon as they are there."""
+    parent = psutil.Process(pid)
+    while parent.status() != psutil.STATUS_ZOMBIE:
+        found = [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
+        if len(found) == 2:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it ended before it had workers")
 
 
 @pytest.mark.real

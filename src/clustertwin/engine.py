@@ -1,16 +1,18 @@
 """Run many independent pieces of work: a function and its items -> their results in order, here or on Ray.
 
 The work is an importable function of one item, and its randomness comes from the item, so that the results are the
-same wherever it runs. A worker that dies takes nothing with it: its item is done again, a few times at most.
+same wherever it runs. A worker that dies takes nothing with it: its item is done again, a few times at most. Workers
+end with the process that asked, however it ends.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, Literal, TypeVar
 
 from clustertwin.core.errors import SettingsError, TwinError
@@ -61,7 +63,7 @@ def _in_processes(
     deaths = 0
     while len(results) < len(items):
         # Spawned, not forked: a copy of a process with threads (torch, BLAS) may hang.
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_parent)
         try:
             waiting: dict[Future[Result], int] = {
                 pool.submit(work, item): index for index, item in enumerate(items) if index not in results
@@ -79,6 +81,18 @@ def _in_processes(
         finally:
             pool.shutdown(cancel_futures=True)
     return [results[index] for index in range(len(items))]
+
+
+def _end_with_parent() -> None:
+    """In a worker: a parent that was killed could not tell it to end, and nobody wants its results any more."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 def _on_ray(work: Callable[[Item], Result], items: Sequence[Item], done: Callable[[int, Result], None]) -> list[Result]:
