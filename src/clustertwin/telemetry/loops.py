@@ -1,11 +1,14 @@
-"""Compile a numeric loop with numba: Python function -> machine code, kept on disk where a disk allows it."""
+"""Compile a numeric loop with numba: Python function -> machine code, kept on disk until its files change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.dispatcher import Dispatcher
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -21,7 +24,20 @@ def vectorised(function: Callable[..., Any]) -> Any:
 
 def _kept(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     try:
-        return numba.njit(cache=True, nogil=True, **options)(function)
+        made = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         # Neither the package's directory nor the user's cache can be written: compile in every run instead.
         return numba.njit(nogil=True, **options)(function)
+    # numba looks only at the loop's own file; a loop it calls, changed in another one, would go unnoticed.
+    files = sorted({Path(one.__code__.co_filename) for one in _parts(function)})
+    made._cache._cache_file._source_stamp = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return made
+
+
+def _parts(function: Any) -> Iterator[Any]:
+    """A function, and the loops that are compiled into it."""
+    yield function
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if isinstance(called, Dispatcher):
+            yield from _parts(called.py_func)
