@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.service.conftest import Clock
 
+from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, SourceError
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.feeds import LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.keeper import Keeper
 from clustertwin.service.loop import Loop
@@ -45,6 +49,22 @@ def test_the_first_score_comes_with_the_hundredth_second_and_until_then_it_is_wa
             assert snapshot.moment.end_s == bad_io.start_s + 50
     assert phases[99] == "warming-up"
     assert phases[-1] == "watching"
+
+
+def test_a_pause_of_a_replayed_campaign_is_no_job_and_a_job_is_not_told_before_it_begins(clock):
+    values = np.zeros((2, 10, len(CPU)), np.float32)
+    spans = (
+        JobSpan("1", "n1", (0,), 0, 9, "np", anomaly="bad-io", onset_s=3),
+        JobSpan("pause", "n1", (1,), 0, 9, "idle"),
+        JobSpan("2", "n1", (1,), 9, 10, "np"),
+    )
+    trace = Trace("n1", (0, 1), 0, CPU, values, np.ones((2, 10), np.bool_), spans)
+    recorded = SimpleNamespace(directory=Path("night"), start_s=0, end_s=10, nodes=("n1",), trace=lambda *_: trace)
+    feed = ReplayFeed(recorded, 1.0, clock)
+    feed.now_s()
+    clock.now_s = 5.0
+    (told,) = feed.take()
+    assert told.spans == (JobSpan("1", "n1", (0,), 0, 9, "np"),)
 
 
 def test_a_replay_waits_for_its_detector(bad_io, state, clock, detector):

@@ -7,7 +7,7 @@ and it is asked again. Feeds keep the time, so that a replay runs on the recordi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from math import floor
@@ -16,6 +16,7 @@ from typing import Protocol
 from clustertwin.core.errors import InputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.counters import Reading
+from clustertwin.telemetry.detection.moment import IDLE
 from clustertwin.telemetry.rates import NONE, Faults, RateStream
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.sources import History, Live, traces
@@ -221,11 +222,7 @@ class ReplayFeed:
             return []
         found = [self._recording.trace(node, self._given_s, until_s) for node in self._recording.nodes]
         self._given_s = until_s
-        # Labels of anomalies are for those who measure; a live source would not have them.
-        return [
-            replace(trace, spans=tuple(_unlabelled(span) for span in trace.spans if span.start_s < until_s))
-            for trace in found
-        ]
+        return [replace(trace, spans=tuple(_jobs(trace, until_s))) for trace in found]
 
     @property
     def faults(self) -> Faults:
@@ -239,5 +236,11 @@ class ReplayFeed:
         pass
 
 
-def _unlabelled(span: JobSpan) -> JobSpan:
-    return replace(span, anomaly="", onset_s=None)
+def _jobs(trace: Trace, until_s: int) -> Iterator[JobSpan]:
+    """A recording's spans as a live source would tell them: jobs that have begun, and not what is wrong with them.
+
+    A campaign labels its pauses and anomalies for those who measure.
+    """
+    for span in trace.spans:
+        if span.start_s < until_s and span.job_type != IDLE:
+            yield replace(span, anomaly="", onset_s=None)
