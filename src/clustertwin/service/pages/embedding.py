@@ -1,7 +1,10 @@
-"""The embedding: every thread's window as a point, near what resembles it; live, with the regions of open events."""
+"""The embedding: every thread's window as a point, near what resembles it; live, with the regions of events.
+
+Open events are where their threads are now; those that a person has judged, where they were."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -14,9 +17,13 @@ from numpy.typing import NDArray
 from clustertwin.service.pages.landscape import Landscape, Landscapes
 from clustertwin.service.pages.pictures import plain
 from clustertwin.service.pages.rendering import render
+from clustertwin.service.pages.whereabouts import Place, Whereabouts
 from clustertwin.service.state import ServiceState, Snapshot
+from clustertwin.service.store import VERDICTS, Case, Filter
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.explain import rows_of
+from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.scores import Scores
 
 MOST_POINTS = 4000
 MOST_REGIONS = 50
@@ -89,16 +96,20 @@ def _group(job: str, types: dict[str, str]) -> str:
 
 
 def points(
-    snapshot: Snapshot, axes: Axes | None, landscapes: Landscapes | None = None
+    snapshot: Snapshot,
+    axes: Axes | None,
+    landscapes: Landscapes | None = None,
+    judged: Sequence[tuple[Case, Place]] = (),
 ) -> tuple[dict[str, Any], Axes | None]:
     """The scored threads as points with what holds them, the rows of each open event, and the axes they lie on.
 
-    With `landscapes` they are placed by UMAP as soon as it is fitted; `note` says why they are not yet.
+    With `landscapes` they are placed by UMAP as soon as it is fitted; `note` says why they are not yet. `judged` are
+    events that are over, with the embeddings of their threads.
     """
     moment, scores = snapshot.scored, snapshot.scores
     known = np.flatnonzero(~np.isnan(scores.score)) if scores is not None else np.empty(0, np.intp)
     if moment is None or scores is None or len(known) < 3 or scores.embedding.shape[1] < 2:
-        return {"points": [], "regions": []}, axes
+        return {"points": [], "regions": [], "judged": []}, axes
     model = snapshot.model.version if snapshot.model else ""
     strange = scores.score[known] > snapshot.threshold
     # One strange thread would take a direction for itself; where nearly all are strange there is no choice.
@@ -111,33 +122,52 @@ def points(
     step = max(1, -(-int((~strange).sum()) // MOST_POINTS))
     rows = np.sort(np.concatenate([known[~strange][::step], known[strange][:MOST_POINTS]]))
     types = {job.job: job.job_type for job in snapshot.jobs}
-    made = []
-    for row, (x, y) in zip(rows.tolist(), plain(chart.place(scores.embedding[rows])), strict=True):
-        job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
-        made.append(
-            {
-                "x": x,
-                "y": y,
-                "node": moment.nodes[moment.node[row]],
-                "cpu": int(moment.cpu[row]),
-                "job": job,
-                "group": _group(job, types) if job else NO_JOB,
-                "score": float(scores.score[row]),
-            }
-        )
-    regions = [
-        {"id": event.id, "name": f"job {event.job}" if event.job else ", ".join(event.nodes), "rows": where}
-        for event in snapshot.events[:MOST_REGIONS]
-        if (where := np.flatnonzero(np.isin(rows, rows_of(moment, event))).tolist())
-    ]
+    places = plain(chart.place(scores.embedding[rows]))
     about = {"model": model, "threshold": snapshot.threshold, "told": chart.told, "note": note}
-    return {**about, "points": made, "regions": regions}, axes
+    return {
+        **about,
+        "points": [_point(moment, scores, row, at, types) for row, at in zip(rows.tolist(), places, strict=True)],
+        "regions": [
+            {"id": event.id, "name": _name(event), "rows": where}
+            for event in snapshot.events[:MOST_REGIONS]
+            if (where := np.flatnonzero(np.isin(rows, rows_of(moment, event))).tolist())
+        ],
+        "judged": [
+            {"id": case.id, "name": _name(case.event), "verdict": case.verdict, "at": plain(chart.place(place))}
+            for case, place in judged
+        ],
+    }, axes
+
+
+def _point(moment: Moment, scores: Scores, row: int, at: list[float], types: dict[str, str]) -> dict[str, Any]:
+    job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
+    return {
+        "x": at[0],
+        "y": at[1],
+        "node": moment.nodes[moment.node[row]],
+        "cpu": int(moment.cpu[row]),
+        "job": job,
+        "group": _group(job, types) if job else NO_JOB,
+        "score": float(scores.score[row]),
+    }
+
+
+def _name(event: Event) -> str:
+    return f"job {event.job}" if event.job else ", ".join(event.nodes)
 
 
 def router(state: ServiceState) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
     axes: Axes | None = None
-    landscapes = Landscapes()
+    landscapes, known = Landscapes(), Whereabouts()
+
+    def judged() -> list[tuple[Case, Place]]:
+        cases = [
+            case
+            for verdict in VERDICTS
+            for case in state.store.events(Filter(open=False, verdict=verdict), MOST_REGIONS)
+        ]
+        return known.of(state.detector, state.past, cases) if state.detector else []
 
     @pages.get("/embedding")
     def page(request: Request) -> HTMLResponse:
@@ -146,7 +176,7 @@ def router(state: ServiceState) -> APIRouter:
     @pages.get("/pictures/embedding")
     def picture(chart: Literal["pca", "umap"] = "pca") -> dict[str, Any]:
         nonlocal axes
-        found, axes = points(state.snapshot, axes, landscapes if chart == "umap" else None)
+        found, axes = points(state.snapshot, axes, landscapes if chart == "umap" else None, judged())
         return found
 
     return pages

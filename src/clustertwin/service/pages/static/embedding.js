@@ -1,4 +1,4 @@
-// The embedding as a scatter: points by job type, strange ones ringed, open events as regions; a click opens the node.
+// The embedding as a scatter: points by job type, strange ones ringed, events as regions; a click opens node or event.
 import { load, onTick } from "./live.js";
 import { css, hue } from "./ramps.js";
 
@@ -7,7 +7,8 @@ const canvas = figure.querySelector("canvas");
 const tip = figure.querySelector(".tip");
 const HEIGHT = 520;
 const MARGIN = 28;
-let data = { points: [], regions: [] };
+const SAID = { confirmed: "alarm", dismissed: "good", "new-normal": "accent" };
+let data = { points: [], regions: [], judged: [] };
 let bounds = null;
 let lone = ""; // the group that is looked at alone
 let chart = "pca";
@@ -22,7 +23,8 @@ function follow(drawn) {
     return old ? [Math.min(low, old[0] + 0.1 * (low - old[0])), Math.max(high, old[1] + 0.1 * (high - old[1]))] : [low, high];
   };
   const old = bounds && bounds.model === data.model && bounds.drawn === drawn ? bounds : {};
-  bounds = { model: data.model, drawn, x: range(data.points.map(({ x }) => x), old.x), y: range(data.points.map(({ y }) => y), old.y) };
+  const places = [...data.points.map(({ x, y }) => [x, y]), ...data.judged.flatMap(({ at }) => at)];
+  bounds = { model: data.model, drawn, x: range(places.map(([x]) => x), old.x), y: range(places.map(([, y]) => y), old.y) };
 }
 const scale = ([low, high], size, value) => MARGIN + ((value - low) / Math.max(high - low, 1e-9)) * (size - 2 * MARGIN);
 const place = ({ x, y }) => [scale(bounds.x, canvas.clientWidth, x), HEIGHT - scale(bounds.y, HEIGHT, y)];
@@ -36,6 +38,7 @@ function draw() {
   const pen = canvas.getContext("2d");
   pen.scale(dots, dots);
   names = [];
+  for (const event of data.judged) circle(pen, event);
   for (const region of data.regions) halo(pen, region.rows.map((row) => place(data.points[row])), region.name);
   for (const point of data.points) {
     const [x, y] = place(point);
@@ -51,6 +54,29 @@ function draw() {
     pen.arc(x, y, 5.5, 0, 7);
     pen.stroke();
   }
+  pen.globalAlpha = 1;
+}
+
+function extent({ at }) {
+  // A circle around all of an event's threads.
+  const places = at.map(([x, y]) => place({ x, y }));
+  const [x, y] = [0, 1].map((axis) => places.reduce((sum, one) => sum + one[axis], 0) / places.length);
+  return { x, y, radius: 14 + Math.max(...places.map((one) => Math.hypot(one[0] - x, one[1] - y))) };
+}
+
+function circle(pen, event) {
+  const { x, y, radius } = extent(event);
+  pen.strokeStyle = css(SAID[event.verdict]);
+  pen.fillStyle = pen.strokeStyle;
+  pen.setLineDash([5, 4]);
+  pen.lineWidth = 1.2;
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 7);
+  pen.globalAlpha = 0.07;
+  pen.fill();
+  pen.globalAlpha = 0.9;
+  pen.stroke();
+  pen.setLineDash([]);
   pen.globalAlpha = 1;
 }
 
@@ -73,32 +99,41 @@ function halo(pen, places, name) {
   pen.fillText(text, x, y);
 }
 
-function nearest(event) {
+function under(event) {
+  // What the mouse is at: the nearest thread, else the smallest circle of an event.
   const box = canvas.getBoundingClientRect();
   const [px, py] = [event.clientX - box.left, event.clientY - box.top];
-  let best = null;
-  let least = 144;
-  for (const point of data.points) {
-    const [x, y] = place(point);
+  let [point, least] = [null, 144];
+  for (const one of data.points) {
+    const [x, y] = place(one);
     const far = (x - px) ** 2 + (y - py) ** 2;
-    if (far < least) [best, least] = [point, far];
+    if (far < least) [point, least] = [one, far];
   }
-  return best && { point: best, px, py };
+  const around = data.judged.map((one) => ({ one, ...extent(one) })).filter(({ x, y, radius }) => Math.hypot(x - px, y - py) < radius);
+  const judged = around.sort((a, b) => a.radius - b.radius)[0]?.one;
+  return { px, py, point, judged: point ? null : judged, others: around.length - 1 };
+}
+
+function words({ point, judged, others }) {
+  if (judged) return `${judged.name}\n${judged.verdict.replace("-", " ")}${others ? `; ${others} more here` : ""}\nclick for the event`;
+  const job = point.job && !point.group.endsWith(point.job) ? `, job ${point.job}` : "";
+  return `${point.node} cpu${point.cpu}\n${point.group}${job}\nscore ${point.score.toFixed(1)} (threshold ${data.threshold.toFixed(1)})`;
 }
 
 canvas.addEventListener("mousemove", (event) => {
-  const found = nearest(event);
-  tip.hidden = !found;
-  if (!found) return;
-  const { point } = found;
-  tip.textContent = `${point.node} cpu${point.cpu}\n${point.group}${point.job && !point.group.endsWith(point.job) ? `, job ${point.job}` : ""}\nscore ${point.score.toFixed(1)} (threshold ${data.threshold.toFixed(1)})`;
+  const found = under(event);
+  tip.hidden = !found.point && !found.judged;
+  canvas.style.cursor = tip.hidden ? "" : "pointer";
+  if (tip.hidden) return;
+  tip.textContent = words(found);
   tip.style.left = `${Math.min(found.px + 14, canvas.clientWidth - tip.offsetWidth - 4)}px`;
   tip.style.top = `${found.py + 16}px`;
 });
 canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
 canvas.addEventListener("click", (event) => {
-  const found = nearest(event);
-  if (found) window.location.assign(`/nodes/${encodeURIComponent(found.point.node)}?cpu=${found.point.cpu}`);
+  const { point, judged } = under(event);
+  if (point) window.location.assign(`/nodes/${encodeURIComponent(point.node)}?cpu=${point.cpu}`);
+  else if (judged) window.location.assign(`/events/${encodeURIComponent(judged.id)}`);
 });
 
 function groups() {
@@ -117,6 +152,15 @@ function groups() {
   document.getElementById("groups").replaceChildren(...keys);
 }
 
+function legend() {
+  // How many of each verdict are drawn; the name leads to the list of them.
+  for (const key of document.querySelectorAll("[data-said]")) {
+    const count = data.judged.filter(({ verdict }) => verdict === key.dataset.said).length;
+    key.hidden = !count;
+    key.querySelector("b").textContent = count;
+  }
+}
+
 async function refresh() {
   data = await load(`/pictures/embedding?chart=${chart}`);
   const empty = !data.points.length;
@@ -127,6 +171,7 @@ async function refresh() {
   document.getElementById("told").textContent = `${data.points.length} threads${told}${data.note ? `. ${data.note}` : ""}`;
   follow(data.told.length ? "pca" : "umap");
   if (!lone) groups();
+  legend();
   draw();
 }
 
