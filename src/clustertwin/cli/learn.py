@@ -97,29 +97,32 @@ def simulate(
     strategies: str = typer.Option("", help="Some of them, such as never,warm+replay; default: all."),
     out: Path = typer.Option(..., "--out", help="A directory; a strategy that is there already is not run again."),
     seed: int = typer.Option(0, help="The same seed gives the same month."),
+    workers: int = typer.Option(2, min=1, help="Strategies lived side by side; the numbers are the same for any."),
     json: bool = Json,
 ) -> None:
     """A simulated month under each strategy of learning, side by side, and OUT/month.png."""
     from clustertwin.telemetry.continual.month import MonthSettings, run_month
 
+    names = strategies.split(",") if strategies else []
     with _bar() as progress:
-        rows = run_month(
-            MonthSettings(days=days, seed=seed), out, strategies.split(",") if strategies else [], progress
-        )
+        settings = MonthSettings(days=days, seed=seed)
+        rows = run_month(settings, out, names, workers, lambda done, of: progress("months", done, of))
     if json:
         print_json([asdict(row) for row in rows])
         return
     columns = (
         "strategy",
         "error",
-        "false events",
+        "false events a node-day",
         "on usual days",
-        "detected",
-        "unnoticed",
+        "jobs found",
+        "disk found after days",
+        "disk still seen",
         "golden",
         "forgetting",
         "promoted",
-        "hours",
+        "halted",
+        "training h",
     )
     print_table(f"{days} days", columns, [tuple(asdict(row).values()) for row in rows])
 

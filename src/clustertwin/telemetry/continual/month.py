@@ -1,22 +1,23 @@
 """A simulated month under each strategy of learning -> errors, false events, detection, forgetting, training time.
 
 Every strategy lives through the same days, and its first champion learned from the same days before them. Each day is
-scored by the champion of the night before; then people vet what alarmed, late and sometimes wrongly, and the night
-learns from what they have said by then.
+watched by the champion of the night before; then people vet what alarmed, late and sometimes wrongly, and the night
+learns from what they have said by then. A night's own rules (`duel`, `material`, `brake`) are those of the cycle.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from clustertwin import engine
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.simulation.signature import Signatures, read_signatures
@@ -25,23 +26,23 @@ from clustertwin.telemetry.continual.challengers import Start, Training, setting
 from clustertwin.telemetry.continual.duel import Contestant, Rule, choose
 from clustertwin.telemetry.continual.judging import judge, on_normal
 from clustertwin.telemetry.continual.material import Material, gather, windows_of
-from clustertwin.telemetry.continual.month_report import Lived, Row, draw, mean, read_days, summarise, write_days
+from clustertwin.telemetry.continual.month_report import Lived, Row, draw, read_days, summarise, write_days
 from clustertwin.telemetry.continual.past import Remembered
-from clustertwin.telemetry.continual.people import People, Said, truly, vet
+from clustertwin.telemetry.continual.people import People, Said, vet
 from clustertwin.telemetry.continual.replay import spread
 from clustertwin.telemetry.continual.verdicts import Vetted
-from clustertwin.telemetry.continual.world import World, live
+from clustertwin.telemetry.continual.watching import sight_of_disk, watch
+from clustertwin.telemetry.continual.world import World, fail, live
+from clustertwin.telemetry.detection import detector as detection
 from clustertwin.telemetry.detection.detector import Detector, calibrate
-from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker
-from clustertwin.telemetry.detection.moment import Moment, moments
+from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.models import DEFAULT
 from clustertwin.telemetry.models.store import Stored, read, save
+from clustertwin.telemetry.recording import durable
 from clustertwin.telemetry.training import fit
 
-_EVERY_S = 150
 _BEFORE = 4  # days that the first champion has seen, besides the first
-#: As the service has them, at the stride of a simulated day: what alarms twice in a row is an event.
-_EVENTS = EventSettings(needed_s=300, of_s=450, calm_s=300, same_cause_s=300, longest_step_s=_EVERY_S)
+_FIRST = "first"  # where it is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,15 @@ class MonthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """One strategy to live through, complete enough to be sent to another process."""
+
+    strategy: Strategy
+    settings: MonthSettings
+    out: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Beginning:
     """What every strategy begins with."""
 
@@ -102,92 +112,114 @@ class _Life:
     days: list[Lived] = field(default_factory=list)
 
 
-def _silent(strategy: str, day: int, of: int) -> None:
-    """Progress that nobody watches."""
-
-
-def begin(settings: MonthSettings, signatures: Signatures, standard: golden.Golden) -> Beginning:
-    """The first champion, of the days before the first."""
-    world, seed = settings.world, settings.seed
-    days = [_gathered(settings, day, live(world, day, signatures, seed), []) for day in range(-_BEFORE, 1)]
-    champion, _ = _trained(settings, "scratch", days[-1], days[:-1], None, keep=settings.moments)
-    return Beginning(standard, tuple(days), champion, golden.detect(champion, standard))
-
-
-def live_month(
-    strategy: Strategy,
-    settings: MonthSettings,
-    signatures: Signatures,
-    beginning: Beginning,
-    progress: Callable[[int, int], None] = lambda day, of: None,
-) -> list[Lived]:
-    """Day after day under one strategy."""
-    rng = np.random.default_rng((settings.seed, 7))
-    memory = {number - _BEFORE: material for number, material in enumerate(beginning.days)}
-    life = _Life(beginning.champion, [beginning.seen], memory)
-    for day in range(1, settings.days + 1):
-        progress(day - 1, settings.days)
-        # The world goes on without the failing disk once it was found.
-        world = settings.world if day < life.repaired else replace(settings.world, creep_a_day=0.0)
-        traces = live(world, day, signatures, settings.seed)
-        lived, events = _watch(world, life, day, traces, beginning.days[-1])
-        said = vet(world, settings.people, day, traces, events, rng)
-        life.said += said
-        life.repaired = min([life.repaired, *(one.repaired for one in said if one.repaired is not None)])
-        outcome, seconds = _learn(strategy, settings, life, day, traces, beginning.standard)
-        life.days.append(Lived(day, world.brings_new(day), *lived, outcome, seconds))
-    progress(settings.days, settings.days)
-    return life.days
-
-
 def run_month(
-    settings: MonthSettings, out: Path, names: Sequence[str] = (), progress: Callable[[str, int, int], None] = _silent
+    settings: MonthSettings,
+    out: Path,
+    names: Sequence[str] = (),
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Row]:
     """Every strategy named, or all, and a picture; each is written as it ends, and what is there is not run again."""
     if unknown := set(names) - {strategy.name for strategy in STRATEGIES}:
         there = ", ".join(strategy.name for strategy in STRATEGIES)
         raise SettingsError(f"no strategy {', '.join(sorted(unknown))}; there are {there}")
-    torch.set_num_threads(1)  # small batches; and sums do not depend on the machine
-    paths = {one: out / f"{one.name}.json" for one in STRATEGIES if not names or one.name in names}
-    missing = [strategy for strategy, path in paths.items() if not path.exists()]
-    if missing:
-        progress("the first champion", 0, settings.days)
-        beginning = begin(settings, read_signatures(), golden.standard())
-    for strategy in missing:
-        tell = partial(progress, strategy.name)
-        write_days(paths[strategy], live_month(strategy, settings, read_signatures(), beginning, tell))
-    months = {strategy.name: read_days(path) for strategy, path in paths.items()}
+    _claim(out, settings)
+    chosen = [strategy for strategy in STRATEGIES if not names or strategy.name in names]
+    missing = [Order(strategy, settings, out) for strategy in chosen if not _file(out, strategy).exists()]
+    progress(len(chosen) - len(missing), len(chosen))
+    if missing and not (out / _FIRST).exists():
+        _write_first(out, settings)
+    left = len(missing)
+
+    def tell(index: int, name: str) -> None:
+        nonlocal left
+        left -= 1
+        progress(len(chosen) - left, len(chosen))
+
+    engine.each(live_one, missing, workers=workers, done=tell)
+    months = {strategy.name: read_days(_file(out, strategy)) for strategy in chosen}
     draw(months, out / "month.png")
     return [summarise(name, days) for name, days in months.items()]
 
 
-def _watch(
-    world: World, life: _Life, day: int, traces: list[Trace], first: Material
-) -> tuple[tuple[float, float, float, bool, float, float], list[Event]]:
-    """Score a day as the live service would; what was found, and the events."""
-    detector = life.champion
-    tracker, events = Tracker(_EVENTS), dict[str, Event]()
-    normal_error, ill_alarms = [], []
-    for moment, labels in moments(traces, every_s=_EVERY_S):
-        scores = detector.score(moment)
-        for change in tracker.update(moment, scores, detector.threshold):
-            events[change.event.id] = change.event
-        known, alarming = ~np.isnan(scores.score), scores.score > detector.threshold
-        creeping = (labels.node == world.creeping_node) & (world.creep(day) > 0) & (labels.job_type != "idle")
-        ill = labels.anomaly != ""
-        normal_error.append(scores.error[known & ~ill & ~creeping & (labels.job_type != "mixed")])
-        ill_alarms.append(alarming[known & ill & (labels.job_type != "mixed")])
-    false = [event for event in events.values() if not truly(world, day, traces, event)]
-    node_days = world.nodes * world.hours / 24
-    found = (
-        float(np.concatenate(normal_error).mean()),
-        len(false) / node_days,
-        mean(np.concatenate(ill_alarms).tolist()),
-        world.creep(day) > 0,
-        life.seen[-1].sight,
-        on_normal(detector, first.held_out)[0],
-    )
-    return found, list(events.values())
+def live_one(order: Order) -> str:
+    """A month under one strategy, written whole when it has ended; returns the strategy's name."""
+    torch.set_num_threads(1)  # small batches; and sums do not depend on the machine
+    signatures, standard = read_signatures(), golden.standard()
+    champion = detection.read(order.out / _FIRST)
+    days = _before(order.settings, signatures)
+    beginning = Beginning(standard, tuple(days), champion, golden.detect(champion, standard))
+    write_days(_file(order.out, order.strategy), live_month(order.strategy, order.settings, signatures, beginning))
+    return order.strategy.name
+
+
+def begin(settings: MonthSettings, signatures: Signatures, standard: golden.Golden) -> Beginning:
+    """The first champion, of the days before the first."""
+    days = _before(settings, signatures)
+    champion, _ = _trained(settings, "scratch", days[-1], days[:-1], None, keep=settings.moments)
+    return Beginning(standard, tuple(days), champion, golden.detect(champion, standard))
+
+
+def live_month(
+    strategy: Strategy, settings: MonthSettings, signatures: Signatures, beginning: Beginning
+) -> list[Lived]:
+    """Day after day under one strategy."""
+    world, rng = settings.world, np.random.default_rng((settings.seed, 7))
+    memory = {number - _BEFORE: material for number, material in enumerate(beginning.days)}
+    life = _Life(beginning.champion, [beginning.seen], memory)
+    # A day of old, had its disk been as bad as it gets: who has learned the failure is silent here.
+    worst = fail(world, live(world, 0, signatures, settings.seed), world.creep(settings.days))
+    for day in range(1, settings.days + 1):
+        # The world goes on without the failing disk once it was found.
+        creep = world.creep(day) if day < life.repaired else 0.0
+        sound = live(world, day, signatures, settings.seed)
+        traces = fail(world, sound, creep) if creep else sound
+        watched = watch(world, life.champion, sound, traces)
+        said = vet(settings.people, day, watched, rng)
+        found = Lived(
+            day,
+            world.brings_new(day),
+            error=watched.error,
+            false_events=watched.false_per_node_day,
+            jobs_wrong=watched.jobs_wrong,
+            jobs_found=watched.jobs_found,
+            creep=creep,
+            disk_events=len(watched.disk),
+            disk_sight=sight_of_disk(world, life.champion, worst),
+            golden=life.seen[-1].sight,
+            first_error=on_normal(life.champion, beginning.days[-1].held_out)[0],
+        )
+        life.said += said
+        life.repaired = min([life.repaired, *(one.repaired for one in said if one.repaired is not None)])
+        outcome, seconds = _learn(strategy, settings, life, day, traces, beginning.standard)
+        life.days.append(replace(found, outcome=outcome, training_s=seconds))
+    return life.days
+
+
+def _claim(out: Path, settings: MonthSettings) -> None:
+    """A directory holds one month: strategies of another one are no comparison."""
+    path, mine = out / "settings.json", json.dumps(asdict(settings), indent=1)
+    if path.exists() and path.read_text() != mine:
+        raise SettingsError(f"{out}: holds a month with other settings, see {path.name}; choose another directory")
+    durable.make_directory(out)
+    durable.replace(path, mine.encode())
+
+
+def _write_first(out: Path, settings: MonthSettings) -> None:
+    torch.set_num_threads(1)
+    champion = begin(settings, read_signatures(), golden.standard()).champion
+    with tempfile.TemporaryDirectory(dir=out) as scratch:
+        detection.save(Path(scratch) / _FIRST, champion)
+        (Path(scratch) / _FIRST).rename(out / _FIRST)
+
+
+def _before(settings: MonthSettings, signatures: Signatures) -> list[Material]:
+    days = range(-_BEFORE, 1)
+    return [_gathered(settings, day, live(settings.world, day, signatures, settings.seed), []) for day in days]
+
+
+def _file(out: Path, strategy: Strategy) -> Path:
+    return out / f"{strategy.name}.json"
 
 
 def _learn(

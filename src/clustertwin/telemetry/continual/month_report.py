@@ -21,12 +21,15 @@ class Lived:
     new: bool  # something came that no day before had: kinds of jobs, hardware
     error: float  # on what was truly normal
     false_events: float  # a node and day
-    detected: float  # of the windows of jobs gone wrong; NaN: none went wrong
-    creeping: bool  # the disk was failing, and nobody had found out
+    jobs_wrong: int  # for long enough to be looked for
+    jobs_found: int  # … of which an event told
+    creep: float  # how much longer than a sound disk's the first node's waits took
+    disk_events: int  # that told of it
+    disk_sight: float  # of who waits for the disk at its worst, the part that alarms: 0 if the failure was learned
     golden: float  # sight on the golden set: mean recall less false alarms
     first_error: float  # on the first day's held-out moments: what is forgotten shows here
-    outcome: str
-    training_s: float
+    outcome: str = ""
+    training_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +40,33 @@ class Row:
     error: float
     false_events: float  # a node and day, over the whole month
     false_usual: float  # … over the days that brought nothing new
-    detected: float
-    unnoticed: int  # days until the failing disk was replaced
+    found: float  # of the jobs gone wrong
+    disk_days: float  # from the failing disk's first day to the first event that told of it; NaN: none did
+    disk_sight: float  # on the last day
     golden: float  # on the last day
     forgetting: float  # the last first_error over the first
     promoted: int
+    halted: int
     training_h: float
 
 
 def summarise(strategy: str, days: Sequence[Lived]) -> Row:
     """The month's row; a mean of nothing is NaN."""
+    wrong = sum(day.jobs_wrong for day in days)
+    failing = [day.day for day in days if day.creep]
+    told = [day.day for day in days if day.disk_events]
     return Row(
         strategy,
         error=mean([day.error for day in days]),
         false_events=mean([day.false_events for day in days]),
         false_usual=mean([day.false_events for day in days if not day.new]),
-        detected=mean([day.detected for day in days if not np.isnan(day.detected)]),
-        unnoticed=sum(day.creeping for day in days),
+        found=sum(day.jobs_found for day in days) / wrong if wrong else float("nan"),
+        disk_days=float(told[0] - failing[0]) if told else float("nan"),
+        disk_sight=days[-1].disk_sight,
         golden=days[-1].golden,
         forgetting=days[-1].first_error / days[0].first_error,
         promoted=sum(day.outcome == "promoted" for day in days),
+        halted=sum(day.outcome == "halted" for day in days),
         training_h=sum(day.training_s for day in days) / 3600,
     )
 

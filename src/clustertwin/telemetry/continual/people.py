@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from clustertwin.core.traces import Trace
 from clustertwin.telemetry.continual.verdicts import Verdict, Vetted
-from clustertwin.telemetry.continual.world import World
-from clustertwin.telemetry.detection.events import Event
-
-_EARLY_S = 150  # an event's onset is the end of a window; what was wrong may have ended within it
+from clustertwin.telemetry.continual.watching import Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +30,15 @@ class Said:
     repaired: int | None = None
 
 
-def truly(world: World, day: int, traces: Sequence[Trace], event: Event) -> bool:
-    """Was anything wrong with a thread of this event while it lasted?"""
-    if world.creep(day) > 0 and world.creeping_node in event.nodes:
-        return True
-    places = dict(event.places)
-    end_s = event.end_s or event.seen_s
-    return any(
-        span.anomaly and span.start_s < end_s and span.end_s > event.onset_s - _EARLY_S
-        for trace in traces
-        for span in trace.spans
-        if set(span.cpus) & set(places.get(span.node, ()))
-    )
-
-
-def vet(
-    world: World, people: People, day: int, traces: Sequence[Trace], events: Sequence[Event], rng: np.random.Generator
-) -> list[Said]:
+def vet(people: People, day: int, watched: Watched, rng: np.random.Generator) -> list[Said]:
     """What people say of the day's events."""
     said = []
-    for event in sorted(events, key=lambda event: event.id):
+    for event in sorted(watched.events, key=lambda event: event.id):
         luck, delay = rng.random(), int(rng.integers(1, 3)) if rng.random() < people.late else 0
-        confirmed = luck >= people.overlooked if truly(world, day, traces, event) else luck < people.mistaken
-        failing = confirmed and world.creep(day) > 0 and world.creeping_node in event.nodes
+        true = event.id in watched.true
+        confirmed = luck >= people.overlooked if true else luck < people.mistaken
         verdict: Verdict = "confirmed" if confirmed else "dismissed"
+        failing = confirmed and event.id in watched.disk
         repaired = day + delay + people.repair_days if failing else None
         end_s = event.end_s or event.seen_s
         said += [

@@ -6,6 +6,7 @@ on some days jobs go wrong. Everything that happens, and when, is in the table o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +20,9 @@ from clustertwin.telemetry.campaign.simulation.signature import Signature, Signa
 from clustertwin.telemetry.continual.day import Day
 
 DAY_S = 86_400
-_USER, _SYSTEM, _IOWAIT = (CPU.index(name) for name in ("user", "system", "iowait"))
+_FIRST_DAY = -100  # no day is before it
+_UNLIKE = 0.3  # of the logarithm: how much more or less one job waits than another
+_USER, _SYSTEM, _IOWAIT, _OTHER = (CPU.index(name) for name in ("user", "system", "iowait", "other"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,16 @@ class World:
     start_s: int = 1_767_225_600
     #: (from this day on, these job types)
     mix: tuple[tuple[int, tuple[str, ...]], ...] = (
-        (0, ("np", "mpi-2", "mpi-4")),
+        (0, ("np", "good-io", "mpi-2")),
         (6, ("np", "good-io", "mpi-2", "mpi-8")),
         (10, ("np", "good-io", "mpi-8", "render")),
         (20, ("good-io", "mpi-8", "render", "etl")),
     )
+    on_disk: tuple[str, ...] = ("good-io", "etl")  # who waits for a disk now and then, a sound one too …
+    wait: float = 0.04  # … for so much of a second, some jobs more and some less
     new_hardware: int = 15  # day: the second half of the nodes accounts a tenth of user time as system time
-    creep_from: int = 4  # day: the first node's disk begins to fail …
-    creep_a_day: float = 0.012  # … and each day so much more of its user time is spent waiting
+    creep_from: int = 3  # day: the first node's disk begins to fail …
+    creep_a_day: float = 0.15  # … and each day every wait for it takes so much of a sound disk's wait longer
     anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
     anomalous_every: int = 4  # days
     poisoned: int | None = None  # day on which three jobs in ten are bad-io and nobody notices
@@ -59,7 +64,7 @@ class World:
 
 
 def live(world: World, number: int, signatures: Signatures, seed: int) -> list[Trace]:
-    """What the cluster did on this day; spans say what was wrong with jobs, `wrong` what was wrong with nodes too."""
+    """What the cluster did on this day, without the failing disk; spans say what was wrong with jobs."""
     types = next((types for first, types in reversed(world.mix) if first <= number), world.mix[0][1])
     ill = number > 0 and number % world.anomalous_every == 0
     settings = ClusterSettings(
@@ -75,10 +80,16 @@ def live(world: World, number: int, signatures: Signatures, seed: int) -> list[T
     traces = simulate(settings, widened(signatures), seed=1000 * (seed + 1) + number)
     names = node_names(world.nodes)
     shift = {name: 0.1 for name in names[world.nodes // 2 :] if number >= world.new_hardware}
-    return [
-        _moved(_moved(t, _SYSTEM, shift.get(t.node, 0.0)), _IOWAIT, world.creep(number) * (t.node == names[0]))
-        for t in traces
-    ]
+    traces = _on_disk(world, traces, np.random.default_rng((seed, 9, number - _FIRST_DAY)))
+    return [_moved(trace, _SYSTEM, shift.get(trace.node, 0.0)) for trace in traces]
+
+
+def fail(world: World, traces: Sequence[Trace], creep: float) -> list[Trace]:
+    """The same day with a disk on the first node whose every wait takes so much longer: 1.0, twice as long.
+
+    Who never waits feels nothing, and the work between two waits takes as long as ever.
+    """
+    return [_waiting(trace, creep) if trace.node == world.creeping_node else trace for trace in traces]
 
 
 def widened(signatures: Signatures) -> Signatures:
@@ -90,10 +101,30 @@ def widened(signatures: Signatures) -> Signatures:
 
 
 def _lighter(kind: Signature) -> NDArray[np.float64]:
-    """The first share, most of an np job's second, at three quarters."""
+    """A quarter of each second is spent on nothing, and the rest as ever."""
+    share = kind.order.index(_OTHER)
     out = kind.quantiles.copy()
-    out[0] *= 0.75
+    out[share] = 0.25 + 0.75 * out[share]
     return out
+
+
+def _on_disk(world: World, traces: Sequence[Trace], rng: np.random.Generator) -> list[Trace]:
+    """Jobs that read and write wait for it. The recorded ones did not: their files lay in memory."""
+    jobs = sorted({span.job for trace in traces for span in trace.spans if span.job_type in world.on_disk})
+    level = dict(zip(jobs, world.wait * np.exp(_UNLIKE * rng.standard_normal(len(jobs))), strict=True))
+    waiting = []
+    for trace in traces:
+        values = trace.values.copy()
+        for span in (span for span in trace.spans if span.job in level):
+            rows = np.searchsorted(trace.cpus, span.cpus)
+            a, b = (max(round(at_s) - trace.start_s, 0) for at_s in (span.start_s, span.end_s))
+            mine = values[rows, a:b]
+            part = np.clip(level[span.job] * rng.gamma(2.0, 0.5, mine.shape[:2]), 0, 0.9).astype(np.float32)
+            mine *= 1 - part[..., None]
+            mine[..., _IOWAIT] += part
+            values[rows, a:b] = mine
+        waiting.append(replace(trace, values=values))
+    return waiting
 
 
 def _moved(trace: Trace, to: int, part: float) -> Trace:
@@ -105,3 +136,9 @@ def _moved(trace: Trace, to: int, part: float) -> Trace:
     values[..., _USER] -= moved
     values[..., to] += moved
     return replace(trace, values=values)
+
+
+def _waiting(trace: Trace, creep: float) -> Trace:
+    values = trace.values.copy()
+    values[..., _IOWAIT] *= np.float32(1 + creep)
+    return replace(trace, values=values / np.maximum(values.sum(-1, keepdims=True), np.float32(1e-6)))
