@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.telemetry.continual.conftest import small_day
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SettingsError
@@ -12,9 +13,11 @@ from clustertwin.telemetry.continual.challengers import Training
 from clustertwin.telemetry.continual.month import MonthSettings, run_month
 from clustertwin.telemetry.continual.month_report import Lived, draw, read_days, summarise, write_days
 from clustertwin.telemetry.continual.people import People, vet
+from clustertwin.telemetry.continual.together import score_together
 from clustertwin.telemetry.continual.watching import Watched, watch
 from clustertwin.telemetry.continual.world import World, fail, live
 from clustertwin.telemetry.detection.events import Event
+from clustertwin.telemetry.detection.moment import moments
 from clustertwin.telemetry.detection.scores import Scores
 
 SMALL_WORLD = World(nodes=2, threads=8, hours=0.5)
@@ -137,6 +140,16 @@ def test_events_are_true_of_jobs_gone_wrong_and_of_the_disk_and_else_false():
     found = watch(world, Stub(), both, [*both])  # … and here it would all the same
     assert (len(found.true), len(found.disk)) == (1, 0)
     assert found.false_per_node_day == pytest.approx(1 / (2 * 1800 / 86_400))
+
+
+def test_moments_scored_together_are_scored_as_alone(make_detector):
+    seen = [moment for moment, _ in moments(small_day(1)[1], every_s=300)][:14]
+    without = [replace(one, jobs=(), job=np.full_like(one.job, -1)) for one in seen[:3]]
+    detector = make_detector(0)
+    for alone, together in zip([*seen, *without], score_together(detector, [*seen, *without]), strict=True):
+        expected = detector.score(alone)
+        for name in ("score", "surprise", "error", "embedding"):
+            np.testing.assert_allclose(getattr(together, name), getattr(expected, name), rtol=1e-4, atol=1e-5)
 
 
 def test_a_directory_holds_one_month(tmp_path):

@@ -31,7 +31,7 @@ from clustertwin.telemetry.continual.past import Remembered
 from clustertwin.telemetry.continual.people import People, Said, vet
 from clustertwin.telemetry.continual.replay import spread
 from clustertwin.telemetry.continual.verdicts import Vetted
-from clustertwin.telemetry.continual.watching import sight_of_disk, watch
+from clustertwin.telemetry.continual.watching import probe, watch
 from clustertwin.telemetry.continual.world import World, fail, live
 from clustertwin.telemetry.detection import detector as detection
 from clustertwin.telemetry.detection.detector import Detector, calibrate
@@ -167,8 +167,8 @@ def live_month(
     world, rng = settings.world, np.random.default_rng((settings.seed, 7))
     memory = {number - _BEFORE: material for number, material in enumerate(beginning.days)}
     life = _Life(beginning.champion, [beginning.seen], memory)
-    # A day of old, had its disk been as bad as it gets: who has learned the failure is silent here.
-    worst = fail(world, live(world, 0, signatures, settings.seed), world.creep(settings.days))
+    worst = probe(world, fail(world, live(world, 0, signatures, settings.seed), world.creep(settings.days)))
+    measured: dict[str, tuple[float, float]] = {}  # by version: most champions serve for more than a day
     for day in range(1, settings.days + 1):
         # The world goes on without the failing disk once it was found.
         creep = world.creep(day) if day < life.repaired else 0.0
@@ -176,6 +176,10 @@ def live_month(
         traces = fail(world, sound, creep) if creep else sound
         watched = watch(world, life.champion, sound, traces)
         said = vet(settings.people, day, watched, rng)
+        version = life.champion.version
+        if version not in measured:
+            first_error = on_normal(life.champion, beginning.days[-1].held_out)[0]
+            measured[version] = worst.sight(life.champion), first_error
         found = Lived(
             day,
             world.brings_new(day),
@@ -185,9 +189,9 @@ def live_month(
             jobs_found=watched.jobs_found,
             creep=creep,
             disk_events=len(watched.disk),
-            disk_sight=sight_of_disk(world, life.champion, worst),
+            disk_sight=measured[version][0],
             golden=life.seen[-1].sight,
-            first_error=on_normal(life.champion, beginning.days[-1].held_out)[0],
+            first_error=measured[version][1],
         )
         life.said += said
         life.repaired = min([life.repaired, *(one.repaired for one in said if one.repaired is not None)])

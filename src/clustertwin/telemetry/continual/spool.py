@@ -15,6 +15,7 @@ from typing import Protocol
 
 from clustertwin.core.errors import InputError, SourceError, TwinError
 from clustertwin.telemetry.continual import champions
+from clustertwin.telemetry.continual.lock import held
 from clustertwin.telemetry.continual.registry import Record
 from clustertwin.telemetry.recording import durable
 
@@ -39,18 +40,22 @@ def waiting(home: Path) -> list[Record]:
 
 
 def sync(home: Path, book: Book) -> tuple[int, str]:
-    """Send what waits, and who serves: how many records were taken, and why the rest was not."""
+    """Send what waits, and who serves: how many records were taken, and why the rest was not.
+
+    One at a time: of two promotions in a row, the second has the last word.
+    """
     sent = 0
-    try:
-        for record in waiting(home):
-            book.enter(record)
-            (home / "spool" / f"{record.name}.json").unlink(missing_ok=True)
-            sent += 1
-        now = champions.read_champion(home)
-        if now is not None:
-            book.serve(now.version, home / champions.MODELS / now.version, now.sha256)
-    except SourceError as error:
-        return sent, str(error)
+    with held(home / "spool.lock"):
+        try:
+            for record in waiting(home):
+                book.enter(record)
+                (home / "spool" / f"{record.name}.json").unlink(missing_ok=True)
+                sent += 1
+            now = champions.read_champion(home)
+            if now is not None:
+                book.serve(now.version, home / champions.MODELS / now.version, now.sha256)
+        except SourceError as error:
+            return sent, str(error)
     return sent, ""
 
 
