@@ -216,12 +216,13 @@ def _binding(config: Config) -> Binding:
 
 
 def _listen(binding: Binding) -> socket.socket:
-    """Bound before anything starts, so that a port in use is one sentence."""
+    """Before anything starts, so that a port in use is one sentence, and whoever comes early waits and is answered."""
     family = socket.AF_INET6 if ":" in binding.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((binding.host, binding.port))
+        listener.listen(2048)
     except OSError as error:
         listener.close()
         raise SettingsError(f"{binding.host}:{binding.port}: {error.strerror}; choose another --port") from error

@@ -29,6 +29,15 @@ log = logging.getLogger(__name__)
 
 #: An actor that takes longer than this over its part holds up the page for everybody.
 PATIENCE_S = 5.0
+#: What Ray reads from the environment, some of it when it is imported.
+RAY = {
+    # To score is no work that steps back for everything else, as Ray's workers do.
+    "RAY_worker_niceness": "0",
+    # A Ray that is gone for a minute would end our process; the service goes on without it instead.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "1000000",
+    # A SIGTERM is for us: what was seen is written down, where Ray would print a stack and end the process.
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +97,16 @@ class RayScorer:
 
     def __init__(self, workers: int, patience_s: float = PATIENCE_S) -> None:
         self.workers, self.patience_s = workers, patience_s
+        for name, value in RAY.items():
+            os.environ.setdefault(name, value)
         self._ray: Any = require("ray", "ray")
         self._actors: list[_Actor] = []
         self._version, self._sent = "", None
         self._state = EngineState("ray", wanted=workers)
-        # To reach a cluster, or to start one, takes seconds: the pages need not wait for it.
-        pool = ThreadPoolExecutor(1, "ray")
-        self._started: Future[None] = pool.submit(self._start)
-        pool.shutdown(wait=False)
+        # To reach a cluster, or to start one, takes seconds: the pages need not wait for it. The thread lives as long
+        # as we do: the kernel kills a Ray of our own together with the thread that started it.
+        self._pool = ThreadPoolExecutor(1, "ray")
+        self._started: Future[None] = self._pool.submit(self._start)
 
     @property
     def state(self) -> EngineState:
@@ -125,16 +136,13 @@ class RayScorer:
     def close(self) -> None:
         for actor in self._actors:
             self._ray.kill(actor.handle)
+        self._pool.shutdown(wait=False)
 
     def _start(self) -> None:
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS") or None
-            # Of a Ray of our own: to score is no work that steps back for everything else, as Ray's workers do.
-            os.environ.setdefault("RAY_worker_niceness", "0")
-            # A Ray that is gone for a minute would end our process; the service goes on without it instead.
-            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "1000000")
-            quiet = logging.WARNING
-            self._ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=quiet)
+            # It warns of being started from a thread, which is what we want.
+            self._ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
         handles = [remote.remote() for _ in range(self.workers)]
         self._actors = [_Actor(handle, handle.warm.remote()) for handle in handles]
