@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from clustertwin.cli import main
 
 # Tests run side by side: one thread each for the numeric libraries, here and in every process a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,6 +37,28 @@ def twin() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "clustertwin", *map(str, args)]
         return subprocess.run(command, capture_output=True, text=True, **options)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def twin_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command in this process, which saves the start of another: its exit code and what it printed."""
+
+    def run(*words: object) -> Done:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["twin", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Done(ended.value.code or 0, said.out, said.err)
 
     return run
 

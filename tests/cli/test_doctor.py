@@ -25,7 +25,7 @@ def test_every_extra_of_the_package_is_looked_at():
     assert {"rl"} | set(EXTRAS) == users, "rl stands on models and plots; the others each have a line"
 
 
-def test_a_server_that_does_not_answer_fails_the_examination(twin):
-    result = twin("doctor", "--url", "http://127.0.0.1:9/-/ready", "--json")
+def test_a_server_that_does_not_answer_fails_the_examination(twin_here):
+    result = twin_here("doctor", "--url", "http://127.0.0.1:9/-/ready", "--json")
     assert result.returncode == 1
     assert any(not finding["ok"] and finding["subject"] == "server" for finding in json.loads(result.stdout))

@@ -1,5 +1,6 @@
 """The command line as a whole: light to start, documented, and honest in its exit codes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +30,12 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(twin, name):
-    result = twin(name, "--help")
+def test_every_command_explains_itself(twin_here, name):
+    result = twin_here(name, "--help")
     assert result.returncode == 0, result.stderr
     assert "--help" in result.stdout
+    for line in re.findall(r"^  ([a-z][a-z-]+)  ", result.stdout.partition("Commands:")[2], re.MULTILINE):
+        assert "--json" in twin_here(name, line, "--help").stdout, f"twin {name} {line}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -41,8 +44,8 @@ def test_every_command_is_documented(name):
     assert any(f"twin {name}" in page.read_text() for page in pages)
 
 
-def test_an_unknown_command_is_a_usage_error(twin):
-    assert twin("nonsense").returncode == 2
+def test_an_unknown_command_is_a_usage_error(twin_here):
+    assert twin_here("nonsense").returncode == 2
 
 
 def test_our_errors_are_one_line_and_an_exit_code(twin):

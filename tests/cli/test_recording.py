@@ -29,8 +29,8 @@ def campaign(tmp_path_factory):
     return root
 
 
-def test_info_tells_what_each_recording_holds(twin, campaign):
-    result = twin("recording", "info", campaign, "--json")
+def test_info_tells_what_each_recording_holds(twin_here, campaign):
+    result = twin_here("recording", "info", campaign, "--json")
     assert result.returncode == 0, result.stderr
     first = json.loads(result.stdout)[0]
     assert (first["split"], first["samples"], first["jobs"]) == ("test", 2 * 300 * 4, 1)
@@ -38,8 +38,8 @@ def test_info_tells_what_each_recording_holds(twin, campaign):
     assert first["missing_ratio"] == 0
 
 
-def test_windows_are_counted_by_type_anomaly_and_split(twin, campaign):
-    rows = json.loads(twin("recording", "windows", campaign, "--json").stdout)
+def test_windows_are_counted_by_type_anomaly_and_split(twin_here, campaign):
+    rows = json.loads(twin_here("recording", "windows", campaign, "--json").stdout)
     assert [tuple(row.values()) for row in rows] == [
         ("idle", "", "test", 5),
         ("idle", "", "train", 5),
@@ -62,8 +62,8 @@ def test_export_says_how_many_rows(twin, campaign, tmp_path):
         (("record", "--out", "{tmp}/r", "--prometheus", "http://localhost:1", "--start", "noon"), 2, "epoch seconds"),
     ],
 )
-def test_bad_input_is_told_in_one_line(twin, tmp_path, arguments, code, reason):
-    result = twin(*(each.format(tmp=tmp_path) for each in arguments))
+def test_bad_input_is_told_in_one_line(twin_here, tmp_path, arguments, code, reason):
+    result = twin_here(*(each.format(tmp=tmp_path) for each in arguments))
     assert result.returncode == code
     assert reason in result.stderr
     assert "Traceback" not in result.stderr

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 
-from clustertwin.cli import COMMANDS
-from clustertwin.cli.app import run
 from clustertwin.core.traces import Trace
 from clustertwin.service.feeds import Feed, ReplayFeed
 from clustertwin.service.loop import Loop, LoopSettings
@@ -107,31 +103,13 @@ def loop_of(state: ServiceState, detector: Detector) -> Callable[..., Loop]:
     return build
 
 
-@pytest.fixture
-def watched(bad_io: Recording, loop_of: Callable[..., Loop], clock: Clock) -> Loop:
-    """A loop that has watched all of the bad I/O, and the state it published."""
-    loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=20)
+@pytest.fixture(scope="session")
+def watched(bad_io: Recording, detector: Detector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
+    """A loop that has watched all of the bad I/O, and the state it published; for tests that only look."""
+    home, clock = tmp_path_factory.mktemp("watched"), Clock()
+    state = ServiceState(home, Store(home / "state.sqlite"))
+    loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), ready(Handover(home, detector)), LoopSettings(stride_s=20))
     for clock.now_s in range(0, bad_io.end_s - bad_io.start_s + 20, 20):
         loop.turn()
-    return loop
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def twin_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """The command in this process, which saves the start of another: its exit code and what it printed."""
-
-    def run_twin(*words: object) -> Done:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["twin", *map(str, words)])
-        code = run(COMMANDS)
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    return run_twin
+    yield loop
+    state.store.close()

@@ -132,7 +132,8 @@ def test_too_large_a_body_is_refused(client):
     assert client.post("/api/v1/verdicts", content=b" " * (2 << 20)).status_code == 413
 
 
-def test_the_api_tells_what_the_loop_saw(app, watched):
+def test_the_api_tells_what_the_loop_saw(app, stage, watched):
+    vars(stage).update(vars(watched.state))
     client = TestClient(app, base_url="http://127.0.0.1")
     told = client.get("/api/v1/snapshot").json()
     assert (told["phase"], len(told["nodes"])) == ("watching", 2)
