@@ -17,7 +17,11 @@ from clustertwin.telemetry.continual.lock import next_fence
 from clustertwin.telemetry.continual.registry import MODEL, Record, Registry, embedded
 from clustertwin.telemetry.models.store import ModelError
 
-mlflow = pytest.importorskip("mlflow")
+
+def client_of(registry):
+    """Imported only now: MLflow takes seconds, which the fast tests' collection need not wait for."""
+    mlflow = pytest.importorskip("mlflow")
+    return mlflow.MlflowClient(tracking_uri=registry.uri, registry_uri=registry.uri)
 
 
 @contextmanager
@@ -54,7 +58,7 @@ def three_nights(make_site, book):
 
 
 def versions_of(registry):
-    client = mlflow.MlflowClient(tracking_uri=registry.uri, registry_uri=registry.uri)
+    client = client_of(registry)
     return client, {v.tags.get("version"): v for v in client.search_model_versions(f"name = '{MODEL}'")}
 
 
@@ -105,7 +109,7 @@ def _record(site, night):
 @pytest.mark.slow
 def test_a_foreign_model_in_the_registry_is_never_taken(tmp_path):
     registry = Registry(embedded(tmp_path))
-    client = mlflow.MlflowClient(tracking_uri=registry.uri, registry_uri=registry.uri)
+    client = client_of(registry)
     experiment = client.create_experiment("other", artifact_location=(tmp_path / "other").as_uri())
     run_ = client.create_run(experiment)
     (tmp_path / "model").mkdir()

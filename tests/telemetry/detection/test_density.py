@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from clustertwin.telemetry.detection.density import fit_density
 
@@ -22,6 +20,9 @@ def test_what_was_never_seen_is_stranger_than_anything_that_was():
 
 
 def test_agrees_with_a_mixture_written_out():
+    from scipy.special import logsumexp  # late: only this test needs it
+    from scipy.stats import multivariate_normal
+
     features, ratios = _two_ways(400, 2)
     density = fit_density(features, ratios, components=2, seed=0)
     x = (features[:50] - density.centre) / density.scale

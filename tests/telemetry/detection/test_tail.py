@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import genpareto, lognorm
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.tail import fit_surprise, fit_tail
@@ -18,6 +17,8 @@ def test_goes_on_beyond_the_sample_as_the_exponential_does():
 
 
 def test_finds_the_shape_of_a_heavy_tail():
+    from scipy.stats import genpareto
+
     sample = genpareto.rvs(0.3, size=100_000, random_state=1)
     tail = fit_tail(sample)
     assert tail.shape == pytest.approx(0.3, abs=0.08)
@@ -46,6 +47,8 @@ def test_what_is_not_known_stays_unknown():
 
 @pytest.mark.parametrize("size", [100, 300, 3000])
 def test_a_small_sample_claims_no_more_than_it_can_know(size):
+    from scipy.stats import lognorm
+
     """What it calls one in 10^5.4, an event on a node of 32 threads, happens about as seldom as that."""
     rng, truth = np.random.default_rng(size), lognorm(0.5)
     x = np.linspace(1, 400, 20_000)

@@ -11,10 +11,9 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
 
-zarr = pytest.importorskip("zarr")
-
 
 def test_zarr_reads_what_was_recorded(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
     rng = np.random.default_rng(0)
     ticks = rng.multinomial(100, [0.4, 0.3, 0.2, 0.1], size=(3, 150)).astype(np.uint8)
     valid = rng.random((3, 150)) > 0.2

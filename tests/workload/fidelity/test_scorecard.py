@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import orjson
@@ -15,7 +16,7 @@ from clustertwin.workload.fidelity.report import report
 from clustertwin.workload.formats import read, read_report
 from clustertwin.workload.jobs import Jobs
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 
 
 def bursty(n: int, seed: int) -> Jobs:
