@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from clustertwin.cli.top import Screen
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.terminal.threads import Screen
 
 
 def drawn(screen: Screen, width: int = 100, height: int = 30) -> str:

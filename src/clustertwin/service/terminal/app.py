@@ -19,16 +19,18 @@ from clustertwin.service.terminal.board import Board, EventLine, Feed, Heat, Job
 from clustertwin.service.terminal.heatstrip import CHANNELS, HeatStrip
 from clustertwin.service.words import UNKNOWN, clock, lasting, number, percent
 
+WIDEST = 16  # letters of a name
 STYLE = """
 #title { height: 1; padding: 0 1; background: $boost; }
-#left { width: 44; }
+#left { width: 50; }
 #nodes { height: 1fr; }
 #heat-title { height: 1; padding: 0 1; color: $text-muted; }
 #heat { height: 1fr; padding: 0 1; }
 #below { height: 12; }
-#jobs { width: 44; }
-#why { height: 2; padding: 0 1; color: $text-muted; }
-DataTable { scrollbar-size-vertical: 1; }
+#jobs { width: 40; }
+#events { height: 1fr; }
+#why { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+DataTable { scrollbar-size-vertical: 1; overflow-x: hidden; }
 DataTable > .datatable--header { background: $boost; color: $text-muted; text-style: none; }
 """
 
@@ -70,7 +72,7 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("nodes").add_columns("node", "thr", "strange", "score", "state")
+        self._table("nodes").add_columns("node", "score", "strange", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
         self._table("events").add_columns("event", "since", "where", "job", "thr", "score", "verdict")
         self._show(self.board)
@@ -175,20 +177,25 @@ def _heading(heat: Heat, channel: str) -> str:
     means = [
         f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
     ]
-    return f"{heat.node}   a cell is a second, how much of it was {_word(channel)}   now {', '.join(means)}"
+    return f"{heat.node}   {', '.join(means)}   a cell is a second, how much of it was {_word(channel)}"
 
 
 def _word(channel: str) -> str:
     return "not idle" if channel == "busy" else channel
 
 
+def _cut(name: str) -> str:
+    """One long name must not push the numbers off the screen."""
+    return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
+
+
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:
     score = Text(number(line.score), style="bold red" if line.strange else "")
-    return line.node, str(line.threads), str(line.strange), score, line.state
+    return _cut(line.node), score, f"{line.strange} of {line.threads}", line.state
 
 
 def _job_cells(line: JobLine) -> tuple[str | Text, ...]:
-    return line.job, line.owner or UNKNOWN, str(line.threads), lasting(line.running_s)
+    return _cut(line.job), _cut(line.owner) or UNKNOWN, str(line.threads), lasting(line.running_s)
 
 
 def _event_cells(event: EventLine) -> tuple[str | Text, ...]:
@@ -197,4 +204,4 @@ def _event_cells(event: EventLine) -> tuple[str | Text, ...]:
         UNKNOWN if isnan(event.score) else number(event.score), style="bold red" if event.end_s is None else ""
     )
     verdict = event.verdict or ("open" if event.end_s is None else "closed")
-    return event.event_id, since, event.node, event.job or UNKNOWN, str(event.threads), score, verdict
+    return event.event_id, since, _cut(event.node), _cut(event.job) or UNKNOWN, str(event.threads), score, verdict
