@@ -22,7 +22,7 @@ from clustertwin.service.app import create_app
 from clustertwin.service.feeds import LiveFeed, ReplayFeed
 from clustertwin.service.loop import Loop, LoopSettings
 from clustertwin.service.past import RecordedPast
-from clustertwin.service.quiet import Silence
+from clustertwin.service.quiet import Maintenance, Silence
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Filter, Store
 from clustertwin.service.tokens import Tokens
@@ -268,8 +268,13 @@ def test_every_page_has_its_picture_taken(watched: Watched, open_page: Any, tmp_
     """Look at them: CLUSTERTWIN_SCREENSHOTS=DIR keeps them."""
     directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path))
     directory.mkdir(parents=True, exist_ok=True)
-    watched.advance(max(900 - int(watched.clock.now_s), 0))
+    # So late that some events are over: judged, they have their places in the embedding.
+    watched.advance(max(1500 - int(watched.clock.now_s), 0))
     now = watched.loop.state.snapshot
+    over = [case.id for case in watched.store.events(Filter(open=False))]
+    watched.store.vet(over, "confirmed", who="ada", comment="disk 3 is dying", now_s=now.now_s)
+    watched.store.quiet.add_maintenance(Maintenance(("n01",), now.now_s + 60, now.now_s + 7260, "new disks"), now.now_s)
+    watched.store.quiet.add_silence(Silence(now.now_s + 3600, owner="eve", reason="knows of it"), now.now_s)
     event = watched.store.events(limit=1)[0].id
     paths = {
         "cluster": "/",
@@ -286,6 +291,7 @@ def test_every_page_has_its_picture_taken(watched: Watched, open_page: Any, tmp_
     }
     for scheme in ("light", "dark"):
         page = open_page(watched.url, scheme)
+        until(page, "async () => (await (await fetch('/pictures/embedding')).json()).judged.length > 0")
         for name, path in paths.items():
             page.goto(watched.url + path)
             page.wait_for_timeout(600)
