@@ -35,7 +35,7 @@ test: setup servers lint
 	$(BIN)/pytest -n 2 --dist worksteal
 
 quick: setup
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not real"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not real" --hypothesis-profile quick
 
 lint: setup
 	$(BIN)/ruff check .

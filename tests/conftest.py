@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from clustertwin.cli import main
 
@@ -19,6 +20,10 @@ from clustertwin.cli import main
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell starts what it puts into the background deaf to Ctrl-C, and children inherit that; the tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# A busy machine is no failure. `--hypothesis-profile quick`, as `make quick` has it, looks at fewer examples.
+settings.register_profile("whole", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.load_profile("whole")
 
 
 @pytest.fixture(scope="session")

@@ -48,8 +48,8 @@ def test_an_unknown_command_is_a_usage_error(twin_here):
     assert twin_here("nonsense").returncode == 2
 
 
-def test_our_errors_are_one_line_and_an_exit_code(twin):
-    result = twin("trace", "describe", "no-such-file.swf")
+def test_our_errors_are_one_line_and_an_exit_code(twin_here):
+    result = twin_here("trace", "describe", "no-such-file.swf")
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert "no-such-file.swf" in result.stderr

@@ -215,6 +215,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
         server.server_close()
 
 
+@pytest.mark.slow
 def test_apprise_posts_to_a_real_webhook(store, tmp_path):
     pytest.importorskip("apprise")
     with webhook() as (url, posted):
@@ -225,12 +226,14 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
     assert WHY.sentence in posted[0]["message"]
 
 
+@pytest.mark.slow
 def test_a_webhook_that_is_gone_is_an_error_that_names_it():
     pytest.importorskip("apprise")
     with pytest.raises(SourceError, match=r"json://127\.0\.0\.1:9 refused"):
         deliver_now(["json://127.0.0.1:9/x"], "title", "body")
 
 
+@pytest.mark.slow
 def test_apprise_sends_real_mail(store, tmp_path):
     pytest.importorskip("apprise")
     smtp = pytest.importorskip("aiosmtpd.controller")
@@ -254,6 +257,7 @@ def test_apprise_sends_real_mail(store, tmp_path):
     assert b"ops@example.org" in mail
 
 
+@pytest.mark.slow
 def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
     pytest.importorskip("apprise")
     made = made_state(tmp_path)

@@ -122,7 +122,7 @@ scraps = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.one_of(scraps.map(str.encode), st.binary(max_size=200)))
 @example(b"# EOF")
 @example(b"\x00")
@@ -162,7 +162,7 @@ def same(a: float | None, b: float | None) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(series)
 def test_valid_text_is_read_as_prometheus_client_reads_it(page: dict[Any, Any]) -> None:
     text = write(page)
@@ -175,7 +175,6 @@ def test_valid_text_is_read_as_prometheus_client_reads_it(page: dict[Any, Any]) 
         assert same(mine.time_s, other.timestamp)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=3))
 def test_the_quick_reading_gives_the_same_bits_as_the_careful_one(rows: list[list[str]]) -> None:
     reader = Rescan()

@@ -154,7 +154,7 @@ def test_node_channels_are_shared_by_all_threads_and_mask_where_unknown() -> Non
     assert faults == Faults(missing=2)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @example(phase=0.375, jitter=[0.140625] + [0.0] * 39)
 @example(phase=0.36, jitter=[0.15] + [-0.15] * 39)
 @given(phase=st.floats(0, 1), jitter=st.lists(st.floats(-0.15, 0.15), min_size=40, max_size=40))
@@ -195,7 +195,7 @@ def messes(draw: st.DrawFn) -> Counters:
     return Counters("n1", (0, 1), times, draw(hnp.arrays(float, (2, n, 8), elements=odd)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(messes())
 def test_whatever_comes_ratios_stay_in_range_and_sum_to_one(counters: Counters) -> None:
     trace, _ = to_trace(counters)

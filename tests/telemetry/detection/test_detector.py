@@ -184,6 +184,7 @@ def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: Stored, moment
             calibrate(stored, nothing)
 
 
+@pytest.mark.slow
 def test_another_calibration_of_the_same_model_is_another_version(detector: Detector, stored: Stored):
     normal = [moment for moment, _ in moments(campaign(2))]
     other = calibrate(stored, normal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.errors import InputError
@@ -95,7 +95,6 @@ def test_the_kernels_lines_are_kept_verbatim(tree):
     assert cpu.lines == b"cpu0 1234 4 200 4000 50 0 9 2 0 0\ncpu1 66 0 60 5000 20 0 0 0 0 0\n"
 
 
-@settings(max_examples=40)
 @given(rows=st.lists(st.lists(st.integers(0, 2**63), min_size=10, max_size=10), min_size=1, max_size=5))
 def test_what_is_told_is_what_the_kernel_counted(rows, tmp_path_factory):
     root = tmp_path_factory.mktemp("stat")

@@ -55,7 +55,7 @@ def test_a_trace_reads_back(tmp_path: Path, seconds: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pieces=st.lists(st.tuples(st.integers(0, 150), st.integers(1, 130), st.booleans()), min_size=1, max_size=6),
     closed=st.booleans(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -47,7 +47,6 @@ def test_parts_that_round_up_past_the_whole_are_taken_from_the_largest() -> None
     assert back.ravel() == pytest.approx([0.0, 0.94, 0.02, 0.04], abs=1e-7)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(*[st.integers(0, 1000)] * 4).filter(any), min_size=1, max_size=40))
 def test_any_shares_come_back_within_a_tick_and_sum_to_one(shares: list[tuple[int, int, int, int]]) -> None:
     values = np.array(shares, np.float32)[None]

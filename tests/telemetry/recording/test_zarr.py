@@ -12,6 +12,7 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
 
 
+@pytest.mark.slow  # zarr takes a second to import
 def test_zarr_reads_what_was_recorded(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU, NODE, Channel, Schema
@@ -101,7 +101,6 @@ def test_after_hours_of_sliding_it_still_agrees_with_torch() -> None:
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))
-@settings(max_examples=50)
 def test_gelu_is_as_torch_has_it(numbers: list[float]) -> None:
     row = np.array([numbers], np.float32)
     wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()

@@ -131,7 +131,7 @@ almost_rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(leaves | st.lists(leaves | almost_rows, max_size=3))
 def test_no_json_raises_anything_but_our_error(server: Any, result: Any) -> None:
     server.answers.clear()

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.workload.fidelity import Sample
@@ -20,30 +20,32 @@ from clustertwin.workload.fidelity.validity import validity
 from clustertwin.workload.fidelity.yardsticks import bootstrap, halves, interleaved
 from clustertwin.workload.jobs import Jobs, Machine
 
-stats = pytest.importorskip("scipy.stats")
+
+@pytest.fixture(scope="module")
+def stats():
+    """An independent reference, imported only by the process that asks for it."""
+    return pytest.importorskip("scipy.stats")
+
 
 values = st.lists(st.integers(0, 50).map(float), min_size=2, max_size=40).map(np.array)
 
 
-@settings(deadline=None, max_examples=50)
-@given(values, values)
-def test_ks_and_wasserstein_agree_with_scipy(a, b):
+@given(a=values, b=values)
+def test_ks_and_wasserstein_agree_with_scipy(stats, a, b):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy doubts its p-value, which we do not use
         assert ks_complement(a, b) == pytest.approx(1 - stats.ks_2samp(a, b).statistic)
     assert wasserstein_log(a, b) == pytest.approx(stats.wasserstein_distance(np.log1p(a), np.log1p(b)))
 
 
-@settings(deadline=None, max_examples=50)
 @given(values)
 def test_a_column_is_like_itself(a):
     assert ks_complement(a, a) == 1
     assert wasserstein_log(a, a) == 0
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=40))
-def test_spearman_agrees_with_scipy(pairs):
+@given(pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=40))
+def test_spearman_agrees_with_scipy(stats, pairs):
     table = np.array(pairs, dtype=float)
     if len(np.unique(table[:, 0])) > 1 and len(np.unique(table[:, 1])) > 1:
         assert spearman(table)[0, 1] == pytest.approx(stats.spearmanr(table[:, 0], table[:, 1])[0])

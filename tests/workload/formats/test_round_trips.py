@@ -57,7 +57,7 @@ def logs(draw: st.DrawFn, whole: bool = False) -> Jobs:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
 def test_a_log_survives_a_round_trip(format: str, draw: st.DataObject, tmp_path: Path) -> None:
     jobs = draw.draw(logs(whole=format in WHOLE_SECONDS))

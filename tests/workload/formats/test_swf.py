@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.errors import TraceError
@@ -114,7 +114,6 @@ def test_a_file_without_jobs_is_refused(log, text):
         read(log(text))
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.lists(st.integers(-1, 10**9), min_size=18, max_size=18), min_size=1, max_size=8),
     st.sampled_from([" ", "  ", "\t"]),

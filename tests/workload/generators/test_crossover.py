@@ -28,7 +28,7 @@ def test_a_log_of_the_same_length_has_the_same_users_sizes_limits_and_ends(log, 
         assert np.array_equal(np.sort(getattr(jobs, column)), np.sort(getattr(log, column)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 3000))
 def test_every_job_is_valid(log, fitted, seed, n):
     jobs = fitted.sample(n, np.random.default_rng(seed))

@@ -39,7 +39,7 @@ def run(made, kind=None, seed=0, tries=2000, far_s=WEEK_S, most_work=1e9, ratio=
     return exchange(made, Kin.of(kind, made.at_s), tries, 5, far_s, most_work, ratio, np.random.default_rng(seed))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12), st.integers(0, 10**6))
 def test_every_job_stays_in_exactly_one_chain(lengths, seed):
     made = chains(lengths)

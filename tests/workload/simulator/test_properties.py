@@ -40,7 +40,7 @@ every = pytest.mark.parametrize(
 
 
 @every
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(jobs=logs())
 def test_a_schedule_is_possible_and_never_idles_for_nothing(policy: str, backfill: str, hold: bool, jobs: Jobs):
     schedule = simulate(jobs, PROCS, policy, backfill, hold=hold)
@@ -55,7 +55,7 @@ def test_a_schedule_is_possible_and_never_idles_for_nothing(policy: str, backfil
         assert schedule.start_s[job] in moments
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(jobs=logs())
 def test_easy_never_delays_the_reservation_of_the_head(jobs: Jobs):
     schedule = simulate(jobs, PROCS, "fcfs", "easy")
@@ -78,7 +78,6 @@ def test_easy_never_delays_the_reservation_of_the_head(jobs: Jobs):
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "sjf", "wfp3"])
-@settings(max_examples=60, deadline=None)
 @given(jobs=logs())
 def test_conservative_never_delays_anyones_reservation(policy: str, jobs: Jobs):
     load = take_in(jobs, PROCS).load
@@ -86,7 +85,6 @@ def test_conservative_never_delays_anyones_reservation(policy: str, jobs: Jobs):
     assert (load["start_s"] <= reserved_s).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(jobs=logs())
 def test_the_run_time_decides_nothing_before_a_job_ends(jobs: Jobs):
     """Two logs that differ only in the run time of the last job to start give the same starts."""

@@ -24,7 +24,7 @@ def traces(signatures, drawable):
     return simulate(replace(SMALL, hours=2, anomalies=drawable), signatures, seed=1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(
     nodes=st.integers(1, 5),
     threads=st.integers(1, 9),
