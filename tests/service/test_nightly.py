@@ -17,9 +17,11 @@ import pytest
 
 from clustertwin.config import Config, Learning, Recording, Source
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.nightly import LOG, Nightly, due_s, execute, last_begun_s, learn, watch
+from clustertwin.service.nightly import LOG, Nightly, due_s, execute, last_begun_s, learn, noted, tell_registry, watch
+from clustertwin.service.problems import nights
 from clustertwin.service.serving import _nightly
 from clustertwin.telemetry.continual.day import Day
+from clustertwin.telemetry.continual.lock import Busy
 
 ZONE = ZoneInfo("Europe/Berlin")
 HALF_PAST_TWO = time(2, 30)
@@ -101,6 +103,42 @@ def test_what_is_run_is_the_command_for_that_home_and_day(tmp_path):
     watch(Nightly(HALF_PAST_TWO, night, at("2026-11-16 02:00"), ZONE), stop, lambda: next(times), look_s=0)
     first = (tmp_path / LOG).read_text().splitlines()[0]
     assert first.endswith(f"-m clustertwin learn run --home {tmp_path} --day 2026-11-15 --match a")
+
+
+def test_a_night_that_a_timer_began_and_that_failed_stands_in_the_log_too(tmp_path):
+    day = Day("2026-11-15", 0, 86_400)
+    with pytest.raises(SettingsError), noted(tmp_path, day):
+        raise SettingsError("no recordings below recording")
+    (told,) = nights(tmp_path)
+    assert told.startswith("the night of 2026-11-15 failed: no recordings below recording; the champion stays.")
+    with pytest.raises(ZeroDivisionError), noted(tmp_path, day):
+        raise ZeroDivisionError("by zero")
+    assert "failed: ZeroDivisionError: by zero" in nights(tmp_path)[0]
+    with pytest.raises(Busy), noted(tmp_path, day):
+        raise Busy("another retrainer is at work")
+    assert nights(tmp_path) == ()
+    with noted(tmp_path, day):
+        pass
+    assert (tmp_path / LOG).read_text().count("exit code 0") == 1
+
+
+@pytest.mark.slow
+def test_a_night_whose_words_the_service_hears_is_not_noted_twice(tmp_path):
+    day, code = "Day('2026-11-15', 0, 86_400)", "with noted(Path(home), day): raise SettingsError('no recordings')"
+    imports = (
+        "from pathlib import Path; from clustertwin.core.errors import SettingsError; "
+        "from clustertwin.service.nightly import noted; from clustertwin.telemetry.continual.day import Day"
+    )
+    command = [sys.executable, "-c", f"{imports}; home, day = {str(tmp_path)!r}, {day}\n{code}"]
+    assert execute(command, tmp_path / LOG, threading.Event()) == 1
+    lines = (tmp_path / LOG).read_text().splitlines()
+    assert lines[-2:] == ["clustertwin.core.errors.SettingsError: no recordings", "exit code 1"]
+    assert lines.count("exit code 1") == 1
+
+
+def test_a_home_without_a_registry_has_nobody_to_tell(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert tell_registry(tmp_path) is None
 
 
 def _until_it_answers(url: str) -> None:

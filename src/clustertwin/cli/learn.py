@@ -48,28 +48,29 @@ def run(
     json: bool = Json,
 ) -> None:
     """Live through one night: train challengers on a day, let them duel, promote the winner. Safe to repeat."""
+    from clustertwin.service.nightly import noted
     from clustertwin.telemetry.continual import cycle
     from clustertwin.telemetry.continual.day import day_of, yesterday
     from clustertwin.telemetry.continual.past import Asked, Past, Recorded
     from clustertwin.telemetry.sources.prometheus import Prometheus
 
-    home = home.expanduser()
-    if prometheus:
-        server = endpoint.build(
-            prometheus, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
-        )
-        past: Past = Asked(Prometheus(server, matchers=matchers))
-    else:
-        past = Recorded(recordings or [home / "recording"])
+    home, which = home.expanduser(), day_of(day) if day else yesterday(time.time())
     settings = cycle.CycleSettings(budget_s=budget_s, workers=workers)
     if architectures:
         settings = replace(settings, architectures=tuple(architectures.split(",")))
     command = shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])])
-    with _bar() as progress:
+    with noted(home, which), _bar() as progress:
+        if prometheus:
+            server = endpoint.build(
+                prometheus, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
+            )
+            past: Past = Asked(Prometheus(server, matchers=matchers))
+        else:
+            past = Recorded(recordings or [home / "recording"])
         site = cycle.Site(
             home, past, open_store(home, make=True), settings, book_of(home, mlflow), progress=progress, command=command
         )
-        night = cycle.run(site, day_of(day) if day else yesterday(time.time()))
+        night = cycle.run(site, which)
     _show(night, json)
 
 

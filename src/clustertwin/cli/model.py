@@ -86,6 +86,20 @@ def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None
     _told(home, back(home, next_fence(home), time.time()), mlflow, json)
 
 
+@app.command()
+def sync(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
+    """Tell MLflow who serves, and send it the nights that wait; each night ends with this, and each promotion."""
+    from clustertwin.telemetry.continual import spool
+
+    home = home.expanduser()
+    book = book_of(home, mlflow)
+    said = spool.tell(home, book) if book else "turned off"
+    if json:
+        print_json({"registry": said})
+    else:
+        typer.echo(said)
+
+
 def _told(home: Path, now: Champion, mlflow: str, json: bool) -> None:
     """Say who serves; then let the registry know, where this home has one. The service does not wait for that."""
     from clustertwin.telemetry.continual import spool

@@ -1,7 +1,8 @@
 """Learn every night beside the service: a time of day and a clock -> `twin learn run` for the day before, once.
 
 The night is a process of its own, so that training takes neither the loop's memory nor its interpreter. Its words go to
-home/nights.log, and the age of that file says when a night was last begun: one that was missed is caught up with.
+home/nights.log, and so does the end of a night that a timer or a person began. The age of that file says when a night
+was last begun: one that was missed is caught up with.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, tzinfo
 from datetime import time as Hour
 from pathlib import Path
+from typing import TextIO
 
+from clustertwin.core.errors import TwinError
 from clustertwin.telemetry.continual.day import Day, yesterday
 
 LOG = "nights.log"
@@ -76,7 +79,7 @@ def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | N
     """
     try:
         with log.open("a") as out:
-            print(f"{datetime.now().isoformat(' ', 'seconds')} {' '.join(command[1:])}", file=out, flush=True)
+            _begin(out, command[1:])
             # A session of its own: Ctrl-C is for the service, and the night's workers are ended with it.
             process = subprocess.Popen(
                 ["nice", "-n", "19", *command],
@@ -96,9 +99,65 @@ def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | N
         return None  # a full disk would have failed the night too; tomorrow is another one
 
 
+@contextmanager
+def noted(home: Path, day: Day) -> Iterator[None]:
+    """Put a night into the log that the service did not start, and how it ended: its pages tell of that one too."""
+    log = home / LOG
+    if _is_standard_output(log):  # the service wrote the first line, hears every word, and will write the last
+        yield
+        return
+    _append(log, lambda out: _begin(out, ["learn", "run", "--home", str(home), "--day", day.name]))
+    said, code = "", 1
+    try:
+        yield
+        code = 0
+    except TwinError as error:
+        said, code = f"twin: {error}", error.exit_code
+        raise
+    except KeyboardInterrupt:
+        code = -signal.SIGINT
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        _append(log, lambda out: print(*([said] if said else []), f"exit code {code}", sep="\n", file=out))
+
+
+def tell_registry(home: Path) -> threading.Thread | None:
+    """Let MLflow know who serves now, where this home has one; None where it has none.
+
+    In a process of its own, behind the answer: with MLflow come seconds and a hundred megabytes. What it does not take,
+    because it is down, the next night tells it.
+    """
+    if not (os.environ.get("MLFLOW_TRACKING_URI") or (home / "mlflow").exists()):
+        return None
+    command = ["nice", "-n", "5", sys.executable, "-m", "clustertwin", "model", "sync", "--home", str(home)]
+    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    thread = threading.Thread(target=subprocess.call, args=(command,), kwargs=silent, name="registry", daemon=True)
+    thread.start()
+    return thread
+
+
 def watch(
     nightly: Nightly, stop: threading.Event, clock: Callable[[], float] = time.time, look_s: float = _LOOK_S
 ) -> None:
     """Look until told to stop; a thread's work, beside the loop."""
     while not stop.wait(look_s):
         nightly.look(clock())
+
+
+def _begin(out: TextIO, words: Sequence[str]) -> None:
+    print(f"{datetime.now().isoformat(' ', 'seconds')} {' '.join(words)}", file=out, flush=True)
+
+
+def _append(log: Path, write: Callable[[TextIO], None]) -> None:
+    with suppress(OSError), log.open("a") as out:  # no home yet, a full disk: no reason not to learn
+        write(out)
+
+
+def _is_standard_output(log: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(1), log.stat())
+    except OSError:
+        return False

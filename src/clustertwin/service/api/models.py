@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from clustertwin.core.errors import InputError, OutputError, TwinError
 from clustertwin.service.api.plain import plain
+from clustertwin.service.nightly import tell_registry
 from clustertwin.service.state import ServiceState
 from clustertwin.telemetry.continual import state as learning
 from clustertwin.telemetry.continual.lock import next_fence
@@ -93,6 +94,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         except TwinError as error:
             raise HTTPException(409, str(error)) from error
         state.store.note(request.state.who, action, champion.version, clock(), {"reason": champion.why})
+        tell_registry(state.home)
         told: dict[str, Any] = plain(champion)
         return told
 

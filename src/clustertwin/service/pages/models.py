@@ -10,6 +10,7 @@ from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.core.errors import TwinError
+from clustertwin.service.nightly import tell_registry
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
 from clustertwin.telemetry.continual import state as learning
@@ -39,6 +40,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         except TwinError as error:
             raise HTTPException(409, str(error)) from error
         state.store.note(who, action, subject, now_s, {"reason": reason.strip()})
+        if action in ("promote", "rollback"):
+            tell_registry(state.home)
         return render(request, state, "models.html", **_about(state))
 
     return pages

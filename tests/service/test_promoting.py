@@ -1,0 +1,51 @@
+"""What a person promotes on a page or by the API is in the registry at once, and after its outage."""
+
+import threading
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.telemetry.continual.conftest import make_detector  # noqa: F401  a fixture
+
+from clustertwin.service.app import create_app
+from clustertwin.telemetry.continual import champions, spool
+from clustertwin.telemetry.continual.registry import Registry, embedded
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def versions(state, make_detector):  # noqa: F811
+    found = [champions.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
+    for fence, version in enumerate(found):
+        champions.promote(state.home, version, fence, "better", 0.0)
+    return found
+
+
+def told():
+    """Wait for those who tell the registry."""
+    for thread in threading.enumerate():
+        if thread.name == "registry":
+            thread.join()
+
+
+def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night(state, versions, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    registry = Registry(embedded(state.home))
+    client = TestClient(create_app(state), base_url="http://127.0.0.1")
+    assert client.post(f"/api/v1/models/{versions[0]}/promote", json={}).status_code == 200
+    told()
+    assert registry.champion() == versions[0]
+    assert client.post("/models", data={"action": "rollback"}).status_code == 200
+    told()
+    assert registry.champion() == versions[1] == champions.read_champion(state.home).version
+
+
+def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, versions, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    client = TestClient(create_app(state), base_url="http://127.0.0.1")
+    assert client.post("/api/v1/models/rollback").json()["version"] == versions[0]
+    told()
+    registry = Registry(embedded(state.home))
+    assert registry.champion() == ""
+    assert spool.tell(state.home, lambda: registry) == "told who serves"
+    assert registry.champion() == versions[0]
