@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from clustertwin.telemetry.continual.lock import Busy, next_fence, only_retraine
 from clustertwin.telemetry.continual.material import Census, Material
 from clustertwin.telemetry.continual.past import Remembered
 from clustertwin.telemetry.continual.verdicts import Vetted
+
+#: More than half of the nodes must be there.
+STRICT = replace(QUICK.limits, coverage=0.6)
 
 
 class Book:
@@ -106,12 +109,37 @@ def test_an_empty_day_is_skipped_and_may_be_tried_again(make_site):
     assert run(site, day).outcome == "promoted"
 
 
-def test_a_day_of_nothing_but_nan_is_skipped(make_site):
+def _nan(traces):
+    return [replace(t, values=np.full_like(t.values, np.nan)) for t in traces]
+
+
+def _until(traces, second):
+    """What a clock leaves of a day that jumps over the rest of it, past midnight."""
+    return [replace(t, valid=t.valid & (np.arange(t.values.shape[1]) < second)) for t in traces]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "because"),
+    [
+        (lambda traces: [], "an empty day: no samples"),
+        (lambda traces: traces[:1], "1 of 2 nodes are missing"),
+        (_nan, "no node has enough valid seconds"),
+        (lambda traces: _until(traces, 300), "no node has enough valid seconds"),
+    ],
+    ids=["empty", "one node", "NaN", "a clock that jumps"],
+)
+def test_a_day_that_teaches_nothing_is_skipped_says_why_and_the_champion_stays(
+    make_site, make_detector, tmp_path, spoil, because
+):
     day, traces = small_day(2)
-    broken = [replace(t, values=np.full_like(t.values, np.nan)) for t in traces]
-    site, day = make_site(2, past=Remembered(broken))
+    census = Census(0, 1, {trace.node: 1.0 for trace in traces}, 32, 9000)
+    serving = champions.enter(tmp_path, make_detector(0), {"census": asdict(census)})
+    champions.promote(tmp_path, serving, 0, "first", 0.0)
+    site, _ = make_site(2, past=Remembered(spoil(traces)), settings=replace(QUICK, limits=STRICT))
     night = run(site, day)
-    assert (night.outcome, night.because) == ("skipped", "no node has enough valid seconds")
+    assert night.outcome == "skipped"
+    assert because in night.because
+    assert night.champion == champions.champion(tmp_path).version == serving
 
 
 def test_a_day_with_few_of_the_nodes_is_skipped_and_names_them():

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from tests.telemetry.continual.conftest import small_day
 
 from clustertwin.core.errors import RecordingError
 from clustertwin.telemetry.continual.challengers import thin
+from clustertwin.telemetry.continual.day import day_of
 from clustertwin.telemetry.continual.material import TURNS, gather, plan, windows_of
 from clustertwin.telemetry.continual.moment_files import read_moments, write_moments
 from clustertwin.telemetry.continual.past import Recorded, Remembered
 from clustertwin.telemetry.continual.verdicts import Vetted
+from clustertwin.telemetry.detection.moment import LENGTH_S
 from clustertwin.telemetry.recording import Recorder
 
 
@@ -102,6 +105,14 @@ def test_a_clock_that_jumped_over_midnight_costs_its_seconds_only():
     material, census = gather(day, Remembered(gap), [], 30)
     assert all(0.5 < part < 0.8 for part in census.seen.values())
     assert material.held_out
+
+
+@pytest.mark.parametrize(("name", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
+def test_where_clocks_change_the_whole_day_is_planned_and_no_second_more(name, hours):
+    day = day_of(name, ZoneInfo("Europe/Berlin"))
+    ends = [end_s for _, end_s in plan(day.start_s, day.end_s, 150)]
+    assert min(ends) >= day.start_s + LENGTH_S
+    assert max(ends) == day.end_s == day.start_s + hours * 3600
 
 
 def test_moments_survive_the_disk(tmp_path):
