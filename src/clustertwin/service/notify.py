@@ -20,7 +20,7 @@ from typing import Any, Literal
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.core.extras import require
 from clustertwin.service import words
-from clustertwin.service.quiet import Silence
+from clustertwin.service.quiet import Silence, hushed
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Case, NoSuchEvent, Store
 from clustertwin.telemetry.detection.events import Event
@@ -51,9 +51,7 @@ class Message:
 
 def worth_telling(case: Case, silences: Iterable[Silence]) -> bool:
     """Whether anybody should be disturbed: no person has waved it off, and nobody asked for silence."""
-    return case.verdict not in ("dismissed", "new-normal") and not any(
-        silence.holds(case.event) for silence in silences
-    )
+    return case.verdict not in ("dismissed", "new-normal") and not hushed(case.event, silences)
 
 
 def compose(case: Case, kind: Literal["opened", "closed"], at_s: float, link: str = "") -> Message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 
 Rows = NDArray[np.intp]
+COLUMNS = ("score", "surprise", "error", "embedding")  # of scores: one row a thread
 
 
 def deal(moment: Moment, parts: int) -> list[Rows]:
@@ -69,12 +71,6 @@ def runs(moment: Moment, parts: int) -> list[slice]:
     return [slice(start, end) for start, end in pairwise([*chosen, len(moment)])]
 
 
-def cut(moment: Moment, rows: slice) -> Moment:
-    """The threads of a run as a moment of their own, a view."""
-    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
-    return replace(moment, **columns)
-
-
 def around(moment: Moment, event: Event) -> Rows:
     """All that a reason for an event looks at: the threads of its nodes, and those of the jobs on its threads."""
     numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
@@ -85,24 +81,33 @@ def around(moment: Moment, event: Event) -> Rows:
     return np.union1d(here, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
 
 
-def take(moment: Moment, rows: Rows) -> Moment:
-    """The threads of these rows as a moment of their own; names keep their numbers."""
+def take(moment: Moment, rows: Rows | slice) -> Moment:
+    """The threads of these rows as a moment of their own, of a slice a view; names keep their numbers."""
     columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
     return replace(moment, **columns)
 
 
 def take_scores(scores: Scores, rows: Rows) -> Scores:
-    return Scores(scores.score[rows], scores.surprise[rows], scores.views, scores.error[rows], scores.embedding[rows])
+    return replace(scores, **{name: getattr(scores, name)[rows] for name in COLUMNS})
+
+
+def unknown_scores(like: Scores, threads: int) -> Scores:
+    """Scores of so many threads of which nothing is known, as the same detector would give them."""
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        columns[name] = np.full((threads, *getattr(like, name).shape[1:]), np.nan, np.float32)
+    return replace(like, **columns)
+
+
+def put(scores: Scores, rows: Rows | slice, part: Scores) -> None:
+    """Enter the scores of these rows."""
+    for name in COLUMNS:
+        getattr(scores, name)[rows] = getattr(part, name)
 
 
 def gather(moment: Moment, parts: Sequence[tuple[Rows, Scores]]) -> Scores:
     """The parts' scores in the moment's order; threads that are in none are unknown."""
-    first = parts[0][1]
-
-    def whole(name: str) -> NDArray[np.float32]:
-        out = np.full((len(moment), *getattr(first, name).shape[1:]), np.nan, np.float32)
-        for rows, scores in parts:
-            out[rows] = getattr(scores, name)
-        return out
-
-    return Scores(whole("score"), whole("surprise"), first.views, whole("error"), whole("embedding"))
+    whole = unknown_scores(parts[0][1], len(moment))
+    for rows, scores in parts:
+        put(whole, rows, scores)
+    return whole

@@ -7,6 +7,7 @@ and shown like any other, and nobody is told of it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
@@ -56,6 +57,10 @@ class Silence:
         )
 
 
+def hushed(event: Event, silences: Iterable[Silence]) -> bool:
+    return any(silence.holds(event) for silence in silences)
+
+
 class Quiet:
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -93,15 +98,7 @@ class Quiet:
         with self._db.transaction() as connection:
             cursor = connection.execute(
                 "INSERT INTO silences (node, job, owner, view, until_s, reason, who) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    silence.node,
-                    silence.job,
-                    silence.owner,
-                    silence.view,
-                    silence.until_s,
-                    silence.reason,
-                    silence.who,
-                ),
+                tuple(getattr(silence, name) for name in ("node", "job", "owner", "view", "until_s", "reason", "who")),
             )
             added = Silence(**{**asdict(silence), "id": int(cursor.lastrowid or 0)})
             audit.note(connection, now_s, silence.who, "silence", f"silence {added.id}", after=asdict(added))

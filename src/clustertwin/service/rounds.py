@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustertwin.service.parts import runs
+from clustertwin.service.parts import COLUMNS, put, runs, unknown_scores
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
 
@@ -47,8 +47,7 @@ class Rounds:
             whole = scores
         else:
             whole = self._before(moment, scores)
-            for name in ("score", "surprise", "error", "embedding"):
-                getattr(whole, name)[rows] = getattr(scores, name)
+            put(whole, rows, scores)
         self._latest = moment, whole
         return whole
 
@@ -59,10 +58,5 @@ class Rounds:
             same = then.nodes == moment.nodes and np.array_equal(then.node, moment.node)
             same = same and np.array_equal(then.cpu, moment.cpu) and latest.views == scores.views
             if same and latest.embedding.shape[1] == scores.embedding.shape[1]:
-                columns = {name: getattr(latest, name).copy() for name in ("score", "surprise", "error", "embedding")}
-                return replace(latest, **columns)
-        columns = {}
-        for name in ("score", "surprise", "error", "embedding"):
-            part = getattr(scores, name)
-            columns[name] = np.full((len(moment), *part.shape[1:]), np.nan, part.dtype)
-        return replace(scores, **columns)
+                return replace(latest, **{name: getattr(latest, name).copy() for name in COLUMNS})
+        return unknown_scores(scores, len(moment))

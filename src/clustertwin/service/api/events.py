@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.api.plain import case, plain
+from clustertwin.service.quiet import hushed
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import LONGEST_COMMENT, Case, Filter, NoSuchEvent, Verdict
 
@@ -33,7 +34,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     def told(cases: list[Case]) -> list[dict[str, Any]]:
         silences = state.store.quiet.silences(state.snapshot.now_s or clock())
-        return [case(one, any(silence.holds(one.event) for silence in silences)) for one in cases]
+        return [case(one, hushed(one.event, silences)) for one in cases]
 
     @api.get("/events", summary="Events, newest first")
     def many(

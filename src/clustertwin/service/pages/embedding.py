@@ -14,8 +14,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
 
+from clustertwin.service.api.plain import plain
 from clustertwin.service.pages.landscape import Landscape, Landscapes
-from clustertwin.service.pages.pictures import plain
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.pages.whereabouts import Place, Whereabouts
 from clustertwin.service.state import ServiceState, Snapshot

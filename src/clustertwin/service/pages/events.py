@@ -13,6 +13,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.service.pages.embedding import nearest
 from clustertwin.service.pages.event_picture import event_picture
 from clustertwin.service.pages.rendering import render
+from clustertwin.service.quiet import hushed
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Case, Filter, NoSuchEvent
 
@@ -36,7 +37,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     def silenced(cases: list[Case]) -> set[str]:
         silences = state.store.quiet.silences(state.snapshot.now_s or clock())
-        return {case.id for case in cases if any(silence.holds(case.event) for silence in silences)}
+        return {case.id for case in cases if hushed(case.event, silences)}
 
     @pages.get("/events")
     def many(
@@ -56,7 +57,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         job: Annotated[str, Form()] = "",
         page: Annotated[int, Form()] = 1,
     ) -> HTMLResponse:
-        _judge(state, _who(request), clock(), event, action, comment)
+        _judge(state, request.state.who, clock(), event, action, comment)
         done = f"{len(event)} event{'s' * (len(event) != 1)} {DONE[action]}"
         which = {"status": status, "said": said, "node": node, "job": job}
         return listed(request, which, page, done, () if action == "undo" else tuple(event))
@@ -72,7 +73,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def judge_one(
         request: Request, event_id: str, action: Annotated[Action, Form()], comment: Annotated[str, Form()] = ""
     ) -> HTMLResponse:
-        _judge(state, _who(request), clock(), [event_id], action, comment)
+        _judge(state, request.state.who, clock(), [event_id], action, comment)
         return detail(request, state.store.event(event_id))
 
     def detail(request: Request, case: Case) -> HTMLResponse:
@@ -108,7 +109,3 @@ def _judge(state: ServiceState, who: str, now_s: float, ids: list[str], action: 
         raise HTTPException(404, str(error)) from error
     except SettingsError as error:
         raise HTTPException(422, str(error)) from error
-
-
-def _who(request: Request) -> str:
-    return getattr(request.state, "who", "")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import Trace
+from clustertwin.service.api.plain import plain
 from clustertwin.service.state import Snapshot
 from clustertwin.telemetry.detection.moment import Moment
 
@@ -122,11 +123,3 @@ def _bands(moment: Moment, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         else:
             bands.append({"name": name, "rows": [place, place], "from_s": from_s, "to_s": moment.end_s})
     return bands
-
-
-def plain(values: NDArray[np.floating[Any]]) -> list[Any]:
-    """Numbers for JSON, which has no NaN: unknown is null."""
-    rounded = values.astype(object)
-    rounded[~np.isnan(values)] = values[~np.isnan(values)].astype(float).round(4)
-    rounded[np.isnan(values)] = None
-    return list(rounded.tolist())

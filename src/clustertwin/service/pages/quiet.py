@@ -42,7 +42,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         names = tuple(nodes.replace(",", " ").split())
 
         def add() -> None:
-            window = Maintenance(names, start_s, start_s + parse_duration(lasts), reason.strip(), _who(request))
+            window = Maintenance(names, start_s, start_s + parse_duration(lasts), reason.strip(), request.state.who)
             state.store.quiet.add_maintenance(window, now_s())
 
         _try(add)
@@ -55,7 +55,9 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     ) -> HTMLResponse:  # fmt: skip
         def add() -> None:
             until_s = now_s() + parse_duration(lasts)
-            silence = Silence(until_s, node.strip(), job.strip(), owner.strip(), view, reason.strip(), _who(request))
+            silence = Silence(
+                until_s, node.strip(), job.strip(), owner.strip(), view, reason.strip(), request.state.who
+            )
             state.store.quiet.add_silence(silence, now_s())
 
         _try(add)
@@ -65,15 +67,11 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def end(request: Request, kind: Kind, number: int) -> HTMLResponse:
         quiet = state.store.quiet
         ended = quiet.end_maintenance if kind == "maintenance" else quiet.end_silence
-        if not 0 < number < 2**53 or not ended(number, _who(request), now_s()):
+        if not 0 < number < 2**53 or not ended(number, request.state.who, now_s()):
             raise HTTPException(404, f"no {kind} {number} that has not ended")
         return shown(request)
 
     return pages
-
-
-def _who(request: Request) -> str:
-    return getattr(request.state, "who", "")
 
 
 def _try(add: Callable[[], None]) -> None:

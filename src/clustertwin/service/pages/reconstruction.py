@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.service.pages.pictures import plain
+from clustertwin.service.api.plain import plain
 from clustertwin.telemetry.detection.moment import Moment
 
 if TYPE_CHECKING:  # with it comes torch, which takes seconds

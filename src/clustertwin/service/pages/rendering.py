@@ -60,9 +60,15 @@ def environment() -> Environment:
 def render(request: Request, state: ServiceState, template: str, code: int = 200, **about: Any) -> HTMLResponse:
     """A page with the bar around it; or, where HTMX asks for a part, the block of that name alone."""
     found = environment().get_template(template)
-    who, role = getattr(request.state, "who", ""), getattr(request.state, "role", "admin")
-    context = {"snapshot": state.snapshot, "here": request.url.path, "who": who, "role": role, **about}
-    context["logged_in"], context["problems"] = COOKIE in request.cookies, problems(state)
+    context = {
+        "snapshot": state.snapshot,
+        "here": request.url.path,
+        "who": request.state.who,
+        "role": request.state.role,
+        "logged_in": COOKIE in request.cookies,
+        "problems": problems(state),
+        **about,
+    }
     part = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
     if part in found.blocks:
         made = found.new_context(context)
