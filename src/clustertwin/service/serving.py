@@ -11,26 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clustertwin.config import Config
-from clustertwin.core.errors import NoSamples, OutputError, SettingsError
+from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.extras import require
 from clustertwin.service.access import Binding, check_binding
-from clustertwin.service.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.feeds import Feed
 from clustertwin.service.keeper import Keeper
 from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.past import Past, PrometheusPast, RecordedPast
+from clustertwin.service.origin import live_feed, past_of, replay_feed
+from clustertwin.service.past import RecordedPast
 from clustertwin.service.scorer import Here, Scorer
 from clustertwin.service.state import ServiceState
 from clustertwin.service.store import Store
 from clustertwin.service.tokens import Tokens
 from clustertwin.telemetry.detection.events import EventSettings
-from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.sources.http import Endpoint
 
 
 def state_of(home: Path, replayed: bool) -> Path:
@@ -54,7 +53,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         listener = _listen(binding)
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
-        state.past = RecordedPast(replay[0]) if replay else _past(config)
+        state.past = RecordedPast(replay[0]) if replay else past_of(config)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         _notify(config, state, stop)
@@ -86,45 +85,6 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
             if nights is not None:
                 nights.join(timeout=10)
             store.close()
-
-
-def live_feed(config: Config, now_s: float) -> Feed:
-    """The feed that the configuration asks for."""
-    source = config.source
-    if source.kind == "host":
-        from clustertwin.telemetry.sources.host import Host
-
-        host = Host()
-        return LiveFeed("this host", [(host.node, host)])
-    if source.kind == "exporters":
-        from clustertwin.service.exporters import ExporterFeed, make_room
-
-        make_room(len(source.urls))
-        return ExporterFeed([_endpoint(config, url, deadline_s=5.0) for url in source.urls])
-    from clustertwin.telemetry.sources.prometheus import Prometheus
-
-    # What is no Prometheus is said at once; one that is down later is waited for.
-    with suppress(NoSamples):
-        Prometheus(_endpoint(config, source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
-    history = Prometheus(_endpoint(config, source.url), matchers=source.match)
-    return PrometheusFeed(f"prometheus {source.url}", history)
-
-
-def replay_feed(directory: Path, speed: float) -> ReplayFeed:
-    recording = Recording.open(directory)
-    if recording.interval_s != 1:
-        raise SettingsError(f"{directory}: recorded every {recording.interval_s} s; a replay needs every second")
-    if recording.end_s <= recording.start_s:
-        raise SettingsError(f"{directory}: an empty recording")
-    return ReplayFeed(recording, speed)
-
-
-def _past(config: Config) -> Past | None:
-    """Where seconds are kept that have left the loop's memory; with exporters alone, nowhere."""
-    source = config.source
-    if source.kind == "prometheus":
-        return PrometheusPast(_endpoint(config, source.url, deadline_s=10.0), source.match)
-    return RecordedPast(config.home / "recording") if source.kind == "host" and config.recording.on else None
 
 
 def _loop(config: Config, state: ServiceState, feed: Feed, champion: Future[Any], live: bool) -> Loop:
@@ -227,27 +187,6 @@ def _listen(binding: Binding) -> socket.socket:
         listener.close()
         raise SettingsError(f"{binding.host}:{binding.port}: {error.strerror}; choose another --port") from error
     return listener
-
-
-def _endpoint(config: Config, url: str, deadline_s: float = 30.0) -> Endpoint:
-    source = config.source
-    return Endpoint(
-        url,
-        source.username,
-        _secret(source.password_file),
-        _secret(source.token_file),
-        source.ca_file,
-        deadline_s=deadline_s,
-    )
-
-
-def _secret(path: str) -> str:
-    if not path:
-        return ""
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error
 
 
 @contextmanager
