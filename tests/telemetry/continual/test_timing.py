@@ -18,10 +18,11 @@ def test_bars_are_drawn_for_each_size(tmp_path):
 @pytest.mark.slow
 def test_every_step_of_a_night_is_timed():
     told = []
-    settings = replace(QUICK, training=replace(QUICK.training, epochs=1))
+    settings = replace(QUICK, starts=("scratch", "warm"))
     (row,) = measure([1.0], [32], ("linear",), lambda step, done, of: told.append((step, done, of)), settings)
     assert told == [("32 threads × 1 h", 0, 1)]
-    assert (row.nodes, row.threads, row.contestants) == (1, 32, 2)
+    assert (row.nodes, row.threads, row.contestants) == (1, 32, 3)  # the champion too
+    assert row.epochs == {"linear/scratch": 1, "linear/warm": 1}
     assert {"gather", "check", "plan", "train", "judge", "choose"} <= set(row.seconds)
     assert row.windows > 100
     assert row.cpu_s > 0

@@ -81,22 +81,27 @@ def read_days(path: Path) -> list[Lived]:
 
 
 def draw(months: Mapping[str, Sequence[Lived]], path: Path) -> None:
-    """False events and what is seen of the golden set, day by day; a dotted line where something new came."""
-    figure = require("matplotlib.figure", "plots").Figure(figsize=(9, 6), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True)
+    """False events, what is forgotten and what is seen of the golden set; a dotted line where something new came."""
+    figure = require("matplotlib.figure", "plots").Figure(figsize=(9, 8), layout="constrained")
+    panels = figure.subplots(3, 1, sharex=True)
     for strategy, days in months.items():
         numbers = [day.day for day in days]
-        above.plot(numbers, [day.false_events for day in days], label=strategy, linewidth=1.2)
-        below.plot(numbers, [day.golden for day in days], linewidth=1.2)
-    for day in next(iter(months.values())):
-        if day.new:
-            for axes in (above, below):
-                axes.axvline(day.day, color="grey", linestyle=":", linewidth=0.8)
-    above.set_yscale("symlog", linthresh=1)
-    above.set_ylabel("false events a node-day")
-    above.legend(frameon=False, fontsize="small", ncols=2)
-    below.set_ylabel("sight on the golden set")
-    below.set_xlabel("day")
+        lines = (
+            [day.false_events for day in days],
+            [day.first_error / days[0].first_error for day in days],
+            [day.golden for day in days],
+        )
+        for axes, values in zip(panels, lines, strict=True):
+            axes.plot(numbers, values, label=strategy, linewidth=1.2)
+    for axes in panels:
+        for day in (day for day in next(iter(months.values())) if day.new):
+            axes.axvline(day.day, color="grey", linestyle=":", linewidth=0.8)
+    panels[0].set_yscale("symlog", linthresh=1)
+    panels[0].set_ylabel("false events a node-day")
+    panels[0].legend(frameon=False, fontsize="small", ncols=2)
+    panels[1].set_ylabel("error on day 0, first champion's = 1")
+    panels[2].set_ylabel("sight on the golden set")
+    panels[2].set_xlabel("day")
     durable.make_directory(path.parent)
     figure.savefig(path, dpi=110)
 

@@ -1,7 +1,8 @@
 """How long a night takes: hours, threads -> seconds of each step, so that a site can choose its cadence.
 
 Each size is a night of its own in a scratch home, on a simulated day, with everything a real night does except the
-registry.
+registry. Every architecture finds weights of a night before to go on from, as on any night but the first, and a day
+that is too short to learn from is timed all the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clustertwin.core.errors import TwinError
@@ -18,13 +19,17 @@ from clustertwin.telemetry.campaign.simulation.cluster import simulate
 from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
 from clustertwin.telemetry.campaign.simulation.rounds import write
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.continual.checking import Limits
 from clustertwin.telemetry.continual.cycle import CycleSettings, Site, run
 from clustertwin.telemetry.continual.day import Day
 from clustertwin.telemetry.continual.night import read_document
 from clustertwin.telemetry.continual.past import Recorded
 from clustertwin.telemetry.continual.verdicts import Told
+from clustertwin.telemetry.models import find
+from clustertwin.telemetry.models.store import save
 
 _NODE = 32  # threads
+_ANY_DAY = Limits(fewest_windows=1, fewest_moments=1, drift=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Timed:
     contestants: int
     cpu_s: float  # of all processes of the night
     seconds: dict[str, float]  # of each step, by the clock
+    epochs: dict[str, int] = field(default_factory=dict)  # that the budget gave each challenger
 
     @property
     def total_s(self) -> float:
@@ -54,8 +60,9 @@ def measure(
     rows = []
     for i, (h, n) in enumerate(sizes):
         progress(f"{n} threads × {h:g} h", i, len(sizes))
+        mine = replace(settings, architectures=architectures, limits=_ANY_DAY)
         with tempfile.TemporaryDirectory() as scratch:
-            rows.append(_time(Path(scratch), h, n, replace(settings, architectures=architectures)))
+            rows.append(_time(Path(scratch), h, n, mine))
     return rows
 
 
@@ -63,6 +70,9 @@ def _time(home: Path, hours: float, threads: int, settings: CycleSettings) -> Ti
     nodes = max(1, threads // _NODE)
     cluster = ClusterSettings(nodes=nodes, threads=threads // nodes, hours=hours)
     write(home / "recording" / "day", simulate(cluster, read_signatures(), seed=1), "", "")
+    for architecture in settings.architectures:
+        config, network = find(architecture)
+        save(home / "nights" / "2025-12-31" / "challengers" / architecture, architecture, network(config()))
     day = Day("2026-01-01", cluster.start_s, cluster.start_s + max(86_400, int(hours * 3600)))
     before_s = _cpu_s()
     night = run(Site(home, Recorded([home / "recording"]), Told(), settings), day)
@@ -70,7 +80,8 @@ def _time(home: Path, hours: float, threads: int, settings: CycleSettings) -> Ti
     if night.outcome in ("skipped", "halted"):
         raise TwinError(f"{threads} threads × {hours:g} h: {night.because}")
     census = read_document(home / "nights" / day.name / "gather.json")["result"]
-    return Timed(hours, nodes, threads, census["windows"], len(night.contestants), cpu_s, night.seconds)
+    plan = read_document(home / "nights" / day.name / "plan.json")["result"]
+    return Timed(hours, nodes, threads, census["windows"], len(night.contestants), cpu_s, night.seconds, plan["epochs"])
 
 
 def _cpu_s() -> float:
