@@ -7,6 +7,7 @@ const canvas = figure.querySelector("canvas");
 const tip = figure.querySelector(".tip");
 const HEIGHT = 520;
 const MARGIN = 28;
+const REACH = 16; // of a judged event's region around each of its threads
 const SAID = { confirmed: "alarm", dismissed: "good", "new-normal": "accent" };
 let data = { points: [], regions: [], judged: [] };
 let bounds = null;
@@ -38,8 +39,9 @@ function draw() {
   const pen = canvas.getContext("2d");
   pen.scale(dots, dots);
   names = [];
-  for (const event of data.judged) circle(pen, event);
-  for (const region of data.regions) halo(pen, region.rows.map((row) => place(data.points[row])), region.name);
+  for (const event of data.judged) region(pen, event);
+  const open = data.regions.map(({ name, rows }) => ({ name, places: rows.map((row) => place(data.points[row])) }));
+  for (const { places } of open) halo(pen, places);
   for (const point of data.points) {
     const [x, y] = place(point);
     pen.globalAlpha = lone && point.group !== lone ? 0.08 : 0.75;
@@ -55,32 +57,30 @@ function draw() {
     pen.stroke();
   }
   pen.globalAlpha = 1;
+  for (const { name, places } of open) label(pen, places, name);
 }
 
-function extent({ at }) {
-  // A circle around all of an event's threads.
-  const places = at.map(([x, y]) => place({ x, y }));
-  const [x, y] = [0, 1].map((axis) => places.reduce((sum, one) => sum + one[axis], 0) / places.length);
-  return { x, y, radius: 14 + Math.max(...places.map((one) => Math.hypot(one[0] - x, one[1] - y))) };
-}
-
-function circle(pen, event) {
-  const { x, y, radius } = extent(event);
-  pen.strokeStyle = css(SAID[event.verdict]);
-  pen.fillStyle = pen.strokeStyle;
+function region(pen, { at, verdict }) {
+  // Discs around the threads of an event that is over, as one shape: strokes inside it are painted over.
+  const shape = new Path2D();
+  for (const [x, y] of at.map(([x, y]) => place({ x, y }))) {
+    shape.moveTo(x + REACH, y);
+    shape.arc(x, y, REACH, 0, 7);
+  }
+  pen.strokeStyle = css(SAID[verdict]);
+  pen.lineWidth = 2;
   pen.setLineDash([5, 4]);
-  pen.lineWidth = 1.2;
-  pen.beginPath();
-  pen.arc(x, y, radius, 0, 7);
-  pen.globalAlpha = 0.07;
-  pen.fill();
-  pen.globalAlpha = 0.9;
-  pen.stroke();
+  pen.stroke(shape);
   pen.setLineDash([]);
+  pen.fillStyle = css("sheet");
+  pen.fill(shape);
+  pen.fillStyle = pen.strokeStyle;
+  pen.globalAlpha = 0.1;
+  pen.fill(shape);
   pen.globalAlpha = 1;
 }
 
-function halo(pen, places, name) {
+function halo(pen, places) {
   // Soft discs around the event's threads, which run together where they are near.
   pen.fillStyle = css("alarm-soft");
   for (const [x, y] of places) {
@@ -88,19 +88,26 @@ function halo(pen, places, name) {
     pen.arc(x, y, 15, 0, 7);
     pen.fill();
   }
+}
+
+function label(pen, places, name) {
+  // Beside the uppermost thread, below names that stand there already, and readable on whatever lies under it.
   const top = places.reduce((best, one) => (one[1] < best[1] ? one : best));
-  pen.fillStyle = css("alarm");
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const text = name.length > 40 ? `${name.slice(0, 39)}…` : name;
   const x = Math.min(top[0] + 14, canvas.clientWidth - 120);
   let y = Math.max(top[1] - 12, 12);
   while (names.some((one) => Math.abs(one.x - x) < 60 && Math.abs(one.y - y) < 12)) y += 13;
   names.push({ x, y });
+  pen.strokeStyle = css("sheet");
+  pen.lineWidth = 3;
+  pen.strokeText(text, x, y);
+  pen.fillStyle = css("alarm");
   pen.fillText(text, x, y);
 }
 
 function under(event) {
-  // What the mouse is at: the nearest thread, else the smallest circle of an event.
+  // What the mouse is at: the nearest thread, else the regions of judged events.
   const box = canvas.getBoundingClientRect();
   const [px, py] = [event.clientX - box.left, event.clientY - box.top];
   let [point, least] = [null, 144];
@@ -109,20 +116,23 @@ function under(event) {
     const far = (x - px) ** 2 + (y - py) ** 2;
     if (far < least) [point, least] = [one, far];
   }
-  const around = data.judged.map((one) => ({ one, ...extent(one) })).filter(({ x, y, radius }) => Math.hypot(x - px, y - py) < radius);
-  const judged = around.sort((a, b) => a.radius - b.radius)[0]?.one;
-  return { px, py, point, judged: point ? null : judged, others: around.length - 1 };
+  const inside = ([x, y]) => Math.hypot(x - px, y - py) < REACH;
+  const judged = point ? [] : data.judged.filter(({ at }) => at.some(([x, y]) => inside(place({ x, y }))));
+  return { px, py, point, judged };
 }
 
-function words({ point, judged, others }) {
-  if (judged) return `${judged.name}\n${judged.verdict.replace("-", " ")}${others ? `; ${others} more here` : ""}\nclick for the event`;
+function words({ point, judged }) {
+  if (judged.length) {
+    const told = judged.slice(0, 5).map(({ name, verdict }) => `${name}: ${verdict.replace("-", " ")}`);
+    return [...told, judged.length > 5 ? `and ${judged.length - 5} more` : "", "click for the event"].filter(Boolean).join("\n");
+  }
   const job = point.job && !point.group.endsWith(point.job) ? `, job ${point.job}` : "";
   return `${point.node} cpu${point.cpu}\n${point.group}${job}\nscore ${point.score.toFixed(1)} (threshold ${data.threshold.toFixed(1)})`;
 }
 
 canvas.addEventListener("mousemove", (event) => {
   const found = under(event);
-  tip.hidden = !found.point && !found.judged;
+  tip.hidden = !found.point && !found.judged.length;
   canvas.style.cursor = tip.hidden ? "" : "pointer";
   if (tip.hidden) return;
   tip.textContent = words(found);
@@ -133,7 +143,7 @@ canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
 canvas.addEventListener("click", (event) => {
   const { point, judged } = under(event);
   if (point) window.location.assign(`/nodes/${encodeURIComponent(point.node)}?cpu=${point.cpu}`);
-  else if (judged) window.location.assign(`/events/${encodeURIComponent(judged.id)}`);
+  else if (judged.length) window.location.assign(`/events/${encodeURIComponent(judged[0].id)}`);
 });
 
 function groups() {

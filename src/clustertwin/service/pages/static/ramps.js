@@ -13,7 +13,7 @@ const STOPS = {
     busy: ["#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"],
     iowait: ["#1b2629", "#5f3d0c", "#dd8f22", "#ffe9c2"],
     system: ["#1b2629", "#3d3372", "#957be8", "#e8e0ff"],
-    score: ["#1b2629", "#243236", "#33464b", "#8a4a20", "#f0742f", "#ffd9b8"],
+    score: ["#1b2629", "#243236", "#33464b", "#7a4321", "#d4652a", "#ff7a45"],
   },
 };
 STOPS.light.user = STOPS.light.busy;
