@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service import words
 from clustertwin.service.pages.embedding import nearest
 from clustertwin.service.pages.event_picture import event_picture
 from clustertwin.service.pages.rendering import render
@@ -24,43 +26,54 @@ Action = Literal["confirmed", "dismissed", "new-normal", "undo"]
 DONE = {"confirmed": "confirmed", "dismissed": "dismissed", "new-normal": "taken as the new normal", "undo": "undone"}
 
 
+class Which(BaseModel):
+    """What the list shows."""
+
+    status: State = "open"
+    said: Said = "any"
+    node: str = ""
+    job: str = ""
+    page: int = 1
+
+    @property
+    def filter(self) -> Filter:
+        verdict = {"any": None, "none": ""}.get(self.said, self.said)
+        wanted = {"open": True, "closed": False, "all": None}[self.status]
+        return Filter(open=wanted, verdict=verdict, node=self.node, job=self.job)
+
+
+class Judging(Which):
+    """What is said of some of those shown."""
+
+    action: Action
+    event: list[str]
+    comment: str = ""
+
+
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     pages = APIRouter(include_in_schema=False)
 
-    def listed(request: Request, which: dict[str, Any], page: int, done: str = "", ids: tuple[str, ...] = ()) -> Any:
-        found = state.store.count(_filter(**which))
+    def listed(request: Request, which: Which, done: str = "", ids: Sequence[str] = ()) -> HTMLResponse:
+        found = state.store.count(which.filter)
         last = max(-(-found // ROWS), 1)
-        page = min(max(page, 1), last)
-        cases = state.store.events(_filter(**which), ROWS, (page - 1) * ROWS)
-        about = {"cases": cases, "found": found, "page": page, "last": last, "done": done, "ids": ids, **which}
-        return render(request, state, "events.html", silenced=silenced(cases), **about)
+        page = min(max(which.page, 1), last)
+        cases = state.store.events(which.filter, ROWS, (page - 1) * ROWS)
+        about = {**which.model_dump(), "page": page, "last": last, "found": found, "done": done, "ids": ids}
+        return render(request, state, "events.html", cases=cases, silenced=silenced(cases), **about)
 
     def silenced(cases: list[Case]) -> set[str]:
         silences = state.store.quiet.silences(state.snapshot.now_s or clock())
         return {case.id for case in cases if hushed(case.event, silences)}
 
     @pages.get("/events")
-    def many(
-        request: Request, status: State = "open", said: Said = "any", node: str = "", job: str = "", page: int = 1
-    ) -> HTMLResponse:
-        return listed(request, {"status": status, "said": said, "node": node, "job": job}, page)
+    def many(request: Request, which: Annotated[Which, Query()]) -> HTMLResponse:
+        return listed(request, which)
 
     @pages.post("/events")
-    def judge_many(
-        request: Request,
-        action: Annotated[Action, Form()],
-        event: Annotated[list[str], Form()],
-        comment: Annotated[str, Form()] = "",
-        status: Annotated[State, Form()] = "open",
-        said: Annotated[Said, Form()] = "any",
-        node: Annotated[str, Form()] = "",
-        job: Annotated[str, Form()] = "",
-        page: Annotated[int, Form()] = 1,
-    ) -> HTMLResponse:
-        _judge(state, request.state.who, clock(), event, action, comment)
-        done = f"{len(event)} event{'s' * (len(event) != 1)} {DONE[action]}"
-        which = {"status": status, "said": said, "node": node, "job": job}
-        return listed(request, which, page, done, () if action == "undo" else tuple(event))
+    def judge_many(request: Request, said: Annotated[Judging, Form()]) -> HTMLResponse:
+        _judge(state, request.state.who, clock(), said.event, said.action, said.comment)
+        done = f"{words.counted(len(said.event), 'event')} {DONE[said.action]}"
+        return listed(request, said, done, () if said.action == "undo" else said.event)
 
     @pages.get("/events/{event_id}")
     def one(request: Request, event_id: str) -> HTMLResponse:
@@ -90,11 +103,6 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             raise HTTPException(404, str(error)) from error
 
     return pages
-
-
-def _filter(status: State, said: Said, node: str, job: str) -> Filter:
-    verdict = {"any": None, "none": ""}.get(said, said)
-    return Filter(open={"open": True, "closed": False, "all": None}[status], verdict=verdict, node=node, job=job)
 
 
 def _judge(state: ServiceState, who: str, now_s: float, ids: list[str], action: Action, comment: str) -> None:
