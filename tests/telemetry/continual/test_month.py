@@ -74,7 +74,7 @@ def test_the_row_of_a_month_on_paper():
     assert (row.error, row.false_events, row.found) == (pytest.approx(0.3), 3.0, 0.75)
     assert row.false_usual == 2.0  # the first day brought something new
     assert (row.disk_days, row.disk_sight) == (1.0, 0.7)
-    assert (row.golden, row.forgetting) == (0.8, pytest.approx(3.0))
+    assert (row.golden, row.golden_worst, row.forgetting) == (pytest.approx(0.85), 0.8, pytest.approx(3.0))
     assert (row.promoted, row.halted, row.training_h) == (1, 1, 1.0)
 
 

@@ -42,8 +42,9 @@ class Row:
     false_usual: float  # … over the days that brought nothing new
     found: float  # of the jobs gone wrong
     disk_days: float  # from the failing disk's first day to the first event that told of it; NaN: none did
-    disk_sight: float  # on the last day
-    golden: float  # on the last day
+    disk_sight: float  # on the worst day: 0 if a champion ever took the failure for normal
+    golden: float  # mean over the days …
+    golden_worst: float  # … and on the worst: one blind day is enough to miss what happens on it
     forgetting: float  # the last first_error over the first
     promoted: int
     halted: int
@@ -62,8 +63,9 @@ def summarise(strategy: str, days: Sequence[Lived]) -> Row:
         false_usual=mean([day.false_events for day in days if not day.new]),
         found=sum(day.jobs_found for day in days) / wrong if wrong else float("nan"),
         disk_days=float(told[0] - failing[0]) if told else float("nan"),
-        disk_sight=days[-1].disk_sight,
-        golden=days[-1].golden,
+        disk_sight=min(day.disk_sight for day in days),
+        golden=mean([day.golden for day in days]),
+        golden_worst=min(day.golden for day in days),
         forgetting=days[-1].first_error / days[0].first_error,
         promoted=sum(day.outcome == "promoted" for day in days),
         halted=sum(day.outcome == "halted" for day in days),
