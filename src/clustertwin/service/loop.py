@@ -99,11 +99,12 @@ class Loop:
                 self.turn()
                 stop.wait(self._pause_s())
         finally:
-            self.feed.close()
-            self._score.close()
+            # What was seen first: whoever waits for us does not wait for long.
+            self._write([])
             if self._keeper:
                 self._keeper.close()
-            self._write([])
+            self.feed.close()
+            self._score.close()
 
     def _pause_s(self) -> float:
         """To just after the next whole second of the feed; a fast replay turns four times a second."""

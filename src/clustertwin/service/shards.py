@@ -101,6 +101,7 @@ class RayScorer:
             os.environ.setdefault(name, value)
         self._ray: Any = require("ray", "ray")
         self._actors: list[_Actor] = []
+        self._ours = False  # a Ray that was started for us, and ends with us
         self._version, self._sent = "", None
         self._state = EngineState("ray", wanted=workers)
         # To reach a cluster, or to start one, takes seconds: the pages need not wait for it. The thread lives as long
@@ -136,11 +137,14 @@ class RayScorer:
     def close(self) -> None:
         for actor in self._actors:
             self._ray.kill(actor.handle)
+        if self._ours:
+            self._ray.shutdown()
         self._pool.shutdown(wait=False)
 
     def _start(self) -> None:
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS") or None
+            self._ours = address is None
             # It warns of being started from a thread, which is what we want.
             self._ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
