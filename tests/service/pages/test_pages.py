@@ -13,6 +13,7 @@ from tests.service.made import EVENT, WHY, snapshot
 
 from clustertwin.service.pages import STATIC
 from clustertwin.service.state import nothing_yet
+from clustertwin.service.tokens import Tokens
 from clustertwin.telemetry.continual import state as learning
 
 PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models", "/quiet", "/audit")
@@ -135,6 +136,13 @@ def test_many_are_judged_at_once_and_undone_at_once(client, made_state):
     assert [made_state.store.event(f"m{i}").verdict for i in range(3)] == ["dismissed", "", "dismissed"]
     client.post("/events", data={"action": "undo", "event": ["m0", "m2"]}, headers=asked)
     assert {made_state.store.event(f"m{i}").verdict for i in range(3)} == {""}
+
+
+def test_who_may_only_read_has_nothing_to_mark(client, made_state):
+    token = Tokens(made_state.store.database).add("eve", "read", 1.0)
+    text = client.get("/events", headers={"Authorization": f"Bearer {token}"}).text
+    assert "/events/e1" in text
+    assert 'name="event"' not in text
 
 
 def test_a_verdict_that_cannot_be_is_refused_with_a_reason(client):
