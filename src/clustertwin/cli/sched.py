@@ -176,7 +176,8 @@ def study(
     backfill: Literal["none", "easy"] = typer.Option("easy", help="How the machine is scheduled."),
     procs: int = Procs,
     unit: Literal["cpus", "nodes"] = Unit,
-    held_out: float = typer.Option(0.3, help="The last part of the log, to judge on."),
+    held_out: float = typer.Option(0.3, help="The last part of the log, or of each stretch, to judge on."),
+    stretches: int = typer.Option(1, min=1, help="Cut the log into so many, and hold out the end of each."),
     windows: int = typer.Option(10, help="Windows of 1,024 jobs to judge on."),
     seeds: int = typer.Option(3, help="Trainings a source."),
     both: bool = typer.Option(True, "--both/--no-both", help="Also train on real and synthetic together."),
@@ -190,8 +191,8 @@ def study(
     from clustertwin.cli.sched_study import run
 
     rows = run(
-        trace, out, synthetic, generator, backfill, procs, unit, held_out, windows, seeds, ppo_rounds, evolve_rounds,
-        sequences, both, lenient,
+        trace, out, synthetic, generator, backfill, procs, unit, held_out, stretches, windows, seeds, ppo_rounds,
+        evolve_rounds, sequences, both, lenient,
     )  # fmt: skip
     if json:
         print_json([asdict(row) for row in rows])

@@ -33,6 +33,7 @@ def run(
     procs: int,
     unit: Literal["cpus", "nodes"],
     held_out: float,
+    stretches: int,
     windows: int,
     seeds: int,
     ppo_rounds: int,
@@ -43,7 +44,7 @@ def run(
 ) -> list[Row]:
     """The rows, also written to `out` as study.json and study.html."""
     jobs = read(trace, lenient=lenient)
-    learn, judge = split(jobs, held_out)
+    learn, judge = split(jobs, held_out, stretches)
     made = {name: _generated(name, learn) for name in generator} | dict(_named(text, lenient) for text in synthetic)
     # Sources are compared by what they choose: more sequences to choose on, and small steps from a good beginning.
     small = EvolveSettings(rate=0.02)
@@ -55,8 +56,9 @@ def run(
             learn, judge, made, rules, settings, range(seeds), out, unit, (WINDOW, windows), both,
             lambda name, seed: status.update(f"training on {name}, seed {seed}"),
         )  # fmt: skip
+    held = f"{windows} windows of {sum(map(len, judge)):,} jobs, the end of {stretches} stretches"
     facts = {
-        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": f"{windows} windows of {len(judge):,}",
+        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": held,
         "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
         "evolution rounds": evolve_rounds, "sequences a generation": sequences,
     }  # fmt: skip

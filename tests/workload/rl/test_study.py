@@ -6,9 +6,10 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.rl.evolve import EvolveSettings
-from clustertwin.workload.rl.study import Row, as_html, row, split, study
+from clustertwin.workload.rl.study import Row, as_html, row, split, study, windows
 from clustertwin.workload.rl.train import TrainSettings
 from clustertwin.workload.rl.worth import Rules
+from clustertwin.workload.simulator.intake import take_in
 
 TINY = TrainSettings(
     ppo_rounds=0, evolve_rounds=1, evolve_length=64, judged_on=1, evolve=EvolveSettings(pairs=1, sequences=1)
@@ -22,11 +23,32 @@ def log(n: int, seed: int) -> Jobs:
 
 
 def test_the_held_out_part_is_the_last():
-    learn, judge = split(log(100, 0), 0.3)
+    learn, (judge,) = split(log(100, 0), 0.3)
     assert (len(learn), len(judge)) == (70, 30)
     assert learn.submit_s[-1] <= judge.submit_s[0]
-    with pytest.raises(SettingsError):
-        split(log(100, 0), 1.0)
+    for wrong in ({"held_out": 1.0}, {"stretches": 0}):
+        with pytest.raises(SettingsError):
+            split(log(100, 0), **wrong)
+
+
+def test_stretches_are_held_out_at_their_ends_and_what_is_left_closes_up_by_whole_days():
+    day_s = 86_400
+    jobs = Jobs.build(np.arange(100) * 4 * 3600.0, np.ones(100))  # six a day
+    learn, judge = split(jobs, 0.3, 4)
+    assert [part.id.tolist() for part in judge] == [list(range(25 * i + 18, 25 * i + 26)) for i in range(4)]
+    assert sorted([*learn.id, *np.concatenate([part.id for part in judge])]) == list(range(1, 101))
+    moved_s = jobs.submit_s[learn.id - 1] - learn.submit_s
+    assert (moved_s % day_s == 0).all(), "the hour of the day stays"
+    assert (np.diff(learn.submit_s) >= 0).all()
+    assert np.diff(learn.submit_s).max() < day_s
+    assert moved_s[0] == 0
+
+
+def test_windows_are_spread_over_all_stretches():
+    loads = [take_in(log(50, seed), 16).load for seed in range(3)]
+    found = windows(loads, 40, 7)
+    assert [len(window) for window in found] == [40] * 7
+    assert [any(np.shares_memory(window, load) for window in found) for load in loads] == [True] * 3
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Real or synthetic: a log and synthetic versions of it -> schedulers trained on each, judged on real jobs held out.
 
-The last part of the real log is never trained on, by anyone, nor shown to a generator. Every source trains from the
+The held-out part of the real log is never trained on, by anyone, nor shown to a generator. Every source trains from the
 same seeds with the same budget; a generator makes another log for every seed. Heuristics stand beside them on the same
 windows.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.page import page, table
-from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.jobs import COLUMNS, Jobs
 from clustertwin.workload.policies import policy as find_policy
 from clustertwin.workload.policies.learned import learned
 from clustertwin.workload.rl.train import TrainSettings, train
@@ -26,6 +27,8 @@ from clustertwin.workload.simulator.intake import Unit, take_in
 from clustertwin.workload.simulator.machine import Records
 
 HEURISTICS = ("fcfs", "sjf", "f1", "smallest", "wfp3", "unicep")
+
+_DAY_S = 86_400
 
 #: The synthetic log that the training of this seed gets.
 Source = Callable[[int], Jobs]
@@ -45,24 +48,48 @@ class Row:
     ratio_high: float
 
 
-def split(jobs: Jobs, held_out: float = 0.3) -> tuple[Jobs, Jobs]:
-    """The part to learn from, and the later part to judge on."""
+def split(jobs: Jobs, held_out: float = 0.3, stretches: int = 1) -> tuple[Jobs, list[Jobs]]:
+    """The part to learn from, in one log, and the end of each of so many equal stretches to judge on.
+
+    What is judged on comes after what was learnt from; with several stretches also before, so that a machine whose load
+    changes with the months is judged in all of them.
+    """
     if not 0.05 <= held_out <= 0.9:
         raise SettingsError(f"{held_out} of a log cannot be held out: 0.05 to 0.9")
-    at = int(len(jobs) * (1 - held_out))
-    return jobs.take(slice(0, at)), jobs.take(slice(at, len(jobs)))
+    if stretches < 1:
+        raise SettingsError(f"a log has one stretch or more, not {stretches}")
+    ends = np.linspace(0, len(jobs), stretches + 1).astype(int)
+    cuts = [begin + int((end - begin) * (1 - held_out)) for begin, end in pairwise(ends.tolist())]
+    learnt = [jobs.take(slice(begin, cut)) for begin, cut in zip(ends, cuts, strict=False)]
+    judged = [jobs.take(slice(cut, end)) for cut, end in zip(cuts, ends[1:], strict=True)]
+    return joined(learnt), judged
 
 
-def windows(load: Records, length: int, count: int) -> list[Records]:
-    """So many windows, evenly spread; they overlap where the load is short."""
-    if len(load) < length:
-        raise SettingsError(f"{len(load)} jobs are held out, a window has {length}: hold out more")
-    return [load[a : a + length] for a in np.linspace(0, len(load) - length, count).astype(int)]
+def joined(stretches: Sequence[Jobs]) -> Jobs:
+    """Stretches of a log as one: each later one moves up by whole days, until less than a day lies before it."""
+    submit_s = [stretches[0].submit_s]
+    for stretch in stretches[1:]:
+        gap_s = stretch.submit_s[0] - submit_s[-1][-1]
+        submit_s.append(stretch.submit_s - gap_s // _DAY_S * _DAY_S)
+    columns = {name: np.concatenate([getattr(stretch, name) for stretch in stretches]) for name in COLUMNS}
+    return replace(stretches[0], **columns | {"submit_s": np.concatenate(submit_s)})
+
+
+def windows(loads: Sequence[Records], length: int, count: int) -> list[Records]:
+    """So many windows, evenly spread over these loads; they overlap where the loads are short."""
+    if (shortest := min(map(len, loads))) < length:
+        raise SettingsError(f"{shortest} jobs in a row are held out, a window has {length}: hold out more")
+    shares = [len(share) for share in np.array_split(np.arange(count), len(loads))]
+    return [
+        load[a : a + length]
+        for load, share in zip(loads, shares, strict=True)
+        for a in np.linspace(0, len(load) - length, share).astype(int)
+    ]
 
 
 def study(
     learn: Jobs,
-    judge: Jobs,
+    judge: Sequence[Jobs],
     synthetic: Mapping[str, Source],
     rules: Rules,
     settings: TrainSettings,
@@ -84,7 +111,7 @@ def study(
     sources: dict[str, tuple[Source, ...]] = {"real": (real,), **{name: (made,) for name, made in synthetic.items()}}
     if both:
         sources |= {f"real + {name}": (real, made) for name, made in synthetic.items()}
-    judged = windows(load(judge), *window)
+    judged = windows([load(part) for part in judge], *window)
     found: dict[str, NDArray[np.float64]] = {}  # (seed, window)
     for name, parts in sources.items():
         weights = []
