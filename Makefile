@@ -8,6 +8,8 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 # uv does not read pip's find-links; hand it on, so that a local wheel directory works for both.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Images often forbid Python to keep what it compiled; the tests start hundreds of processes, and each would compile anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers up test quick lint format bench clean
