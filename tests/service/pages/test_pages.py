@@ -168,14 +168,14 @@ def test_hostile_names_and_comments_are_text(client, made_state):
         assert not [a for _, a in Tags(text).tags if "onerror" in a]
 
 
-def test_ten_thousand_open_events_come_in_pages(client, made_state):
-    many = [replace(EVENT, id=f"{i:05}", onset_s=i) for i in range(10_000)]
+def test_thousands_of_open_events_come_in_pages(client, made_state):
+    many = [replace(EVENT, id=f"{i:05}", onset_s=i) for i in range(2_000)]
     made_state.store.write((event, WHY) for event in many)
     made_state.publish(replace(snapshot(), events=tuple(many)), None)
-    first, last = client.get("/events").text, client.get("/events?page=101").text
+    first, last = client.get("/events").text, client.get("/events?page=21").text
     assert first.count('name="event"') == 100
-    assert "page 1 of 101" in first
-    assert "page 101 of 101" in last
+    assert "page 1 of 21" in first
+    assert "page 21 of 21" in last
     assert client.get("/").text.count("/events/0") < 100
 
 
