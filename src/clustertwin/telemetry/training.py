@@ -40,12 +40,12 @@ class Settings:
 
 
 def suited(settings: Settings, length_s: int) -> Settings:
-    """These settings for windows of this length: of short ones the default model keeps a number a second, not 100.
+    """These settings for windows of this length: of short ones the default model keeps a number a second, not 110.
 
     >>> suited(Settings(), 30).options
     {'latent': 30}
     """
-    # A hundred numbers would hold a window of thirty seconds whole, and say nothing about it.
+    # So many would hold a window of thirty seconds whole, and say nothing about it.
     if settings.model != "linear" or length_s >= 100:
         return settings
     return replace(settings, options={"latent": length_s} | settings.options)

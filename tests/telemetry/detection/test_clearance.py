@@ -75,7 +75,9 @@ def test_a_job_that_drifts_into_bad_io_is_told_of_by_its_distance_and_the_senten
     assert by_distance
     assert {event.jobs for event, _ in by_distance} == {("7",)}
     assert all("iowait was" in sentence for _, sentence in by_distance if sentence)
-    assert "from bad-io, where normal threads keep" in by_distance[0][1]
+    # A quarter of the seconds in bad I/O look like slow I/O; all of them like nothing else.
+    assert "-io, where normal threads keep" in by_distance[0][1]
+    assert "from bad-io, where normal threads keep" in [sentence for _, sentence in by_distance if sentence][-1]
 
 
 def test_before_it_drifts_nothing_is_told(told):

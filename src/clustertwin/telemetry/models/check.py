@@ -102,7 +102,8 @@ def _trains(model: Autoencoder, batch: Batch) -> None:
         assert not without, f"no gradient reaches {', '.join(without)}"
         optimiser.step()
         losses.append(float(loss.detach()))
-    assert losses[-1] < losses[0], f"eight steps do not lower the loss: {losses[0]:.4g} -> {losses[-1]:.4g}"
+    perfect = losses[0] < 1e-6  # begins with nothing to lower, as principal components of a short window do
+    assert perfect or losses[-1] < losses[0], f"eight steps do not lower the loss: {losses[0]:.4g} -> {losses[-1]:.4g}"
 
 
 @torch.no_grad()

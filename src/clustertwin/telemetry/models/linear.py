@@ -23,7 +23,7 @@ FLOOR = 1e-3
 @dataclass(frozen=True, slots=True)
 class Config:
     shape: Shape = field(default_factory=Shape)
-    latent: int = 100  # an MPI rank's seconds are independent draws: fewer numbers than seconds cannot hold them
+    latent: int = 110  # an MPI rank's seconds are independent draws: a number each, and some for all else
     hidden: int = 32
     sample: int = 8192  # windows that the principal components are taken from
 
@@ -31,44 +31,51 @@ class Config:
 class LinearPathAutoencoder(Autoencoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        inputs = config.shape.length * len(config.shape.inputs)
-        outputs = config.shape.length * len(config.shape.schema)
+        shape = config.shape
+        inputs, outputs = shape.length * len(shape.inputs), shape.length * len(shape.schema)
         self.project = nn.Linear(inputs, config.latent)
         self.bend = nn.Linear(inputs, config.hidden)
         self.bend_to_z = nn.Linear(config.hidden, config.latent, bias=False)
-        self.unproject = nn.Linear(config.latent, outputs)
+        self.unproject = nn.Linear(config.latent, inputs)
         self.unbend = nn.Linear(config.latent, config.hidden)
         self.unbend_to_x = nn.Linear(config.hidden, outputs, bias=False)
         nn.init.zeros_(self.bend_to_z.weight)
         nn.init.zeros_(self.unbend_to_x.weight)
+        # all channels = seen ones @ whole + rest: the last of a simplex is what the others leave of one
+        whole, rest = torch.zeros(len(shape.inputs), len(shape.schema)), torch.zeros(len(shape.schema))
+        for row, channel in enumerate(shape.inputs):
+            whole[row, channel] = 1.0
+        for indices in shape.schema.simplexes.values():
+            rest[indices[-1]] = 1.0
+            for channel in indices[:-1]:
+                whole[shape.inputs.index(channel), indices[-1]] = -1.0
+        self.register_buffer("whole", whole, persistent=False)
+        self.register_buffer("rest", rest, persistent=False)
 
     @torch.no_grad()
     def prepare(self, x: Tensor) -> None:
         """Set the linear path to the principal components of the training windows."""
         super().prepare(x)
         # In double precision the last bit of a product, which depends on memory, does not reach the weights.
-        x = x[:: max(len(x) // self.config.sample, 1)].double()
-        seen, whole = x[:, :, self.inputs].flatten(1), x.flatten(1)
-        mean, centre = seen.mean(0), whole.mean(0)
+        seen = x[:: max(len(x) // self.config.sample, 1)].double()[:, :, self.inputs].flatten(1)
+        mean = seen.mean(0)
         _, axes = torch.linalg.eigh((seen - mean).T @ (seen - mean) / len(seen))  # ascending
         axes = axes.flip(1)[:, : self.config.latent]  # (input, latent); fewer where a window is shorter than that
-        z = (seen - mean) @ axes
-        ridge = torch.eye(z.shape[1], dtype=z.dtype) * 1e-9  # directions of no spread at all
-        back = torch.linalg.solve(z.T @ z / len(z) + ridge, z.T @ (whole - centre) / len(z))  # (latent, output)
         for layer in (self.project, self.unproject):
             layer.weight.zero_()
         self.project.weight[: axes.shape[1]] = axes.T.float()
         self.project.bias.zero_()
         self.project.bias[: axes.shape[1]] = -(mean @ axes).float()
-        self.unproject.weight[:, : axes.shape[1]] = back.T.float()
-        self.unproject.bias.copy_(centre)
+        self.unproject.weight[:, : axes.shape[1]] = axes.float()
+        self.unproject.bias.copy_(mean)
 
     def encode(self, batch: Batch) -> Tensor:
         x = self.seen(batch).flatten(1)  # (n, length * input)
         return self.project(x) + self.bend_to_z(F.gelu(self.bend(x)))  # (n, latent)
 
     def decode(self, z: Tensor) -> Tensor:
-        ratio = self.unproject(z).unflatten(1, (self.config.shape.length, -1)).clamp(min=FLOOR)
+        ratio = self.unproject(z).unflatten(1, (self.config.shape.length, -1))  # (n, length, input)
+        ratio = (ratio @ self.whole + self.rest).clamp(min=FLOOR)  # (n, length, channel)
         bent = self.unbend_to_x(F.gelu(self.unbend(z))).unflatten(1, (self.config.shape.length, -1))
         return self._logits(ratio) + bent - self.prior  # (n, length, channel)
 

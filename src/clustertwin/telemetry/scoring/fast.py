@@ -3,8 +3,8 @@
     z = P x + A gelu(B x)          x' ∝ max(U z, floor) · exp(C gelu(D z))
 
 Threads are columns and go through in blocks that stay in the cache, as matrix products with what lies between them
-fused into passes over the block. A simplex needs one factor exp(…) less than it has channels: each is taken about
-that of the last channel.
+fused into passes over the block. A simplex needs one ratio and one factor exp(…) less than it has channels: the last
+ratio is what the others leave, and factors are taken about the last one's.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class FastModel:
     bend: torch.Tensor  # (latent, hidden) A
     unbend: torch.Tensor  # (hidden, latent) D
     unbend_bias: Array  # (hidden,)
-    ratio: torch.Tensor  # (channel * length, latent) U
-    ratio_bias: Array  # (channel, length)
+    ratio: torch.Tensor  # (free * length, latent) U
+    ratio_bias: Array  # (free, length)
     bent: torch.Tensor  # (free * length, hidden) C, about the implied channel's
     bent_reach: float  # the largest of C's rows, by its sum of sizes
     floor: np.float32
@@ -126,7 +126,7 @@ class _Room:
         self.inner, self.inner_ = _both(len(model.into), n)
         self.z, self.z_ = _both(model.latent, n)  # rows next to each other: products are slow where each has its page
         self.hidden, self.hidden_ = _both(len(model.unbend), n)
-        self.ratio, self.ratio_ = _both(channels, model.length, n)
+        self.ratio, self.ratio_ = _both(free, model.length, n)
         self.bent, self.bent_ = _both(free, model.length, n)
         self.scratch = np.empty((free + 3, n), np.float32)
 
@@ -166,6 +166,9 @@ def fast(model: Any) -> FastModel | None:
     def from_seen(weight: Array) -> Array:  # (m, length * input) -> (m, input * length)
         return weight.reshape(len(weight), shape.length, inputs)[:, :, column].swapaxes(1, 2).reshape(len(weight), -1)
 
+    def to_seen(weight: Array) -> Array:  # (length * input, m) -> (input in order, length, m)
+        return weight.reshape(shape.length, inputs, -1).swapaxes(0, 1)[column]
+
     def to_made(weight: Array) -> Array:  # (length * channel, m) -> (channel in order, length, m)
         return weight.reshape(shape.length, len(shape.schema), -1).swapaxes(0, 1)[list(free.order)]
 
@@ -179,8 +182,8 @@ def fast(model: Any) -> FastModel | None:
         "bend": weights["bend_to_z.weight"],
         "unbend": weights["unbend.weight"],
         "unbend_bias": weights["unbend.bias"],
-        "ratio": to_made(weights["unproject.weight"]).reshape(-1, latent),
-        "ratio_bias": to_made(weights["unproject.bias"][:, None])[:, :, 0],
+        "ratio": to_seen(weights["unproject.weight"]).reshape(-1, latent),
+        "ratio_bias": to_seen(weights["unproject.bias"][:, None])[:, :, 0],
         "bent": bent[:inputs].reshape(inputs * shape.length, -1),
     }
     ready: dict[str, Any] = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}

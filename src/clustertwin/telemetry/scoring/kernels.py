@@ -50,9 +50,9 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
     """out (n,) += Σ over valid seconds of the squared distance between one group's ratios, as made and as seen.
 
     A group has the free rows first to end - 1 and, if it is a simplex, one implied row; else (implied < 0) it is one
-    bounded channel, whose rest nobody measured. ratio (row, second, n) and bias (row, second) make the linear path,
-    bent (free row, second, n) what it is multiplied by, as logarithms about the implied row's; seen (row, second, n);
-    scratch (free rows + 3, n).
+    bounded channel, whose rest nobody measured. ratio (free row, second, n) and bias (free row, second) make the linear
+    path, whose rest to one is the implied row's; bent (free row, second, n) what it is multiplied by, as logarithms
+    about the implied row's; seen (row, second, n); scratch (free rows + 3, n).
     """
     n = out.size
     top, total = scratch[0], scratch[1]
@@ -64,17 +64,17 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
             for j in range(n):
                 top[j] = b[j] if b[j] > top[j] else top[j]
         rest = scratch[2]
-        if implied >= 0:
-            u, v = ratio[implied, s], bias[implied, s]
+        for j in range(n):
+            rest[j] = f(1)
+        for c in range(first, end):
+            u, v = ratio[c, s], bias[c, s]
             for j in range(n):
-                x = u[j] + v
-                rest[j] = (x if x > floor else floor) * exponential(-top[j])
-        else:
-            u, v = ratio[first, s], bias[first, s]
-            for j in range(n):
-                x = f(1) - u[j] - v
-                x = x if x < f(1) - floor else f(1) - floor
-                rest[j] = (x if x > floor else floor) * exponential(-top[j])
+                rest[j] -= u[j] + v
+        # What one bounded channel leaves is no more than the floor allows.
+        most = f(1) - floor if implied < 0 else f(np.inf)
+        for j in range(n):
+            x = rest[j] if rest[j] < most else most
+            rest[j] = (x if x > floor else floor) * exponential(-top[j])
         for j in range(n):
             total[j] = rest[j]
         for c in range(first, end):
@@ -107,12 +107,13 @@ def add_squares_of_four(ratio, bias, floor, bent, seen, valid, out):  # type: ig
     """`add_squares` of one simplex of four channels, rows 0 to 3, where no logarithm is near FAR: all of a second in
     registers, three times as fast."""
     for s in range(valid.shape[0]):
-        u0, u1, u2, u3, there = ratio[0, s], ratio[1, s], ratio[2, s], ratio[3, s], valid[s]
-        v0, v1, v2, v3 = bias[0, s], bias[1, s], bias[2, s], bias[3, s]
+        u0, u1, u2, there = ratio[0, s], ratio[1, s], ratio[2, s], valid[s]
+        v0, v1, v2 = bias[0, s], bias[1, s], bias[2, s]
         b0, b1, b2 = bent[0, s], bent[1, s], bent[2, s]
         x0, x1, x2, x3 = seen[0, s], seen[1, s], seen[2, s], seen[3, s]
         for j in range(out.size):
-            r0, r1, r2, r3 = u0[j] + v0, u1[j] + v1, u2[j] + v2, u3[j] + v3
+            r0, r1, r2 = u0[j] + v0, u1[j] + v1, u2[j] + v2
+            r3 = f(1) - r0 - r1 - r2
             m0 = (r0 if r0 > floor else floor) * exponential(b0[j])
             m1 = (r1 if r1 > floor else floor) * exponential(b1[j])
             m2 = (r2 if r2 > floor else floor) * exponential(b2[j])

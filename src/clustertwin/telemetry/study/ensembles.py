@@ -71,7 +71,7 @@ LEARNT_FROM = 16_000  # windows, in an epoch of a recipe
 
 #: How each architecture is trained here, on some 16,000 windows: more epochs lower the error by a few per cent only.
 RECIPES: dict[str, Settings] = {
-    "linear": Settings(model="linear", epochs=16),
+    "linear": Settings(model="linear", epochs=16, rate=1e-3),
     "patch": Settings(model="patch", epochs=4),
     "patch, contrast": Settings(model="patch", options={"steps": 10.0}, epochs=4, contrast=0.1),
     "vae": Settings(model="vae", epochs=4),
