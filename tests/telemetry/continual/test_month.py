@@ -10,10 +10,11 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.campaign.simulation.cluster import node_names
 from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.continual.challengers import Training
-from clustertwin.telemetry.continual.month import MonthSettings, run_month
+from clustertwin.telemetry.continual.month import MonthSettings, _Life, _pulled, run_month
 from clustertwin.telemetry.continual.month_report import Lived, draw, read_days, summarise, write_days
-from clustertwin.telemetry.continual.people import People, vet
+from clustertwin.telemetry.continual.people import People, Said, vet
 from clustertwin.telemetry.continual.together import score_together
+from clustertwin.telemetry.continual.verdicts import Vetted
 from clustertwin.telemetry.continual.watching import Watched, watch
 from clustertwin.telemetry.continual.world import World, fail, live
 from clustertwin.telemetry.detection.events import Event
@@ -150,6 +151,19 @@ def test_moments_scored_together_are_scored_as_alone(make_detector):
         expected = detector.score(alone)
         for name in ("score", "surprise", "error", "embedding"):
             np.testing.assert_allclose(getattr(together, name), getattr(expected, name), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("about", "halts"), [(5, True), (4, True), (3, False)], ids=["today", "a day that was learned", "one that was not"]
+)
+def test_a_verdict_halts_tonight_if_it_is_about_today_or_about_what_was_learned(about, halts):
+    world = World()
+    days = [replace(DAYS[0], day=3, outcome="halted"), replace(DAYS[0], day=4, outcome="promoted")]
+    start_s = world.day(about).start_s + 100
+    said = [Said(5, Vetted("n1", (0,), start_s, start_s + 50, "confirmed"))]
+    life = _Life(champion=None, seen=[], memory={}, said=said, days=days)
+    assert _pulled(world, life, 5) == halts
+    assert not _pulled(world, life, 6)  # that verdict was heard a night ago
 
 
 def test_a_directory_holds_one_month(tmp_path):

@@ -233,8 +233,7 @@ def _learn(
     if strategy.start is None:
         return "never", 0.0
     today = settings.world.day(day)
-    # A verdict that comes late is about an earlier day: it halts tonight all the same.
-    if strategy.halt and any(one.known == day and one.vetted.verdict == "confirmed" for one in life.said):
+    if strategy.halt and _pulled(settings.world, life, day):
         life.halted_until = day + settings.people.resume_days
         return "halted", 0.0
     if strategy.halt and day < life.halted_until:
@@ -261,6 +260,17 @@ def _learn(
     if not refused:
         _remember(settings, life, day, material)
     return outcome, seconds
+
+
+def _pulled(world: World, life: _Life, today: int) -> bool:
+    """As `brake` does: by what was confirmed of today, or today of a day whose night had learned from it."""
+    learned = {lived.day for lived in life.days if lived.outcome == "promoted"}
+    about = {
+        world.number(one.vetted.start_s)
+        for one in life.said
+        if one.known == today and one.vetted.verdict == "confirmed"
+    }
+    return bool(about & (learned | {today}))
 
 
 def _forget(world: World, life: _Life, today: int) -> None:

@@ -51,6 +51,10 @@ class World:
         start_s = self.start_s + number * DAY_S
         return Day(f"day-{number:02d}", start_s, start_s + DAY_S)
 
+    def number(self, at_s: float) -> int:
+        """The day that this second is in."""
+        return int((at_s - self.start_s) // DAY_S)
+
     def creep(self, number: int) -> float:
         return max(0, number - self.creep_from) * self.creep_a_day
 
