@@ -40,6 +40,7 @@ def run(
     architectures: str = typer.Option("", "--models", help="Challengers, such as linear,ae; default: every one."),
     budget_s: float = typer.Option(480.0, "--budget-s", help="Time for all training."),
     workers: int = typer.Option(2, min=1, help="Challengers trained side by side."),
+    gate: bool = typer.Option(True, help="Who sees less of the golden set than the champion may not win."),
     mlflow: str = Mlflow,
     username: str = endpoint.Username,
     password_file: Path | None = endpoint.PasswordFile,
@@ -51,11 +52,12 @@ def run(
     from clustertwin.service.nightly import noted
     from clustertwin.telemetry.continual import cycle
     from clustertwin.telemetry.continual.day import day_of, yesterday
+    from clustertwin.telemetry.continual.duel import Rule
     from clustertwin.telemetry.continual.past import Asked, Past, Recorded
     from clustertwin.telemetry.sources.prometheus import Prometheus
 
     home, which = home.expanduser(), day_of(day) if day else yesterday(time.time())
-    settings = cycle.CycleSettings(budget_s=budget_s, workers=workers)
+    settings = cycle.CycleSettings(budget_s=budget_s, workers=workers, rule=Rule(gate=gate))
     if architectures:
         settings = replace(settings, architectures=tuple(architectures.split(",")))
     command = shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])])
