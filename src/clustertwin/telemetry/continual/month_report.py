@@ -99,9 +99,10 @@ def draw(months: Mapping[str, Sequence[Lived]], path: Path) -> None:
         for day in (day for day in next(iter(months.values())) if day.new):
             axes.axvline(day.day, color="grey", linestyle=":", linewidth=0.8)
     panels[0].set_yscale("symlog", linthresh=1)
+    panels[0].set_ylim(bottom=0)
     panels[0].set_ylabel("false events a node-day")
-    panels[0].legend(frameon=False, fontsize="small", ncols=2)
-    panels[1].set_ylabel("error on day 0, first champion's = 1")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", frameon=False, ncols=4)
+    panels[1].set_ylabel("error on day 0, over the first")
     panels[2].set_ylabel("sight on the golden set")
     panels[2].set_xlabel("day")
     durable.make_directory(path.parent)
