@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,7 @@ def joined(stretches: Sequence[Jobs]) -> Jobs:
     for stretch in stretches[1:]:
         gap_s = stretch.submit_s[0] - submit_s[-1][-1]
         submit_s.append(stretch.submit_s - gap_s // _DAY_S * _DAY_S)
-    columns = {name: np.concatenate([getattr(stretch, name) for stretch in stretches]) for name in COLUMNS}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in stretches]) for name in COLUMNS}
     return replace(stretches[0], **columns | {"submit_s": np.concatenate(submit_s)})
 
 
