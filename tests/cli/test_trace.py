@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-from clustertwin.cli import COMMANDS
-from clustertwin.cli.app import run
 from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs
 
 
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
-def twin(monkeypatch, capsys):
-    """The command in this process: its exit code and what it printed."""
-
-    def run_twin(*words: object) -> Done:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["twin", "trace", *map(str, words)])
-        code = run(COMMANDS)
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    return run_twin
+def twin(twin_here):
+    """`twin trace` in this process."""
+    return lambda *words: twin_here("trace", *words)
 
 
 def log(n: int = 400, seed: int = 0) -> Jobs:

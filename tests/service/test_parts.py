@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service.parts import around, deal, gather, runs, take, take_scores
+from clustertwin.service.parts import around, deal, gather, runs
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.explain import explain, rows_of
 from clustertwin.telemetry.detection.moment import moments
@@ -54,7 +54,7 @@ def moment():
 def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
     whole = detector.score(moment)
     dealt = deal(moment, 3)
-    parts = [(rows, detector.score(take(moment, rows))) for rows in dealt]
+    parts = [(rows, detector.score(moment.take(rows))) for rows in dealt]
     together = gather(moment, parts)
     np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
@@ -72,7 +72,7 @@ def test_a_reason_seen_from_near_is_the_one_seen_from_afar(detector, moment):
         event = Event("e", places, (), "", 0, 0, None, 5.0, "density", "m")
         near = around(moment, event)
         assert len(near) < len(moment)
-        small = take(moment, near)
-        from_near = explain(detector, small, take_scores(scores, near), rows_of(small, event))
+        small = moment.take(near)
+        from_near = explain(detector, small, scores.take(near), rows_of(small, event))
         from_afar = explain(detector, moment, scores, rows_of(moment, event))
         assert (from_near.sentence, from_near.neighbours) == (from_afar.sentence, from_afar.neighbours)

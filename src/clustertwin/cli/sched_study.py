@@ -56,9 +56,9 @@ def run(
             learn, judge, made, rules, settings, range(seeds), out, unit, (WINDOW, windows), both,
             lambda name, seed: status.update(f"training on {name}, seed {seed}"),
         )  # fmt: skip
-    held = f"{windows} windows of {sum(map(len, judge)):,} jobs, the end of {stretches} stretches"
+    held = f"{windows} windows of {sum(map(len, judge)):,} jobs"
     facts = {
-        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": held,
+        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": held, "stretches": stretches,
         "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
         "evolution rounds": evolve_rounds, "sequences a generation": sequences,
     }  # fmt: skip

@@ -26,7 +26,6 @@ from clustertwin.service import summary
 from clustertwin.service.feeds import Feed
 from clustertwin.service.history import NodeScores
 from clustertwin.service.keeper import Keeper
-from clustertwin.service.parts import take
 from clustertwin.service.reasons import Reasons
 from clustertwin.service.rounds import Rounds
 from clustertwin.service.scorer import Here, Scorer
@@ -211,7 +210,7 @@ class Loop:
             self._rounds.begin(moment, self._parts(moment))
             self._round_s, self._took_s = end_s, 0.0
         rows = self._rounds.next(moment)
-        fresh = self._score(detector, take(moment, rows))
+        fresh = self._score(detector, moment.take(rows))
         scores = self._masked(self._rounds.merge(moment, rows, fresh), moment, now_s)
         known = self._now.scored_total + int((~np.isnan(fresh.score)).sum())
         self._now = replace(self._now, moment=moment, scored=moment, scores=scores, scored_total=known)

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import COLUMNS, Scores
 
 Rows = NDArray[np.intp]
-COLUMNS = ("score", "surprise", "error", "embedding")  # of scores: one row a thread
 
 
 def deal(moment: Moment, parts: int) -> list[Rows]:
@@ -79,16 +78,6 @@ def around(moment: Moment, event: Event) -> Rows:
     mine = [row for row in here.tolist() if moment.cpu[row] in cpus[moment.nodes[moment.node[row]]]]
     jobs = np.unique(moment.job[mine])
     return np.union1d(here, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
-
-
-def take(moment: Moment, rows: Rows | slice) -> Moment:
-    """The threads of these rows as a moment of their own, of a slice a view; names keep their numbers."""
-    columns = {name: getattr(moment, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
-    return replace(moment, **columns)
-
-
-def take_scores(scores: Scores, rows: Rows) -> Scores:
-    return replace(scores, **{name: getattr(scores, name)[rows] for name in COLUMNS})
 
 
 def unknown_scores(like: Scores, threads: int) -> Scores:

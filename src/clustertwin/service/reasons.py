@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from clustertwin.service.parts import around, take, take_scores
+from clustertwin.service.parts import around
 from clustertwin.telemetry.detection.events import Change, Event
 from clustertwin.telemetry.detection.explain import Why, explain, rows_of
 from clustertwin.telemetry.detection.moment import Moment
@@ -55,9 +55,9 @@ class Reasons:
 
     def _why(self, detector: Detector, moment: Moment, scores: Scores, event: Event) -> Why | None:
         near = around(moment, event)
-        small = take(moment, near)
+        small = moment.take(near)
         rows = rows_of(small, event)
-        return explain(detector, small, take_scores(scores, near), rows, self._places_of(detector))
+        return explain(detector, small, scores.take(near), rows, self._places_of(detector))
 
     def _places_of(self, detector: Detector) -> Landmarks:
         """The known places in this detector's embedding; drawn when its first event asks for them."""

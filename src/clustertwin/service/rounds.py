@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustertwin.service.parts import COLUMNS, put, runs, unknown_scores
+from clustertwin.service.parts import put, runs, unknown_scores
 from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.scores import COLUMNS, Scores
 
 
 class Rounds:

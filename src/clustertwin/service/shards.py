@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.service.parts import Rows, deal, gather, take
+from clustertwin.service.parts import Rows, deal, gather
 from clustertwin.service.state import EngineState
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
@@ -53,7 +53,7 @@ class Part:
         values, valid = moment.values.transpose(1, 2, 0), moment.valid.T
         empty = replace(moment, values=moment.values[:, :0], valid=moment.valid[:, :0])
         part = np.ascontiguousarray
-        return cls(take(empty, rows), part(values[:, :, rows]), part(valid[:, rows]))
+        return cls(empty.take(rows), part(values[:, :, rows]), part(valid[:, rows]))
 
     @property
     def moment(self) -> Moment:

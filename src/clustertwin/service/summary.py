@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import JobSpan
-from clustertwin.service.parts import take_scores
 from clustertwin.service.state import JobState, NodeState, Phase
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
@@ -56,7 +55,7 @@ def nodes(
 def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, JobSpan]) -> tuple[JobState, ...]:
     """One state a running job; `spans` holds one span of each, for its owner and its type."""
     held = np.flatnonzero(moment.job >= 0)
-    count, worst, error, alarming, _ = _by(moment.job[held], len(moment.jobs), take_scores(scores, held), threshold)
+    count, worst, error, alarming, _ = _by(moment.job[held], len(moment.jobs), scores.take(held), threshold)
     oldest_s = np.zeros(len(moment.jobs), np.int64)
     np.maximum.at(oldest_s, moment.job[held], moment.age_s[held])
     where: list[list[str]] = [[] for _ in moment.jobs]

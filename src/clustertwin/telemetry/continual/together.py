@@ -7,7 +7,6 @@ jobs, a dozen cost little more than one. A detector may be asked so whose views 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -25,8 +24,7 @@ def score_together(detector: Detector, moments: Sequence[Moment]) -> Iterator[Sc
         scores = detector.score(side_by_side(group))
         ends = accumulate((len(moment) for moment in group), initial=0)
         for rows in (slice(*pair) for pair in pairwise(ends)):
-            columns = {name: getattr(scores, name)[rows] for name in ("score", "surprise", "error", "embedding")}
-            yield replace(scores, **columns)
+            yield scores.take(rows)
 
 
 def side_by_side(moments: Sequence[Moment]) -> Moment:

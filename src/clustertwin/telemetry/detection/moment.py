@@ -50,13 +50,17 @@ class Moment:
             raise SettingsError(f"a moment of {self.values.shape[1]} s has no window of {length} s")
         return self.values[:, -length:], self.valid[:, -length:]
 
+    def take(self, rows: NDArray[np.intp] | slice) -> Moment:
+        """The threads of these rows as a moment of their own, of a slice a view; names keep their numbers."""
+        columns = {name: getattr(self, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
+        return replace(self, **columns)
+
     def among(self, threads: NDArray[np.intp]) -> tuple[Moment, NDArray[np.intp]]:
         """The smaller moment of these threads and the others of their jobs, and where the threads are in it."""
         chosen = np.isin(self.job, self.job[threads][self.job[threads] >= 0])
         chosen[threads] = True
         rows = np.flatnonzero(chosen)
-        columns = {name: getattr(self, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
-        return replace(self, **columns), np.searchsorted(rows, threads)
+        return self.take(rows), np.searchsorted(rows, threads)
 
 
 def moments(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: What scores have one row a thread of.
+COLUMNS = ("score", "surprise", "error", "embedding")
 
 #: A view that can name what is wrong goes before those that only find it strange, once it is as sure as this.
 NAMING, SURE = "distance", 4.5
@@ -23,6 +26,10 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Scores:
+        """Those of some threads."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
     def spoke(self, thread: int) -> str:
         """The view that names what is wrong with this thread, else the one that found it strangest; empty: none."""

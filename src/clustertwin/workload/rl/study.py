@@ -61,7 +61,7 @@ def split(jobs: Jobs, held_out: float = 0.3, stretches: int = 1) -> tuple[Jobs, 
         raise SettingsError(f"a log has one stretch or more, not {stretches}")
     ends = np.linspace(0, len(jobs), stretches + 1).astype(int)
     cuts = [begin + int((end - begin) * (1 - held_out)) for begin, end in pairwise(ends.tolist())]
-    learnt = [jobs.take(slice(begin, cut)) for begin, cut in zip(ends, cuts, strict=False)]
+    learnt = [jobs.take(slice(begin, cut)) for begin, cut in zip(ends[:-1], cuts, strict=True)]
     judged = [jobs.take(slice(cut, end)) for cut, end in zip(cuts, ends[1:], strict=True)]
     return joined(learnt), judged
 
