@@ -173,6 +173,7 @@ def study(
     out: Path = typer.Option(..., help="A directory for the report and the trained policies; a killed study goes on."),
     synthetic: list[str] = typer.Option([], help="NAME=FILE, a synthetic log; may be repeated."),
     generator: list[str] = typer.Option(["crossover"], help="Generators to fit on the learning part; may be repeated."),
+    times: float = typer.Option(1.0, min=0.1, help="How much longer a generated log is than what it was learnt from."),
     backfill: Literal["none", "easy"] = typer.Option("easy", help="How the machine is scheduled."),
     procs: int = Procs,
     unit: Literal["cpus", "nodes"] = Unit,
@@ -191,7 +192,7 @@ def study(
     from clustertwin.cli.sched_study import run
 
     rows = run(
-        trace, out, synthetic, generator, backfill, procs, unit, held_out, stretches, windows, seeds, ppo_rounds,
+        trace, out, synthetic, generator, times, backfill, procs, unit, held_out, stretches, windows, seeds, ppo_rounds,
         evolve_rounds, sequences, both, lenient,
     )  # fmt: skip
     if json:

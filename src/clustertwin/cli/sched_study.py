@@ -29,6 +29,7 @@ def run(
     out: Path,
     synthetic: Sequence[str],
     generator: Sequence[str],
+    times: float,
     backfill: Literal["none", "easy"],
     procs: int,
     unit: Literal["cpus", "nodes"],
@@ -45,7 +46,9 @@ def run(
     """The rows, also written to `out` as study.json and study.html."""
     jobs = read(trace, lenient=lenient)
     learn, judge = split(jobs, held_out, stretches)
-    made = {name: _generated(name, learn) for name in generator} | dict(_named(text, lenient) for text in synthetic)
+    made = {name: _generated(name, learn, times) for name in generator} | dict(
+        _named(text, lenient) for text in synthetic
+    )
     # Sources are compared by what they choose: more sequences to choose on, and small steps from a good beginning.
     small = EvolveSettings(rate=0.02)
     settings = TrainSettings(ppo_rounds, evolve_rounds, judged_on=6 * sequences, start="order", evolve=small)
@@ -59,6 +62,7 @@ def run(
     held = f"{windows} windows of {sum(map(len, judge)):,} jobs"
     facts = {
         "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": held, "stretches": stretches,
+        "generated logs": f"{times:g} times as long",
         "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
         "evolution rounds": evolve_rounds, "sequences a generation": sequences,
     }  # fmt: skip
@@ -67,10 +71,10 @@ def run(
     return rows
 
 
-def _generated(name: str, learn: Jobs) -> Source:
-    """Logs as long as what the generator has learnt from, another for every seed."""
+def _generated(name: str, learn: Jobs, times: float) -> Source:
+    """Logs so many times as long as what the generator has learnt from, another for every seed."""
     fitted = generators.make(name).fit(learn, np.random.default_rng(0))
-    return lambda seed: fitted.sample(len(learn), np.random.default_rng(seed))
+    return lambda seed: fitted.sample(round(times * len(learn)), np.random.default_rng(seed))
 
 
 def _named(text: str, lenient: bool) -> tuple[str, Source]:

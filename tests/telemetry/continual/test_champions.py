@@ -46,6 +46,18 @@ def test_promotion_changes_the_champion_and_rollback_goes_back_one_by_one(home, 
     assert champions.champion(home).version == first
 
 
+def test_the_next_is_measured_by_all_since_a_person_chose_or_the_cluster_changed(home, make_detector):
+    first, second, third = names(make_detector)
+    champions.promote(home, first, 1, "by hand", 0.0)
+    assert champions.promote(home, second, 2, "a night", 0.0, anew=False).binding == (first, second)
+    changed = champions.promote(home, third, 3, "a night after a change", 0.0, anew=True)
+    assert changed.binding == champions.read_champion(home).binding == (third,)
+    again = champions.promote(home, first, 4, "a night", 0.0, anew=False)
+    assert again.binding == (third, first)
+    assert champions.rollback(home, 5, 0.0).binding == (third,)
+    assert champions.rollback(home, 6, 0.0).binding == (second,)  # its time is over, a person chose it
+
+
 def test_rollback_passes_over_a_damaged_version(home, make_detector):
     first, second, third = names(make_detector)
     for fence, version in enumerate((first, second, third), start=1):

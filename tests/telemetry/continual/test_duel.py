@@ -36,6 +36,19 @@ def test_without_the_gate_it_does():
     assert choose(CHAMPION, [BLIND, BETTER], Rule(gate=False)).winner == "blind"
 
 
+def test_after_a_change_that_a_person_knows_of_a_champion_that_floods_has_no_sight_to_defend():
+    costly = replace(BETTER, name="costly", detection=Detection({"a": 0.8, "b": 0.75}, 0.001, "x"))
+    flooding, best = replace(CHAMPION, false_alarms=0.2), Detection({"a": 1.0, "b": 1.0}, 0.001, "x")
+    assert choose(flooding, [costly]).winner == "champion"  # who knows what it alarms at: nobody said
+    assert choose(flooding, [costly], before=[best], changed=True).winner == "costly"
+    assert "0.890 are needed" in choose(CHAMPION, [costly], changed=True).refused["costly"]  # it does not flood
+    one_sided = replace(BLIND, detection=Detection({"a": 1.0, "b": 0.15}, 0.001, "x"))
+    refused = choose(
+        replace(flooding, detection=Detection({"a": 0.5, "b": 0.9}, 0.001, "x")), [one_sided], changed=True
+    )
+    assert "0.150 of b, 0.201 are needed" in refused.refused["blind"]
+
+
 def test_one_kind_lost_is_enough_even_if_the_mean_holds():
     one_sided = replace(BLIND, detection=Detection({"a": 1.0, "b": 0.69}, 0.001, "x"))
     choice = choose(replace(CHAMPION, detection=Detection({"a": 0.8, "b": 0.9}, 0.001, "x")), [one_sided])

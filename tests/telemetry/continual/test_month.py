@@ -40,6 +40,7 @@ def test_a_failing_disk_makes_those_wait_longer_who_wait_and_on_one_node_only():
 
 def test_new_hardware_and_new_jobs_come_on_their_days():
     assert [day for day in range(31) if World().brings_new(day)] == [6, 10, 15, 20]
+    assert [World().changed(day) for day in (5, 6, 9, 14, 30)] == [-100, 6, 6, 10, 20]
     types = [
         {span.job_type for t in live(SMALL_WORLD, day, read_signatures(), 0) for span in t.spans} for day in (0, 11)
     ]
@@ -91,15 +92,19 @@ def test_days_are_written_read_and_drawn(tmp_path):
     assert (tmp_path / "month.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_people_are_late_and_mistaken_as_often_as_they_say_and_get_the_disk_replaced():
+@pytest.mark.parametrize(("changed", "harmless"), [(-100, "dismissed"), (1, "dismissed"), (2, "new-normal")])
+def test_people_are_late_and_mistaken_as_often_as_they_say_and_get_the_disk_replaced(changed, harmless):
     events = [Event(f"{n}", (("n1", (0,)),), (), "", 500, 600, None, 9.0, "density", "") for n in range(600)]
     disk, job = ({f"{n}" for n in numbers} for numbers in (range(200), range(200, 400)))
     watched = Watched(tuple(events), frozenset(disk | job), frozenset(disk), 0, 0, 1.0, 0.1)
-    said = dict(zip(sorted(e.id for e in events), vet(People(), 6, watched, np.random.default_rng(0)), strict=True))
+    vetted = vet(People(), 6, watched, changed, np.random.default_rng(0))
+    said = dict(zip(sorted(e.id for e in events), vetted, strict=True))
     confirmed = {name for name, one in said.items() if one.vetted.verdict == "confirmed"}
     assert len(confirmed & (disk | job)) == pytest.approx(360, abs=20)
     assert len(confirmed - disk - job) == pytest.approx(2, abs=4)
     assert {one.known for one in said.values()} == {6, 7, 8}
+    assert {one.vetted.verdict for name, one in said.items() if name in (disk | job) - confirmed} == {"dismissed"}
+    assert {one.vetted.verdict for name, one in said.items() if name not in disk | job | confirmed} == {harmless}
     assert all(one.repaired == (one.known + 2 if name in disk & confirmed else None) for name, one in said.items())
 
 

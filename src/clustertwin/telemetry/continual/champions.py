@@ -32,7 +32,11 @@ class Outranked(TwinError):
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """Who is in service, since when and why; `before` are those it followed, oldest first."""
+    """Who is in service, since when and why; `before` are those it followed, oldest first.
+
+    `base` is the first of them, or itself, that the next ones are measured by: what was seen before a person said that
+    the cluster has changed, or chose a champion, no longer binds. Empty: all bind.
+    """
 
     version: str
     sha256: str
@@ -40,6 +44,14 @@ class Champion:
     since_s: float = 0.0
     why: str = ""
     before: tuple[str, ...] = ()
+    base: str = ""
+
+    @property
+    def binding(self) -> tuple[str, ...]:
+        """The versions that the next champion must not see less than."""
+        served = (*self.before, self.version)
+        since = [i for i, version in enumerate(served) if version == self.base]
+        return served[since[-1] :] if since else served
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,11 @@ def enter(home: Path, detector: Detector, lineage: dict[str, Any]) -> str:
     return detector.version
 
 
-def promote(home: Path, version: str, fence: int, why: str, now_s: float) -> Champion:
-    """Put a version in service. It is read first: what cannot be loaded never becomes champion."""
+def promote(home: Path, version: str, fence: int, why: str, now_s: float, anew: bool = True) -> Champion:
+    """Put a version in service. It is read first: what cannot be loaded never becomes champion.
+
+    `anew`: it is the measure of those that follow, as a person's choice is; a night's is only after a change.
+    """
     directory = _directory(home, version)
     read(directory)
     with held(home / "champion.lock"):
@@ -87,7 +102,8 @@ def promote(home: Path, version: str, fence: int, why: str, now_s: float) -> Cha
         if now and now.version == version:
             return now
         before = (*now.before, now.version)[-_REMEMBERED:] if now else ()
-        return _write(home, Champion(version, digest(directory), fence, now_s, why, before))
+        base = version if anew or now is None else now.base
+        return _write(home, Champion(version, digest(directory), fence, now_s, why, before, base))
 
 
 def rollback(home: Path, fence: int, now_s: float) -> Champion:
@@ -104,10 +120,9 @@ def rollback(home: Path, fence: int, now_s: float) -> Champion:
             except (ModelError, SettingsError):
                 continue
             version, before = now.before[i], now.before[:i]
-            back = Champion(
-                version, digest(home / MODELS / version), fence, now_s, f"rolled back from {now.version}", before
-            )
-            return _write(home, back)
+            base = now.base if now.base in before else version
+            why = f"rolled back from {now.version}"
+            return _write(home, Champion(version, digest(home / MODELS / version), fence, now_s, why, before, base))
         raise ModelError(home / MODELS, f"none of {', '.join(now.before)} can be loaded")
 
 

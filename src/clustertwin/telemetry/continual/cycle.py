@@ -33,7 +33,7 @@ from clustertwin.telemetry.continual.material import Census, Material, gather, w
 from clustertwin.telemetry.continual.moment_files import read_moments, write_moments
 from clustertwin.telemetry.continual.night import At, Night, Steps, nowhere, read_document
 from clustertwin.telemetry.continual.past import Past
-from clustertwin.telemetry.continual.verdicts import Verdicts, Vetted
+from clustertwin.telemetry.continual.verdicts import Verdicts, Vetted, has_changed
 from clustertwin.telemetry.detection import detector as detection
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.models import MODELS
@@ -126,7 +126,7 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
     judged = steps.once("judge", lambda: _judge(site, serving, plan, steps))
     contestants = [_contestant(row) for row in judged["contestants"]]
     notes += judged["notes"]
-    chosen = steps.once("choose", lambda: _choose(site, contestants, fence))
+    chosen = steps.once("choose", lambda: _choose(site, contestants, said, fence))
     choice = Choice(**chosen["choice"])
     best = chosen["best"]
     night = Night(
@@ -138,7 +138,9 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
         if choice.winner != "champion":
             why = f"night of {day.name}: {choice.winner}, {choice.because}"
             try:
-                steps.once("promote", lambda: _promote(site, entered["version"], chosen["fence"], why))
+                steps.once(
+                    "promote", lambda: _promote(site, entered["version"], chosen["fence"], why, has_changed(said))
+                )
                 night = replace(night, outcome="promoted", champion=entered["version"])
             except champions.Outranked as error:
                 now = champions.read_champion(home)
@@ -196,8 +198,7 @@ def _check(site: Site, census: Census, serving: Detector, said: list[Vetted], st
     last = champions.read_champion(site.home)
     lineage = champions.find(site.home, last.version).lineage if last else {}
     before = Census(**lineage["census"]) if "census" in lineage else None
-    welcome = any(vetted.verdict == "new-normal" for vetted in said)
-    return asdict(check(census, material, alarming, before, welcome, site.settings.limits))
+    return asdict(check(census, material, alarming, before, has_changed(said), site.settings.limits))
 
 
 def _plan(site: Site, serving: Detector, day: Day, steps: Steps) -> dict[str, Any]:
@@ -280,9 +281,10 @@ def _judge(site: Site, serving: Detector, plan: dict[str, Any], steps: Steps) ->
     return {"contestants": [asdict(one) for one in found], "notes": notes}
 
 
-def _choose(site: Site, contestants: list[Contestant], fence: int) -> dict[str, Any]:
+def _choose(site: Site, contestants: list[Contestant], said: list[Vetted], fence: int) -> dict[str, Any]:
     champion, others = contestants[0], contestants[1:]
-    choice = choose(champion, others, site.settings.rule, _before(site.home, champion.detection.golden))
+    before = _before(site.home, champion.detection.golden)
+    choice = choose(champion, others, site.settings.rule, before, changed=has_changed(said))
     best = (
         choice.winner if choice.winner != champion.name else min(others, key=lambda c: c.error).name if others else ""
     )
@@ -295,8 +297,8 @@ def _enter(site: Site, steps: Steps, best: str, lineage: dict[str, Any]) -> dict
     return {"version": version, "sha256": champions.digest(site.home / champions.MODELS / version)}
 
 
-def _promote(site: Site, version: str, fence: int, why: str) -> dict[str, Any]:
-    return asdict(champions.promote(site.home, version, fence, why, site.clock()))
+def _promote(site: Site, version: str, fence: int, why: str, changed: bool) -> dict[str, Any]:
+    return asdict(champions.promote(site.home, version, fence, why, site.clock(), anew=changed))
 
 
 def _remember(site: Site, day: Day, steps: Steps) -> dict[str, Any]:
@@ -339,11 +341,11 @@ def _earlier(site: Site, day: Day) -> list[Path]:
 
 
 def _before(home: Path, golden_sha256: str) -> list[Detection]:
-    """What the champions so far saw of this golden set."""
+    """What the champions saw of this golden set that the next one is measured by."""
     now = champions.read_champion(home)
-    served = {now.version, *now.before} if now else set()
+    binding = now.binding if now else ()
     found = [
-        v.lineage["detection"] for v in champions.versions(home) if v.version in served and "detection" in v.lineage
+        v.lineage["detection"] for v in champions.versions(home) if v.version in binding and "detection" in v.lineage
     ]
     return [Detection.from_json(one) for one in found if one["golden"] == golden_sha256]
 

@@ -2,7 +2,9 @@
 
 The smallest error on normal data wins, among those that keep what the golden set demands: a better reconstruction
 that goes blind must not win. At the same error, which is that of the same weights, fewer false alarms win: where no
-challenger reconstructs better, the champion still learns what has become usual. Pure: no model, no file, no clock.
+challenger reconstructs better, the champion still learns what has become usual. The golden set never changes, a cluster
+does: where a person called part of the day the new normal, alarms on that day's windows are noise as well, and a
+champion that floods has no sight to defend; what champions before it saw binds no longer. Pure: no model, no clock.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ class Rule:
     tolerance: float = 0.01  # of the mean recall over all kinds, in one night
     worn: float = 0.03  # … in many, against the best there was: no two calibrations measure quite the same
     kind_tolerance: float = 0.20  # of the recall of any one kind, which rests on few windows
+    changed_kind_tolerance: float = 0.50  # … in a night whose day a person called the new normal
     most_false_alarms: float = 10.0  # times the stated rate, on held-out normal windows
 
 
@@ -43,12 +46,15 @@ def choose(
     challengers: Sequence[Contestant],
     rule: Rule = Rule(),
     before: Sequence[Detection] = (),
+    changed: bool = False,
 ) -> Choice:
-    """The winner's name. `before` is what earlier champions saw, so that many nights cannot wear it down."""
+    """The winner's name. `before` is what champions saw since the last change, so that many nights cannot wear it down;
+    `changed`: a person called part of the day the new normal.
+    """
     refused = {}
     better = [one for one in challengers if (one.error, one.false_alarms) < (champion.error, champion.false_alarms)]
     for one in sorted(better, key=lambda c: (c.error, c.false_alarms, c.name)):
-        if rule.gate and (reason := blind(one, champion, rule, before)):
+        if rule.gate and (reason := blind(one, champion, rule, before, changed)):
             refused[one.name] = reason
             continue
         return Choice(one.name, _gain(one, champion), refused)
@@ -63,18 +69,22 @@ def _gain(one: Contestant, champion: Contestant) -> str:
     return f"error {one.error:.5f}, {100 * (1 - one.error / champion.error):.1f} % below the champion's"
 
 
-def blind(one: Contestant, champion: Contestant, rule: Rule, before: Sequence[Detection] = ()) -> str:
+def blind(
+    one: Contestant, champion: Contestant, rule: Rule, before: Sequence[Detection] = (), changed: bool = False
+) -> str:
     """Why a contestant may not win; empty: it may."""
     seen, now = one.detection, champion.detection
+    noise = max(_noise(now, seen), champion.false_alarms - one.false_alarms if changed else 0.0)
+    earlier = () if changed else before
     needed = max(
-        now.mean - _noise(now, seen) - rule.tolerance,
-        *(best.mean - _noise(best, seen) - rule.worn for best in before),
+        now.mean - noise - rule.tolerance,
+        *(best.mean - _noise(best, seen) - rule.worn for best in earlier),
         0.0,
     )
     if seen.mean < needed:
         return f"sees {seen.mean:.3f} of the golden set, {needed:.3f} are needed"
     for kind, recall in now.recall.items():
-        least = recall - _noise(now, seen) - rule.kind_tolerance
+        least = recall - noise - (rule.changed_kind_tolerance if changed else rule.kind_tolerance)
         if seen.recall.get(kind, 0.0) < least:
             return f"sees {seen.recall.get(kind, 0.0):.3f} of {kind}, {least:.3f} are needed"
     most = rule.most_false_alarms * one.stated_rate

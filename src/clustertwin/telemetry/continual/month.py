@@ -30,7 +30,7 @@ from clustertwin.telemetry.continual.month_report import Lived, Row, draw, read_
 from clustertwin.telemetry.continual.past import Remembered
 from clustertwin.telemetry.continual.people import People, Said, vet
 from clustertwin.telemetry.continual.replay import spread
-from clustertwin.telemetry.continual.verdicts import Vetted
+from clustertwin.telemetry.continual.verdicts import Vetted, has_changed
 from clustertwin.telemetry.continual.watching import probe, watch
 from clustertwin.telemetry.continual.world import World, fail, live
 from clustertwin.telemetry.detection import detector as detection
@@ -104,7 +104,7 @@ class _Life:
     """What a strategy carries from day to day."""
 
     champion: Detector
-    seen: list[golden.Detection]  # what each champion saw of the golden set, this one last
+    seen: list[golden.Detection]  # what each champion since the last change saw of the golden set, this one last
     memory: dict[int, Material]  # by day
     said: list[Said] = field(default_factory=list)
     halted_until: int = -1
@@ -175,7 +175,7 @@ def live_month(
         sound = live(world, day, signatures, settings.seed)
         traces = fail(world, sound, creep) if creep else sound
         watched = watch(world, life.champion, sound, traces)
-        said = vet(settings.people, day, watched, rng)
+        said = vet(settings.people, day, watched, world.changed(day), rng)
         version = life.champion.version
         if version not in measured:
             first_error = on_normal(life.champion, beginning.days[-1].held_out)[0]
@@ -245,17 +245,18 @@ def _learn(
     error, alarms = on_normal(life.champion, material.held_out)
     champion = Contestant("champion", error, alarms, life.seen[-1], life.champion.settings.false_alarm_rate)
     rule = settings.rule if strategy.gate else Rule(gate=False)
+    changed = has_changed(said)
     outcome, refused, seconds = "kept", dict[str, str](), 0.0
     # The champion's weights calibrated anew can win only where nobody has a smaller error: no need to judge both.
     for start in dict.fromkeys((strategy.start, "recalibrated")):
         fresh, took_s = _trained(settings, start, material, memory, life.champion.stored)
         seconds += took_s
         challenger = judge(start, fresh, material.held_out, standard)
-        choice = choose(champion, [challenger], rule, life.seen)
+        choice = choose(champion, [challenger], rule, life.seen, changed)
         refused |= choice.refused
         if choice.winner != "champion":
             life.champion, outcome = fresh, "promoted"
-            life.seen.append(challenger.detection)
+            life.seen = [*(() if changed else life.seen), challenger.detection]
             break
     if not refused:
         _remember(settings, life, day, material)

@@ -16,6 +16,7 @@ class People:
 
     overlooked: float = 0.1  # of true events are dismissed
     mistaken: float = 0.01  # of false events are confirmed
+    expect_days: int = 5  # after a change: who knows of it calls a false event the new normal, later he dismisses it
     late: float = 0.3  # of verdicts arrive a day or two after the night
     resume_days: int = 1  # until somebody lifts a halt
     repair_days: int = 2  # until a failing disk is replaced, once somebody confirmed it
@@ -30,14 +31,15 @@ class Said:
     repaired: int | None = None
 
 
-def vet(people: People, day: int, watched: Watched, rng: np.random.Generator) -> list[Said]:
-    """What people say of the day's events."""
+def vet(people: People, day: int, watched: Watched, changed: int, rng: np.random.Generator) -> list[Said]:
+    """What people say of the day's events; `changed` is the day of the last change that they know of."""
     said = []
+    harmless: Verdict = "new-normal" if day < changed + people.expect_days else "dismissed"
     for event in sorted(watched.events, key=lambda event: event.id):
         luck, delay = rng.random(), int(rng.integers(1, 3)) if rng.random() < people.late else 0
         true = event.id in watched.true
         confirmed = luck >= people.overlooked if true else luck < people.mistaken
-        verdict: Verdict = "confirmed" if confirmed else "dismissed"
+        verdict = "confirmed" if confirmed else "dismissed" if true else harmless
         failing = confirmed and event.id in watched.disk
         repaired = day + delay + people.repair_days if failing else None
         end_s = event.end_s or event.seen_s

@@ -25,6 +25,11 @@ class Vetted:
         return node == self.node or (self.verdict == "maintenance" and fnmatchcase(node, self.node))
 
 
+def has_changed(said: Sequence[Vetted]) -> bool:
+    """Did somebody call a part of what they saw the new normal?"""
+    return any(vetted.verdict == "new-normal" for vetted in said)
+
+
 class Verdicts(Protocol):
     """Gives every verdict and maintenance window that touches the time from `start_s` to `end_s`."""
 

@@ -62,6 +62,10 @@ class World:
         """Does this day show what no day before did: kinds of jobs, hardware?"""
         return number == self.new_hardware or any(number == first for first, _ in self.mix[1:])
 
+    def changed(self, number: int) -> int:
+        """The last day until this one that brought something new."""
+        return max((day for day in range(number + 1) if self.brings_new(day)), default=_FIRST_DAY)
+
     @property
     def creeping_node(self) -> str:
         return node_names(self.nodes)[0]
