@@ -49,6 +49,16 @@ def test_a_night_promotes_the_better_model_and_says_where_it_came_from(make_site
     assert set(lineage["moments_sha256"]) == {"train", "validation", "held_out"}
     assert lineage["census"]["windows"] > 100
     assert state.read_state(site.home).outcome == "promoted"
+    assert champions.read_champion(site.home).binding == (night.before, night.champion)
+
+
+@pytest.mark.slow
+def test_after_a_day_called_the_new_normal_earlier_champions_are_no_measure_any_more(make_site):
+    day, traces = small_day(2)
+    said = [Vetted(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, "new-normal")]
+    night = run(*make_site(2, said))
+    assert night.outcome == "promoted", night
+    assert champions.read_champion(make_site(2)[0].home).binding == (night.champion,)
 
 
 @pytest.mark.slow

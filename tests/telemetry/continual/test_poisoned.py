@@ -12,13 +12,15 @@ from clustertwin.telemetry.continual import champions
 from clustertwin.telemetry.continual.cycle import run
 from clustertwin.telemetry.continual.golden import detect
 from clustertwin.telemetry.continual.past import Remembered
+from clustertwin.telemetry.continual.verdicts import Told, Vetted
 
 
 @pytest.mark.slow
 def test_the_gate_keeps_the_sight_that_a_poisoned_day_would_cost(make_site, small_golden):
     day, _ = small_day(3)
     poisoned = replace(SMALL, start_s=day.start_s, anomalies=("bad-io",), anomaly_ratio=0.3)
-    past = Remembered(simulate(poisoned, read_signatures(), 3))
+    traces = simulate(poisoned, read_signatures(), 3)
+    past = Remembered(traces)
     site, first_day = make_site(2)
     run(site, first_day)
     before = detect(champions.champion(site.home), small_golden).recall["bad-io"]
@@ -29,6 +31,11 @@ def test_the_gate_keeps_the_sight_that_a_poisoned_day_would_cost(make_site, smal
     assert night.outcome == "kept"
     assert "linear/scratch" in night.refused
     assert detect(champions.champion(site.home), small_golden).recall["bad-io"] >= before - 0.01
+
+    shutil.rmtree(site.home / "nights" / day.name)  # the same night again; one thread was called the new normal
+    said = Told([Vetted(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, "new-normal")])
+    night = run(replace(gated, verdicts=said), day)
+    assert (night.outcome, set(night.refused)) == ("kept", {"linear/scratch"})
 
     shutil.rmtree(site.home / "nights" / day.name)  # the same night again
     open_door = replace(gated, settings=replace(QUICK, rule=replace(QUICK.rule, gate=False)))
