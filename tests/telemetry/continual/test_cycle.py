@@ -59,6 +59,7 @@ def test_after_a_day_called_the_new_normal_earlier_champions_are_no_measure_any_
     night = run(*make_site(2, said))
     assert night.outcome == "promoted", night
     assert champions.read_champion(make_site(2)[0].home).binding == (night.champion,)
+    assert any("called the new normal" in note for note in night.notes)
 
 
 @pytest.mark.slow

@@ -24,9 +24,9 @@ class Finding:
 
 
 def check(
-    census: Census, material: Material, alarming: float, before: Census | None, welcome: bool, limits: Limits = Limits()
+    census: Census, material: Material, alarming: float, before: Census | None, changed: bool, limits: Limits = Limits()
 ) -> Finding:
-    """`alarming` is the part of the day that the champion finds strange; `welcome`: a person said it is normal."""
+    """`alarming` is the part of the day that the champion finds strange; `changed`: a person called it normal."""
     notes = []
     well = [node for node, part in census.seen.items() if part >= limits.coverage]
     notes += [f"{node}: {part:.0%} of its seconds are valid" for node, part in census.seen.items() if part < 0.5]
@@ -50,7 +50,7 @@ def check(
         gone = [name for name, n in before.job_types.items() if n > 0.1 * total and name not in census.job_types]
         if gone:
             notes.append(f"job types that were common and did not run: {_some(gone)}")
-    if alarming > limits.drift and not welcome:
+    if alarming > limits.drift and not changed:
         why = f"{alarming:.0%} of the day alarms, more than {limits.drift:.0%}: drifted beyond reason"
         return Finding(f"{why}; call the events the new normal, or confirm them", tuple(notes))
     return Finding("", tuple(notes))

@@ -115,8 +115,10 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
     began = steps.once("begin", lambda: _begin(serving, day, said))
     serving = champions.read_version(home, began["champion"])
     said = [Vetted(**row | {"cpus": tuple(row["cpus"])}) for row in began["said"]]
+    changed = has_changed(said)
+    notes += ["part of the day was called the new normal: alarms on it are no sight"] if changed else []
     census = Census(**steps.once("gather", lambda: _gather(site, day, said, steps)))
-    finding = Finding(**steps.once("check", lambda: _check(site, census, serving, said, steps)))
+    finding = Finding(**steps.once("check", lambda: _check(site, census, serving, changed, steps)))
     notes += finding.notes
     if finding.skip:
         return Night(day.name, "skipped", finding.skip, serving.version, notes=notes, seconds=steps.seconds)
@@ -126,7 +128,7 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
     judged = steps.once("judge", lambda: _judge(site, serving, plan, steps))
     contestants = [_contestant(row) for row in judged["contestants"]]
     notes += judged["notes"]
-    chosen = steps.once("choose", lambda: _choose(site, contestants, said, fence))
+    chosen = steps.once("choose", lambda: _choose(site, contestants, changed, fence))
     choice = Choice(**chosen["choice"])
     best = chosen["best"]
     night = Night(
@@ -138,9 +140,7 @@ def _night(site: Site, day: Day, fence: int, steps: Steps) -> Night:
         if choice.winner != "champion":
             why = f"night of {day.name}: {choice.winner}, {choice.because}"
             try:
-                steps.once(
-                    "promote", lambda: _promote(site, entered["version"], chosen["fence"], why, has_changed(said))
-                )
+                steps.once("promote", lambda: _promote(site, entered["version"], chosen["fence"], why, changed))
                 night = replace(night, outcome="promoted", champion=entered["version"])
             except champions.Outranked as error:
                 now = champions.read_champion(home)
@@ -188,7 +188,7 @@ def _gather(site: Site, day: Day, said: list[Vetted], steps: Steps) -> dict[str,
     return asdict(census)
 
 
-def _check(site: Site, census: Census, serving: Detector, said: list[Vetted], steps: Steps) -> dict[str, Any]:
+def _check(site: Site, census: Census, serving: Detector, changed: bool, steps: Steps) -> dict[str, Any]:
     site.progress("check", 0, 1)
     material = Material(*(read_moments(_file(steps, role)) for role in ROLES))
     try:
@@ -198,7 +198,7 @@ def _check(site: Site, census: Census, serving: Detector, said: list[Vetted], st
     last = champions.read_champion(site.home)
     lineage = champions.find(site.home, last.version).lineage if last else {}
     before = Census(**lineage["census"]) if "census" in lineage else None
-    return asdict(check(census, material, alarming, before, has_changed(said), site.settings.limits))
+    return asdict(check(census, material, alarming, before, changed, site.settings.limits))
 
 
 def _plan(site: Site, serving: Detector, day: Day, steps: Steps) -> dict[str, Any]:
@@ -281,10 +281,9 @@ def _judge(site: Site, serving: Detector, plan: dict[str, Any], steps: Steps) ->
     return {"contestants": [asdict(one) for one in found], "notes": notes}
 
 
-def _choose(site: Site, contestants: list[Contestant], said: list[Vetted], fence: int) -> dict[str, Any]:
+def _choose(site: Site, contestants: list[Contestant], changed: bool, fence: int) -> dict[str, Any]:
     champion, others = contestants[0], contestants[1:]
-    before = _before(site.home, champion.detection.golden)
-    choice = choose(champion, others, site.settings.rule, before, changed=has_changed(said))
+    choice = choose(champion, others, site.settings.rule, _before(site.home, champion.detection.golden), changed)
     best = (
         choice.winner if choice.winner != champion.name else min(others, key=lambda c: c.error).name if others else ""
     )
