@@ -60,7 +60,8 @@ def test_evaluate_means_over_windows(log: Path):
 @pytest.mark.slow
 def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
     out = tmp_path / "mine.safetensors"
-    rounds, imagined = ("--ppo-rounds", 0, "--evolve-rounds", 1), ("--generator", "bootstrap", "--generated", 200)
+    rounds = ("--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 2)
+    imagined = ("--generator", "bootstrap", "--generated", 200)
     trained = call("train", log, "--out", out, *rounds, *imagined, "--hold-out", "0:50", "--json")
     assert trained["rounds"][0]["stage"] == "evolve"
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"

@@ -137,8 +137,9 @@ def train(
     backfill: Literal["none", "easy"] = typer.Option("none", help="none: a picked job blocks."),
     procs: int = Procs,
     unit: Literal["cpus", "nodes"] = Unit,
-    ppo_rounds: int = typer.Option(40, help="Rounds of PPO; 0 leaves the stage out."),
-    evolve_rounds: int = typer.Option(150, help="Rounds of evolution; 0 leaves the stage out."),
+    ppo_rounds: int = typer.Option(20, help="Rounds of PPO; 0 leaves the stage out."),
+    evolve_rounds: int = typer.Option(60, help="Rounds of evolution; 0 leaves the stage out."),
+    sequences: int = typer.Option(16, min=1, help="That a generation is tried on; six times as many choose the best."),
     start: Literal["nothing", "order"] = typer.Option(
         "nothing", help="Begin from nothing, or from the best of three simple orders."
     ),
@@ -156,7 +157,7 @@ def train(
     from clustertwin.cli.sched_train import run
     from clustertwin.workload.rl.train import TrainSettings
 
-    settings = TrainSettings(ppo_rounds, evolve_rounds, seed=seed, start=start)
+    settings = TrainSettings(ppo_rounds, evolve_rounds, seed=seed, start=start).tried_on(sequences)
     trained = run(
         trace, out, backfill, procs, unit, settings, hold_out, generator, generated, real, engine, restart, lenient
     )
@@ -184,7 +185,9 @@ def study(
     both: bool = typer.Option(True, "--both/--no-both", help="Also train on real and synthetic together."),
     ppo_rounds: int = typer.Option(10),
     evolve_rounds: int = typer.Option(60),
-    sequences: int = typer.Option(8, min=1, help="That a generation is tried on; six times as many choose the best."),
+    sequences: int = typer.Option(
+        8, min=1, help="That first generations are tried on; six times as many choose the best."
+    ),
     lenient: bool = Lenient,
     json: bool = Json,
 ) -> None:
