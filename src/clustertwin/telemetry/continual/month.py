@@ -175,7 +175,7 @@ def live_month(
         sound = live(world, day, signatures, settings.seed)
         traces = fail(world, sound, creep) if creep else sound
         watched = watch(world, life.champion, sound, traces)
-        said = vet(settings.people, day, watched, world.changed(day), rng)
+        said = [] if day == world.holiday else vet(settings.people, day, watched, world.changed(day), rng)
         version = life.champion.version
         if version not in measured:
             first_error = on_normal(life.champion, beginning.days[-1].held_out)[0]

@@ -1,7 +1,7 @@
 """A month in the life of a simulated cluster: day, seed -> its traces, and which threads were truly wrong when.
 
-The mix of jobs drifts, new kinds of jobs appear, half of the nodes get new hardware, one node's disk fails slowly, and
-on some days jobs go wrong. Everything that happens, and when, is in the table of `World`.
+The mix of jobs drifts, new kinds of jobs appear, half of the nodes get new hardware, one node's disk fails slowly, on
+some days jobs go wrong, and once many do while nobody looks. Everything that happens, and when, is in the table of `World`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class World:
     creep_a_day: float = 0.15  # … and each day every wait for it takes so much of a sound disk's wait longer
     anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
     anomalous_every: int = 4  # days
-    poisoned: int | None = None  # day on which three jobs in ten are bad-io and nobody notices
+    holiday: int = 26  # day on which three jobs in ten are bad-io, and nobody is there to vet anything
 
     def day(self, number: int) -> Day:
         start_s = self.start_s + number * DAY_S
@@ -80,8 +80,8 @@ def live(world: World, number: int, signatures: Signatures, seed: int) -> list[T
         world.threads,
         world.hours,
         job_types=types,
-        anomalies=("bad-io",) if number == world.poisoned else world.anomalies if ill else (),
-        anomaly_ratio=0.3 if number == world.poisoned else 0.1,
+        anomalies=("bad-io",) if number == world.holiday else world.anomalies if ill else (),
+        anomaly_ratio=0.3 if number == world.holiday else 0.1,
         job_s=(600.0, 2400.0),
         start_s=world.day(number).start_s,
     )
