@@ -71,6 +71,13 @@ def test_nothing_is_wrong_on_the_days_that_the_first_champion_learns_from():
     assert not [span for traces in days for trace in traces for span in trace.spans if span.anomaly]
 
 
+def test_on_the_holiday_jobs_wait_badly_for_their_disk():
+    traces = live(replace(SMALL_WORLD, nodes=4), 26, read_signatures(), 0)
+    jobs = {span.job: span.anomaly for trace in traces for span in trace.spans}
+    assert set(jobs.values()) == {"", "bad-io"}
+    assert 0.1 < np.mean([anomaly != "" for anomaly in jobs.values()]) < 0.5
+
+
 def test_the_row_of_a_month_on_paper():
     row = summarise("x", DAYS)
     assert (row.error, row.false_events, row.found) == (pytest.approx(0.3), 3.0, 0.75)

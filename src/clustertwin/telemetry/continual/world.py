@@ -1,7 +1,7 @@
 """A month in the life of a simulated cluster: day, seed -> its traces, and which threads were truly wrong when.
 
 The mix of jobs drifts, new kinds of jobs appear, half of the nodes get new hardware, one node's disk fails slowly, on
-some days jobs go wrong, and once many do while nobody looks. Everything that happens, and when, is in the table of `World`.
+some days jobs go wrong, and once many do while nobody looks. Everything that happens, and when, stands in `World`.
 """
 
 from __future__ import annotations
