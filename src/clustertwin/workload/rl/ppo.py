@@ -165,6 +165,7 @@ class Ppo:
         engine: Engine = "here",
     ) -> None:
         """Train from these weights of the actor; the critic knows nothing yet."""
+        torch.set_num_threads(1)  # sums over several threads end in another last bit, and soon in another policy
         torch.manual_seed(seed)
         self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
         self.actor, self.critic = Actor(weights), Critic()
