@@ -209,3 +209,22 @@ def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
     lines = asyncio.run(read())
     assert [line.split(b"\n")[1] for line in lines] == [b"id: 0", b"id: 7"]
     assert b'"phase":"watching"' in lines[1]
+
+
+def test_the_stream_ends_with_the_service_whoever_reads(state, monkeypatch):
+    import asyncio
+
+    from clustertwin.service.api import stream
+
+    monkeypatch.setattr(stream, "LOOK_S", 0.001)
+    answers = iter([False, False, True])
+    monkeypatch.setattr(state, "ending", lambda: next(answers))
+
+    class Reader:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    async def read() -> list[bytes]:
+        return [line async for line in stream._lines(state, Reader())]
+
+    assert len(asyncio.run(asyncio.wait_for(read(), 10))) == 1

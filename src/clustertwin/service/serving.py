@@ -73,6 +73,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
                 ssl_keyfile=binding.key or None,
             )
         )
+        state.ending = lambda: server.should_exit
         # uvicorn ends, then raises the signal again: unhandled, SIGTERM would end us before what was seen is written.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
         told(binding)

@@ -6,6 +6,7 @@ and no reader ever sees half of a second.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -139,6 +140,7 @@ class ServiceState:
         self.snapshot: Snapshot = nothing_yet(source)
         self.detector: Detector | None = None  # the one that made `snapshot.scores`
         self.past: Past | None = None  # where seconds are that have left the snapshot
+        self.ending: Callable[[], bool] = lambda: False  # is the service about to end, so that streams must?
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
         # Two plain assignments: a reader that falls between them sees the new detector beside scores a second old.

@@ -31,7 +31,7 @@ def router(state: ServiceState) -> APIRouter:
 async def _lines(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
     """A snapshot is looked for, not waited for: any number of pages cost no thread."""
     seen, quiet_s = -1, 0.0
-    while not await request.is_disconnected():
+    while not (state.ending() or await request.is_disconnected()):
         snapshot = state.snapshot
         if snapshot.number != seen:
             seen, quiet_s = snapshot.number, 0.0
