@@ -174,7 +174,9 @@ def study(
     out: Path = typer.Option(..., help="A directory for the report and the trained policies; a killed study goes on."),
     synthetic: list[str] = typer.Option([], help="NAME=FILE, a synthetic log; may be repeated."),
     generator: list[str] = typer.Option(["crossover"], help="Generators to fit on the learning part; may be repeated."),
-    times: float = typer.Option(1.0, min=0.1, help="How much longer a generated log is than what it was learnt from."),
+    times: float = typer.Option(
+        1.0, min=0.1, help="How many times as long a generated log is as what it was learnt from."
+    ),
     backfill: Literal["none", "easy"] = typer.Option("easy", help="How the machine is scheduled."),
     procs: int = Procs,
     unit: Literal["cpus", "nodes"] = Unit,

@@ -88,6 +88,11 @@ def used(workers: list[psutil.Process], seconds: float) -> list[Account]:
     return [account(worker) - was for worker, was in zip(workers, before, strict=True)]
 
 
+def run_ns(worker: psutil.Process) -> int:
+    """The time it had a CPU so far, by the scheduler's clock: to the nanosecond, where accounts count ticks."""
+    return int(Path(f"/proc/{worker.pid}/schedstat").read_text().split()[0])
+
+
 def states(worker: psutil.Process, seconds: float) -> set[str]:
     """What it was seen at. Who waits busily never sleeps, even where others have its CPU and nothing is charged."""
     end_s, seen = time.monotonic() + seconds, set()
@@ -129,8 +134,9 @@ def test_good_io_writes_much_and_bad_io_has_it_all_on_the_disk(tmp_path: Path) -
 def test_the_peers_of_a_hung_rank_wait_busily(tmp_path: Path) -> None:
     with job("hung-rank", tmp_path) as (first, last):
         time.sleep(2.0)  # the longest step
-        before = account(last)
+        before, ran_ns = account(last), run_ns(first)
         assert psutil.STATUS_SLEEPING not in states(first, 1.0)
+        assert run_ns(first) > ran_ns
         assert (account(last) - before).cpu_s == 0.0
         assert last.status() != psutil.STATUS_RUNNING
 

@@ -16,7 +16,7 @@ class People:
 
     overlooked: float = 0.1  # of true events are dismissed
     mistaken: float = 0.01  # of false events are confirmed
-    expect_days: int = 5  # after a change: who knows of it calls a false event the new normal, later he dismisses it
+    expect_days: int = 5  # after a change: so long a false event is called the new normal, later it is dismissed
     late: float = 0.3  # of verdicts arrive a day or two after the night
     resume_days: int = 1  # until somebody lifts a halt
     repair_days: int = 2  # until a failing disk is replaced, once somebody confirmed it

@@ -33,8 +33,8 @@ Start = Literal["nothing", "order"]
 class TrainSettings:
     """How long and on what; the resolved settings are saved with the run."""
 
-    ppo_rounds: int = 40
-    evolve_rounds: int = 150
+    ppo_rounds: int = 20
+    evolve_rounds: int = 60
     length: int = 256  # jobs in a training sequence of PPO
     evolve_length: int = 512
     judged_on: int = 16  # sequences of 1,024 jobs
