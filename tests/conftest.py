@@ -26,6 +26,19 @@ settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("whole")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that forks has a pytest to itself: a copy of a process with the threads of other tests may hang."""
+    if pyfuncitem.get_closest_marker("forks") is None or "CLUSTERTWIN_FORKS" in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=500", pyfuncitem.nodeid]
+    environment = {**os.environ, "CLUSTERTWIN_FORKS": "1"}
+    done = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
+    return True
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The directory of real logs and recordings; a test that needs it is skipped, with a reason, where it is absent."""

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "clustertwin", "serve", "--config", str(config), "--engine", "ray", "--json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as service:
             try:
-                url = json.loads("".join(iter(service.stdout.readline, "}\n")) + "}")["url"]
+                url = json.loads("".join(up_to(service.stdout, "}\n")))["url"]
                 told = until(url, {})
                 scored = told["twin_loop_scored_threads_total"]
                 # From here on all is scored there, and nothing by the service itself.
@@ -93,7 +93,15 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
                 assert {f'twin_node_threads{{node="{node}",state="normal"}}' for node in rings} <= set(later)
             finally:
                 service.send_signal(signal.SIGTERM)
-        assert service.returncode == 0
+            assert service.wait(PATIENCE_S) == 0
+
+
+def up_to(lines: Iterable[str], last: str) -> Iterator[str]:
+    """The lines until this one; fewer if they end before."""
+    for line in lines:
+        yield line
+        if line == last:
+            return
 
 
 def until(url: str, least: dict[str, float]) -> dict[str, float]:

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def record_for_ever(directory: Path, acknowledge: int, seed: int) -> None:
 
 def killed_after(directory: Path, answers: int, delay_s: float, seed: int) -> tuple[int, int]:
     """Fork a recorder, kill it some time after so many acknowledgements, and give what it acknowledged last."""
+    assert threading.active_count() == 1
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,6 +80,7 @@ def killed_after(directory: Path, answers: int, delay_s: float, seed: int) -> tu
 
 
 @pytest.mark.slow
+@pytest.mark.forks
 @pytest.mark.parametrize("recording_number", range(5))
 def test_ten_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, recording_number: int) -> None:
     directory, rng = tmp_path / "r", random.Random(recording_number)
