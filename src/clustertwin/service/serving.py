@@ -53,6 +53,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         listener = _listen(binding)
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
+        state.replayed = replay is not None
         state.past = RecordedPast(replay[0]) if replay else past_of(config)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)

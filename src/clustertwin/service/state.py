@@ -140,6 +140,7 @@ class ServiceState:
         self.snapshot: Snapshot = nothing_yet(source)
         self.detector: Detector | None = None  # the one that made `snapshot.scores`
         self.past: Past | None = None  # where seconds are that have left the snapshot
+        self.replayed = False  # a recording of the past: nothing is learnt from it
         self.ending: Callable[[], bool] = lambda: False  # is the service about to end, so that streams must?
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:

@@ -188,6 +188,16 @@ def test_filters_choose_the_events(client, made_state):
     assert "/events/e1" not in client.get("/events?node=n2").text
 
 
+def test_a_replay_learns_nothing_and_offers_nothing_to_learn(client, made_state, monkeypatch):
+    monkeypatch.setattr(made_state, "replayed", True)
+    page = client.get("/models").text
+    assert "no night follows it" in page
+    assert "Freeze learning" not in page
+    answer = client.post("/models", data={"action": "freeze"})
+    assert (answer.status_code, "a replay learns nothing" in answer.text) == (409, True)
+    assert not (made_state.home / "learning.json").exists()
+
+
 def test_learning_is_frozen_and_resumed_and_the_audit_knows(client, made_state):
     client.post("/models", data={"action": "freeze", "reason": "exams"})
     assert learning.read_state(made_state.home).frozen == "exams"
