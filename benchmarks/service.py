@@ -145,6 +145,12 @@ class Row:
     rss_mb: float
 
 
+def alone(loop: Loop, stop: threading.Event) -> None:
+    """As in the service, on one core: the number of torch's threads holds for the thread that sets it."""
+    torch.set_num_threads(1)
+    loop.run(stop)
+
+
 def run(
     detector: Detector, traces: list[Trace], threads: int, stride_s: int, seconds: int, burst: bool, home: Path
 ) -> Row:
@@ -167,7 +173,7 @@ def run(
     if len(cores) > 1:
         os.sched_setaffinity(0, {cores[0]})
     loop = Loop(state, WithPast(feed, names, traces, begun_s), handover, LoopSettings(stride_s=stride_s), score=scorer)
-    worker = threading.Thread(target=loop.run, args=(stop,))
+    worker = threading.Thread(target=alone, args=(loop, stop))
     worker.start()
     try:
         while not state.waits:
@@ -227,7 +233,6 @@ def main() -> None:
     options.add_argument("--burst", action="store_true")
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
-    torch.set_num_threads(1)
     threadpool_limits(1)
     longest_s = chosen.seconds + WARM_S + 10 * max(chosen.stride) + 60
     traces, detector = simulated(longest_s), bundled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -92,6 +93,37 @@ def test_a_job_report_names_the_directive_to_change(twin, tmp_path):
     assert "4 of 8 threads did next to nothing" in done.stdout
     missing = twin("job", "1", "--home", tmp_path)
     assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
+
+
+#: Serve, and tell how many threads a product of matrices would take in a thread that is not the main one.
+THREADS = """
+import sys, threading, uvicorn
+from pathlib import Path
+from clustertwin.config import Config, Service
+from clustertwin.service import serving
+
+def look(server, sockets):
+    import torch
+    from threadpoolctl import threadpool_info
+    print({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"})
+
+def instead(server, sockets):
+    thread = threading.Thread(target=look, args=(server, sockets))
+    thread.start()
+    thread.join()
+
+uvicorn.Server.run = instead
+serving.run(Config(service=Service(home=sys.argv[1], port=0)), told=lambda binding: None)
+"""
+
+
+@pytest.mark.slow
+def test_a_service_scores_on_one_core_however_many_there_are(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, tmp_path], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert (done.stdout, done.returncode) == ("{1}\n", 0), done.stderr
 
 
 @pytest.mark.real
