@@ -22,7 +22,7 @@ def serve(
 ) -> None:
     """Watch many nodes through Prometheus or their exporters."""
     from clustertwin.cli.output import print_json
-    from clustertwin.cli.up import tell
+    from clustertwin.cli.up import one_core, tell
     from clustertwin.config import read_config
 
     environment = {**os.environ, **({"CLUSTERTWIN_SCORING__ENGINE": engine} if engine else {})}
@@ -30,6 +30,7 @@ def serve(
     if check:
         print_json(settings.model_dump())
         return
+    one_core()
     from clustertwin.service.serving import run
 
     run(settings, None, lambda binding: tell(binding, settings.home, json))

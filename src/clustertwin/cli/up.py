@@ -31,6 +31,7 @@ def up(
     json: bool = Json,
 ) -> None:
     """Watch every thread of this machine: record it, score it, and serve the page on loopback. Ctrl-C ends it."""
+    one_core()
     from clustertwin.config import Config, Learning, Scoring, Service
     from clustertwin.service.serving import run, state_of
 
@@ -46,6 +47,15 @@ def up(
             webbrowser.open(binding.url)
 
     run(config, (replay, speed) if replay else None, told)
+
+
+def one_core() -> None:
+    """To score takes one core; numpy and torch read this when they are loaded, so it is said before.
+
+    torch.set_num_threads holds for the thread that calls it: in others a product of matrices goes on with a thread for
+    each core, and every one of them spins while it waits.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def tell(binding: Binding, home: Path, json: bool) -> None:

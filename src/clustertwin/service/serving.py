@@ -39,9 +39,6 @@ def state_of(home: Path, replayed: bool) -> Path:
 
 def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable[[Binding], None] = print) -> None:
     """Serve until SIGINT or SIGTERM; `told` hears of the address once it listens."""
-    # To score takes one core. torch.set_num_threads holds for the thread that calls it, and in others the products of
-    # matrices go on with a thread a core, each of which spins while it waits; OpenMP reads this when torch is loaded.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     require("fastapi", "service")
     uvicorn: Any = require("uvicorn", "service")
     home = state_of(config.home, replay is not None)
