@@ -1,4 +1,4 @@
-"""The option that names the service's directory, the same for every command that reads it."""
+"""The option that names the service's directory, the same for every command that reads it, and what lies there."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def open_store(home: Path, make: bool = False) -> Store:
     if not make and not path.exists():
         raise SettingsError(f"{path.parent}: no service has run here; start one with `twin up`, or name its --home")
     return Store(path)
+
+
+def recording_of(home: Path) -> Path:
+    """Where the service keeps the seconds of its own host; it must exist."""
+    path = home.expanduser() / "recording"
+    if not path.is_dir():
+        raise SettingsError(f"{path}: nothing was recorded here; `twin up` does it, or name a --recording")
+    return path

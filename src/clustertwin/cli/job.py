@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from clustertwin.cli.app import group
-from clustertwin.cli.home import Home
+from clustertwin.cli.home import Home, recording_of
 from clustertwin.cli.output import Json, print_json
 
 app = group()
@@ -25,7 +25,7 @@ def job(
     from clustertwin.service.api.plain import plain
     from clustertwin.telemetry.recording import Recording
 
-    usage = jobreport.usage_recorded(Recording.open(recording or home.expanduser() / "recording"), job)
+    usage = jobreport.usage_recorded(Recording.open(recording or recording_of(home)), job)
     if json:
         print_json({**plain(usage), "notes": jobreport.notes(usage)})
     else:

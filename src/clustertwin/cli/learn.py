@@ -15,7 +15,7 @@ import typer
 
 from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
-from clustertwin.cli.home import Home, open_store
+from clustertwin.cli.home import Home, open_store, recording_of
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(
             )
             past: Past = Asked(Prometheus(server, matchers=matchers))
         else:
-            past = Recorded(recordings or [home / "recording"])
+            past = Recorded(recordings or [recording_of(home)])
         site = cycle.Site(
             home, past, open_store(home, make=True), settings, book_of(home, mlflow), progress=progress, command=command
         )

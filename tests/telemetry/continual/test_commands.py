@@ -53,5 +53,5 @@ def test_learning_is_frozen_resumed_and_run_from_a_recording(twin, home):
 def test_a_home_without_recordings_says_so(twin, tmp_path):
     refused = twin("learn", "run", "--home", tmp_path)
     assert refused.returncode != 0
-    assert "recording" in refused.stderr
+    assert "nothing was recorded here; `twin up` does it" in refused.stderr
     assert "Traceback" not in refused.stderr
