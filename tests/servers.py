@@ -18,10 +18,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,16 @@ def binary(name: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not installed")
     return path
+
+
+def document(lines: Iterable[str]) -> dict[str, Any]:
+    """The first JSON document that a command prints, as soon as it is whole; none if the command ends before."""
+    text = ""
+    for line in lines:
+        text += line
+        if line == "}\n":
+            return json.loads(text)
+    pytest.fail(f"no whole document: {text!r}")
 
 
 @contextmanager

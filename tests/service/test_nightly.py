@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
+from tests.servers import document
 
 from clustertwin.config import Config, Learning, Recording, Source
 from clustertwin.core.errors import SettingsError
@@ -155,10 +155,7 @@ def test_a_service_that_is_terminated_ends_in_order(tmp_path):
     """Zero, not -15: the loop has written what it saw, and the night was ended."""
     command = [sys.executable, "-m", "clustertwin", "up", "--port", "0", "--no-browser", "--home", tmp_path, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        document = ""
-        while not document.endswith("}\n") and (line := process.stdout.readline()):
-            document += line
-        _until_it_answers(json.loads(document)["url"])
+        _until_it_answers(document(process.stdout)["url"])
         process.terminate()
         _, wrong = process.communicate(timeout=30)
     assert (process.returncode, wrong) == (0, "")

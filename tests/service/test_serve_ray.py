@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from benchmarks.simulated_exporters import HERE, page, ring
+from tests.servers import document
 from tests.service.conftest import campaign
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -83,7 +84,7 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "clustertwin", "serve", "--config", str(config), "--engine", "ray", "--json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as service:
             try:
-                url = json.loads("".join(up_to(service.stdout, "}\n")))["url"]
+                url = document(service.stdout)["url"]
                 told = until(url, {})
                 scored = told["twin_loop_scored_threads_total"]
                 # From here on all is scored there, and nothing by the service itself.
@@ -94,14 +95,6 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
             finally:
                 service.send_signal(signal.SIGTERM)
             assert service.wait(PATIENCE_S) == 0
-
-
-def up_to(lines: Iterable[str], last: str) -> Iterator[str]:
-    """The lines until this one; fewer if they end before."""
-    for line in lines:
-        yield line
-        if line == last:
-            return
 
 
 def until(url: str, least: dict[str, float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.events import Event
 from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
@@ -142,6 +143,12 @@ class ServiceState:
         self.past: Past | None = None  # where seconds are that have left the snapshot
         self.replayed = False  # a recording of the past: nothing is learnt from it
         self.ending: Callable[[], bool] = lambda: False  # is the service about to end, so that streams must?
+
+    def teachable(self) -> Path:
+        """The home whose models and learning may be changed; a replay has none."""
+        if self.replayed:
+            raise SettingsError("a replay learns nothing and changes no model; ask the service that watches")
+        return self.home
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
         # Two plain assignments: a reader that falls between them sees the new detector beside scores a second old.

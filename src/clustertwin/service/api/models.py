@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from clustertwin.core.errors import InputError, OutputError, TwinError
+from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError
 from clustertwin.service.api.plain import plain
 from clustertwin.service.nightly import tell_registry
 from clustertwin.service.state import ServiceState
@@ -63,7 +63,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         why = because.reason or "promoted by hand"
 
         def do() -> Champion:
-            return champions.promote(state.home, version, next_fence(state.home), why, clock())
+            home = state.teachable()
+            return champions.promote(home, version, next_fence(home), why, clock())
 
         return done(request, "promote", do)
 
@@ -71,16 +72,20 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def rollback(request: Request) -> dict[str, Any]:
         from clustertwin.telemetry.continual import champions
 
-        return done(request, "rollback", lambda: champions.rollback(state.home, next_fence(state.home), clock()))
+        def do() -> Champion:
+            home = state.teachable()
+            return champions.rollback(home, next_fence(home), clock())
+
+        return done(request, "rollback", do)
 
     @api.post("/learning", summary="Freeze the nightly learning, or let it go on")
     def learn(wish: Learning, request: Request) -> dict[str, Any]:
         try:
             if wish.action == "freeze":
-                learning.freeze(state.home, wish.reason)
+                learning.freeze(state.teachable(), wish.reason)
             else:
-                learning.resume(state.home)
-        except InputError as error:
+                learning.resume(state.teachable())
+        except (InputError, SettingsError) as error:
             raise HTTPException(409, str(error)) from error
         state.store.note(request.state.who, wish.action, "learning", clock(), {"reason": wish.reason})
         now: dict[str, Any] = plain(learning.read_state(state.home))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.errors import TwinError
 from clustertwin.service.nightly import tell_registry
 from clustertwin.service.pages.rendering import render
 from clustertwin.service.state import ServiceState
@@ -49,11 +49,9 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
 def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: float) -> str:
     """What was asked for; gives what it was done to."""
-    if state.replayed:
-        raise SettingsError("a replay learns nothing and changes no model; ask the service that watches")
+    home = state.teachable()
     from clustertwin.telemetry.continual import champions  # late: with it comes torch, which takes seconds
 
-    home = state.home
     if action == "rollback":
         return champions.rollback(home, next_fence(home), now_s).version
     if action == "promote":
@@ -81,5 +79,11 @@ def _about(state: ServiceState) -> dict[str, Any]:
         wrong.append(str(error))
     versions = champions.versions(state.home)[::-1]
     done = [entry for entry in state.store.audit(limit=200) if entry.action in ACTIONS][:12]
-    told = {"champion": champion, "learns": learns, "versions": versions, "wrong": wrong, "done": done}
-    return told | {"replayed": state.replayed}
+    return {
+        "champion": champion,
+        "learns": learns,
+        "versions": versions,
+        "wrong": wrong,
+        "done": done,
+        "replayed": state.replayed,
+    }
