@@ -1,0 +1,122 @@
+"""Write files so that a crash leaves the old content or the new, never half: bytes or a stream -> a durable file.
+
+This is the only module that renames a file into place. A refusal of the operating system (a full disk, a missing
+permission) becomes an `OutputError`, and the previous content stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from clustertwin.core.errors import OutputError
+
+
+@contextlib.contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Turn an `OSError` raised in the block into an `OutputError` that names the path."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: cannot write: {reason}; the previous content is unchanged") from error
+
+
+def refuse_existing(path: Path, force: bool = False) -> None:
+    """Raise if the target exists. Call it before long work, so that the refusal comes first."""
+    if path.exists() and not force:
+        raise OutputError(f"{path} already exists; use --force to overwrite it")
+
+
+@contextlib.contextmanager
+def replacing(path: Path, sync_parent: bool = True) -> Iterator[BinaryIO]:
+    """A binary file to write to. It becomes `path` only if the block ends without an error."""
+    with reporting(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            draft.chmod(0o666 & ~_umask())  # mkstemp makes a private file
+            os.replace(draft, path)
+            if sync_parent:
+                sync_directory(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def write(path: Path, data: bytes | str, sync_parent: bool = True) -> None:
+    """Make `path` hold exactly `data`, on disk when this returns.
+
+    With `sync_parent=False` a power cut can still undo the rename until the directory is synced.
+    """
+    with replacing(path, sync_parent) as out:
+        out.write(data.encode() if isinstance(data, str) else data)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add `data` to the end of a file, on disk when this returns. A refused write leaves the file as it was."""
+    with reporting(path):
+        existed = path.exists()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            length = os.fstat(descriptor).st_size
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, length)
+                raise
+        finally:
+            os.close(descriptor)
+        if not existed:
+            sync_directory(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents; no error if it exists."""
+    with reporting(path):
+        path.mkdir(parents=True, exist_ok=True)
+        sync_directory(path.parent)
+
+
+def publish_directory(draft: Path, path: Path) -> None:
+    """Rename a finished directory into place, with all of its files on disk."""
+    with reporting(path):
+        for file in sorted(draft.rglob("*")):
+            if file.is_file():
+                _sync_file(file)
+        for directory in [draft, *(file for file in draft.rglob("*") if file.is_dir())]:
+            sync_directory(directory)
+        os.rename(draft, path)
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Flush a directory: new and renamed names survive a power cut only after this."""
+    _sync_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+
+
+def _sync_file(path: Path) -> None:
+    _sync_descriptor(os.open(path, os.O_RDONLY))
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
