@@ -24,7 +24,7 @@ Options = TypeVar("Options")
 
 
 def options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """A decorator: a function of one `kind` -> a function with a parameter for each of its fields, as typer reads it."""
+    """A decorator: function of one `kind` -> function with a parameter for each of its fields, as typer reads it."""
     hints = get_type_hints(kind, include_extras=True)
 
     def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
@@ -40,7 +40,7 @@ def options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callab
         ]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del call.__wrapped__  # type: ignore[attr-defined]
+        del call.__wrapped__
         return call
 
     return decorate

@@ -41,7 +41,7 @@ def compiled_for(signature: Any) -> Callable[[Callable[..., Any]], Callable[...,
             dispatcher = _cached(kernel, {})
             dispatcher.compile(signature)
             dispatcher.disable_compile()
-            return dispatcher  # type: ignore[no-any-return]
+            return dispatcher
 
         @wraps(kernel)
         def call(*arguments: Any) -> Any:
