@@ -22,23 +22,23 @@ import torch
 from rich.progress import Progress
 
 from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.campaign.simulation.anomalies import possible
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.detection.assessment import Assessment, Scorer, assess
+from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
-from clustertwin.telemetry.detection.event_study import Result, count_events
-from clustertwin.telemetry.detection.moment import WINDOW_S, Moment, moments
-from clustertwin.telemetry.detection.rivals import RIVALS, model_error
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.gather import normal
-from clustertwin.telemetry.models.store import Stored
+from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.training import Settings as Training
+from clustertwin.telemetry.models.training import fit
+from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.moments.moment import WINDOW_S, Moment, moments
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.training import Settings as Training
-from clustertwin.telemetry.training import fit
-from clustertwin.telemetry.windows import cut
+from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
+from clustertwin.telemetry.studies.event_metrics import Result, count_events
+from clustertwin.telemetry.studies.rival_detectors import RIVALS, model_error
+from clustertwin.telemetry.studies.window_metrics import Assessment, Scorer, assess
 
 OURS, SHIPPED = "clustertwin", "clustertwin, as shipped"
 #: Autoencoders whose error alone is a row, and the epochs that take each below the reference study's 0.0064.

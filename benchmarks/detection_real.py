@@ -20,17 +20,17 @@ from rich.progress import track
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.detection.assessment import average_precision, roc_auc
+from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector, calibrate
-from clustertwin.telemetry.detection.event_study import count_events
-from clustertwin.telemetry.detection.moment import moments
-from clustertwin.telemetry.detection.series import fit_series
-from clustertwin.telemetry.gather import normal
-from clustertwin.telemetry.models.store import Stored
-from clustertwin.telemetry.training import Settings as Training
-from clustertwin.telemetry.training import fit
-from clustertwin.telemetry.windows import cut
+from clustertwin.telemetry.detection.metric_series import fit_series
+from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.training import Settings as Training
+from clustertwin.telemetry.models.training import fit
+from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.studies.event_metrics import count_events
+from clustertwin.telemetry.studies.window_metrics import average_precision, roc_auc
 
 Array = NDArray[np.float64]
 #: a normal series and one to score -> scores

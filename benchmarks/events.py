@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.campaign.simulation.anomalies import possible
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.event_study import Found, Result, count_events, merged
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.moment import WINDOW_S
+from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
+from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
+from clustertwin.telemetry.studies.event_metrics import Found, Result, count_events, merged
 
 
 def main() -> None:

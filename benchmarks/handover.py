@@ -27,17 +27,17 @@ import torch
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.continual import champions
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.continual.lock import next_fence
 from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
-from clustertwin.telemetry.detection.moment import LENGTH_S, moments
+from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
+from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.models import DEFAULT, find
-from clustertwin.telemetry.models.store import read, save
-from clustertwin.telemetry.scoring.ring import Ring
+from clustertwin.telemetry.models.model_store import read, save
+from clustertwin.telemetry.moments.moment import LENGTH_S, moments
+from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 SMALL = ClusterSettings(nodes=4, threads=128, hours=0.5)  # is simulated; the cluster repeats it
 
@@ -46,7 +46,9 @@ def promote_in_turn(home: str, versions: list[str], ready: threading.Event, coun
     ready.set()
     for i in range(count):
         time.sleep(1)
-        champions.promote(Path(home), versions[i % len(versions)], next_fence(Path(home)), "benchmark", time.time())
+        champion_store.promote(
+            Path(home), versions[i % len(versions)], next_fence(Path(home)), "benchmark", time.time()
+        )
 
 
 def tick(calls: queue.Queue[tuple[int, float]], seconds: int) -> None:
@@ -85,7 +87,7 @@ def two_champions(home: Path, traces: list[Trace]) -> list[str]:
         torch.manual_seed(seed)
         config, network = find(DEFAULT)
         save(home / f"m{seed}", DEFAULT, network(config()))
-        versions.append(champions.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
+        versions.append(champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
     return versions
 
 
@@ -97,14 +99,14 @@ def main() -> None:
     asked = options.parse_args()
     torch.set_num_threads(1)
     traces = simulate(SMALL, read_signatures(), 0)
-    cluster, ring = repeated(traces, asked.threads), Ring(CPU)
+    cluster, ring = repeated(traces, asked.threads), TraceBuffer(CPU)
     for trace in between(cluster, 0, LENGTH_S):
         ring.push(trace)
     first_s = traces[0].start_s + LENGTH_S
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         versions = two_champions(home, traces)
-        handover = Handover(home, champions.read_version(home, versions[0]))
+        handover = Handover(home, champion_store.read_version(home, versions[0]))
         handover.detector.score(ring.moment(first_s))  # what is compiled once is compiled now
         spawn, calls = multiprocessing.get_context("spawn"), queue.Queue[tuple[int, float]]()
         ready = spawn.Event()
@@ -128,7 +130,7 @@ def main() -> None:
             busy.append(time.perf_counter() - begun_s)
         took_s = time.perf_counter() - began_s
         other.join()
-        judges: dict[str, Detector] = {version: champions.read_version(home, version) for version in versions}
+        judges: dict[str, Detector] = {version: champion_store.read_version(home, version) for version in versions}
         mixed = sum(not np.array_equal(score, judges[v].score(m).score, equal_nan=True) for m, v, score in scored)
     times = Counter(moment.end_s for moment, _, _ in scored)
     windows = sum(len(score) for _, _, score in scored)

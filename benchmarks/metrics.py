@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from clustertwin.core.channels import CPU
-from clustertwin.service.metrics import render
-from clustertwin.service.state import JobState, NodeState, ServiceState, nothing_yet
-from clustertwin.service.store import Store
-from clustertwin.telemetry.detection.moment import assemble
+from clustertwin.service.live.snapshot import JobState, NodeState, ServiceState, nothing_yet
+from clustertwin.service.outgoing.service_metrics import render
+from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.moments.moment import assemble
 
 NODES, CPUS, JOBS = 3_125, 32, 2_000
 

@@ -21,11 +21,11 @@ from typing import Any
 import torch
 
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.continual import champions
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.event_study import count_events
+from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.recording import Recorder
+from clustertwin.telemetry.studies.event_metrics import count_events
 from detection_real import read_spark
 
 _STRIDE_S = 30
@@ -72,7 +72,7 @@ def main() -> None:
     for day in sorted(days):
         (plain, node_days), (ours, _) = (false_events(one, days[day]) for one in (shipped, serving))
         found = night(options.home, day, flags)
-        serving = champions.champion(options.home)
+        serving = champion_store.champion(options.home)
         print(f"| {day} | {node_days:.2f} | {plain} | {ours} | {found['outcome']} | {found['because']} |", flush=True)
         for note in (*found["refused"].items(), *found["notes"]):
             print("   ", note, file=sys.stderr)

@@ -17,11 +17,11 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from clustertwin.service.app import create_app
-from clustertwin.service.state import ModelState, ServiceState, nothing_yet
-from clustertwin.service.store import Store
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.explain import Ratio, Why
+from clustertwin.service.application import create_app
+from clustertwin.service.live.snapshot import ModelState, ServiceState, nothing_yet
+from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.tracker import Event
 
 ROUNDS = 7
 PATHS = ("/", "/events", "/events?page=100", "/events?node=n42", "/events/00042")

@@ -17,11 +17,11 @@ from collections.abc import Callable
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from clustertwin.telemetry.counters import MODES
-from clustertwin.telemetry.exposition import parse
-from clustertwin.telemetry.pages import Pages
-from clustertwin.telemetry.rates import RateStream
-from clustertwin.telemetry.rescan import Rescan
+from clustertwin.telemetry.ingest.counters import MODES
+from clustertwin.telemetry.ingest.exposition_parser import parse
+from clustertwin.telemetry.ingest.incremental_parser import Rescan
+from clustertwin.telemetry.ingest.metrics_page import Pages
+from clustertwin.telemetry.ingest.rates import RateStream
 
 PAGES = 40
 

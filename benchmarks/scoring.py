@@ -26,14 +26,14 @@ from threadpoolctl import threadpool_limits
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.counters import Reading
 from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.ingest.counters import Reading
+from clustertwin.telemetry.ingest.rates import RateStream
+from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
 from clustertwin.telemetry.models.contract import Batch, errors
-from clustertwin.telemetry.models.graph import GraphUpdate
-from clustertwin.telemetry.rates import RateStream
-from clustertwin.telemetry.scoring.fast import FastModel, fast
-from clustertwin.telemetry.scoring.graph_weights import graph_weights
-from clustertwin.telemetry.scoring.ring import Ring
+from clustertwin.telemetry.models.fused.fused_linear import FusedLinear
+from clustertwin.telemetry.models.fused.graph_attention import graph_weights
+from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 NODE_THREADS = 160  # of one node
 SAMPLE = 8192  # threads the peers are measured on
@@ -81,8 +81,8 @@ def peak_gflops() -> float:
     return 2 * 1024**3 / min(best_s(way, 8) for way in ways) / 1e9
 
 
-def ours(threads: int, quick: FastModel, seconds: int) -> dict[str, float]:
-    cluster, ring = Cluster(threads), Ring(CPU, length_s=100)
+def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
+    cluster, ring = Cluster(threads), TraceBuffer(CPU, length_s=100)
     for name in cluster.names:
         ring.push(cluster.past(name, 100))
     streams = [RateStream() for _ in cluster.names]
@@ -98,14 +98,14 @@ def ours(threads: int, quick: FastModel, seconds: int) -> dict[str, float]:
 
         ingest.append(cpu_s(take))
         end_s = START_S + second
-        score.append(cpu_s(lambda end_s=end_s: quick(*ring.moment(end_s).windows(100))))
+        score.append(cpu_s(lambda end_s=end_s: fused(*ring.moment(end_s).windows(100))))
     in_s, out_s = min(ingest[2:]), min(score[2:])
     return {
         "threads": len(cluster),
         "ingest_s": in_s,
         "score_s": out_s,
         "holds": len(cluster) / (in_s + out_s),
-        "gflops": 2 * quick.products * len(cluster) / out_s / 1e9,
+        "gflops": 2 * fused.products * len(cluster) / out_s / 1e9,
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -123,7 +123,7 @@ class Both(torch.nn.Module):
         return z, errors(batch, made_x)
 
 
-def peers(made: Any, quick: FastModel, rounds: int) -> dict[str, float]:
+def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
     """Seconds a thread for each way to run the model on the same windows."""
     rng = np.random.default_rng(2)
     values = rng.dirichlet(np.full(4, 0.5), (SAMPLE, 100)).astype(np.float32)
@@ -158,10 +158,10 @@ def peers(made: Any, quick: FastModel, rounds: int) -> dict[str, float]:
             eager(Batch(batch.x[rows], batch.valid[rows], batch.group[rows]))
 
     wanted = eager()
-    for got in (quick(values, valid), session.run(None, feed)):
+    for got in (fused(values, valid), session.run(None, feed)):
         for one, other in zip(got, wanted, strict=True):
             assert np.abs(one - other).max() < 1e-4, "a peer gives other numbers"
-    off = max(float(np.abs(a - b).max()) for a, b in zip(quick(values, valid), wanted, strict=True))
+    off = max(float(np.abs(a - b).max()) for a, b in zip(fused(values, valid), wanted, strict=True))
     return {
         "eager torch": best_s(eager, rounds) / SAMPLE,
         "eager torch, batches of 256": best_s(in_small_batches, rounds) / SAMPLE,
@@ -197,17 +197,17 @@ def main() -> None:
     torch.set_num_threads(1)
     threadpool_limits(1)
     stored = bundled().stored
-    made, quick = stored.model, fast(stored.model)
-    assert quick is not None
-    ours(160, quick, 2)  # compile
+    made, fused = stored.model, stored.model.fused()
+    assert fused is not None
+    ours(160, fused, 2)  # compile
     peak = peak_gflops()
-    rows = [ours(threads, quick, chosen.seconds) for threads in chosen.threads]
-    others, pairs = peers(made, quick, 4), graph()
+    rows = [ours(threads, fused, chosen.seconds) for threads in chosen.threads]
+    others, pairs = peers(made, fused, 4), graph()
     off = others.pop("off")
     if chosen.json:
         print(json.dumps({"peak_gflops": peak, "ours": rows, "peers_s": others, "off": off, "graph": pairs}))
         return
-    print(f"{stored.name}: {2 * quick.products:,} FLOP a window; a product's peak here {peak:.0f} GFLOP/s", end="")
+    print(f"{stored.name}: {2 * fused.products:,} FLOP a window; a product's peak here {peak:.0f} GFLOP/s", end="")
     print(f"; off by at most {off:.1e}")
     print(f"{'threads':>8} {'ingest':>9} {'score':>9} {'holds':>9} {'GFLOP/s':>8} {'of peak':>8} {'memory':>9}")
     for row in rows:

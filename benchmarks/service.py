@@ -32,21 +32,21 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.exporters import ExporterFeed, make_room
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.scorer import Here
-from clustertwin.service.state import ServiceState, Snapshot
-from clustertwin.service.store import Store
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.counters import JobCpus
+from clustertwin.service.live.exporter_feed import ExporterFeed, make_room
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.scorer import Here
+from clustertwin.service.live.snapshot import ServiceState, Snapshot
+from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.moment import Moment
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.sources.http import Endpoint
+from clustertwin.telemetry.ingest.counters import JobCpus
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.learning.champions.handover import Handover
+from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from simulated_exporters import ring, serve
 
 NODE_THREADS = 128

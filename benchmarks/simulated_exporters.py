@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.exporter.cpuset import format_cpulist
+from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist
 
 HERE = b"@"  # where the node's name goes
 

@@ -17,12 +17,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from clustertwin.telemetry import training
-from clustertwin.telemetry.batches import group
-from clustertwin.telemetry.models import find
+from clustertwin.telemetry.models import find, training
+from clustertwin.telemetry.models.batches import group
 from clustertwin.telemetry.models.contract import Shape
-from clustertwin.telemetry.study.data import simulated
-from clustertwin.telemetry.study.embedding import Pca
+from clustertwin.telemetry.studies.reference.embedding_quality import Pca
+from clustertwin.telemetry.studies.reference.study_data import simulated
 
 #: validation error to reach, and the CPU seconds it may take: (default model, stacked convolutions)
 MARKS = {0.0064: {"linear": 1.0, "ae": 10.0}, 0.002: {"linear": 3.0}}

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from tests.deploy.paper_node import PaperNode, living
 from tests.servers import Server, binary, exporter, free_address, prometheus, running
 
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 THREADS = 4

@@ -20,8 +20,8 @@ import pytest
 from tests.servers import Server, exporter, prometheus
 from tests.service.made import EVENT, NOW_S, state
 
-from clustertwin.service.metrics import render
-from clustertwin.telemetry.rates import Faults
+from clustertwin.service.outgoing.service_metrics import render
+from clustertwin.telemetry.ingest.rates import Faults
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))

@@ -10,7 +10,7 @@ import yaml
 from tests.servers import binary
 from tests.service.made import state as made_state
 
-from clustertwin.service.metrics import render
+from clustertwin.service.outgoing.service_metrics import render
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus").glob("twin-*.yml"))

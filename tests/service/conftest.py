@@ -11,17 +11,17 @@ import pytest
 from fastapi import FastAPI
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.feeds import Feed, ReplayFeed
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.state import ServiceState
-from clustertwin.service.store import Store
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.rounds import write
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.continual.handover import Handover
+from clustertwin.service.live.feeds import Feed, ReplayFeed
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.campaign.simulated_rounds import write
 from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 
 def campaign(seed: int, hours: float = 1.5, **settings: Any) -> list[Trace]:
@@ -73,7 +73,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> ServiceState:
 
 @pytest.fixture(scope="session")
 def app(stage: ServiceState) -> FastAPI:
-    from clustertwin.service.app import create_app
+    from clustertwin.service.application import create_app
 
     return create_app(stage)
 

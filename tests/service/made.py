@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from clustertwin.core.channels import CPU
-from clustertwin.service.state import JobState, ModelState, NodeState, ServiceState, Snapshot, nothing_yet
-from clustertwin.service.store import Store
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.explain import Ratio, Why
-from clustertwin.telemetry.detection.moment import Moment, assemble
+from clustertwin.service.live.snapshot import JobState, ModelState, NodeState, ServiceState, Snapshot, nothing_yet
+from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.moments.moment import Moment, assemble
 
 NOW_S = 10_000
 EVENT = Event("e1", (("n1", (0, 1)),), ("17",), "ada", 9_800, 9_990, None, 4.5, "reconstruction", "ae-0123")

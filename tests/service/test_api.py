@@ -7,12 +7,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.access import COOKIE, Binding, check_binding
-from clustertwin.service.app import create_app
-from clustertwin.service.store import Store
-from clustertwin.service.tokens import Tokens
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.explain import Ratio, Why
+from clustertwin.service.application import create_app
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.web.access import COOKIE, Binding, check_binding
+from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.tracker import Event
 
 HOSTILE = "<script>alert(1)</script>"
 EVENT = Event("e1", (("n1", (0, 1)),), (HOSTILE,), "ada", 100, 160, None, 4.5, "density", "linear-x")
@@ -190,7 +190,7 @@ def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
     import asyncio
     from dataclasses import replace
 
-    from clustertwin.service.api import stream
+    from clustertwin.service.web.api import stream
 
     monkeypatch.setattr(stream, "LOOK_S", 0.001)
 
@@ -214,7 +214,7 @@ def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
 def test_the_stream_ends_with_the_service_whoever_reads(state, monkeypatch):
     import asyncio
 
-    from clustertwin.service.api import stream
+    from clustertwin.service.web.api import stream
 
     monkeypatch.setattr(stream, "LOOK_S", 0.001)
     answers = iter([False, False, True])

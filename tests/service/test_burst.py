@@ -9,14 +9,14 @@ from tests.service.made import WHY
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service import reasons
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.scorer import Here
-from clustertwin.service.store import Filter
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.service.live import event_reasons
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.scorer import Here
+from clustertwin.service.store.event_store import Filter
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.rates import Faults
+from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.learning.champions.handover import Handover
+from clustertwin.telemetry.moments.moment import Moment
 
 START_S = 1_000_000
 
@@ -68,8 +68,8 @@ def burst(state, detector, monkeypatch, request):
         work.now_s += 0.01
         return WHY
 
-    monkeypatch.setattr(reasons, "explain", explain)
-    monkeypatch.setattr(reasons.Reasons, "_places_of", lambda *args: None)
+    monkeypatch.setattr(event_reasons, "explain", explain)
+    monkeypatch.setattr(event_reasons.Reasons, "_places_of", lambda *args: None)
     handover = ready(Handover(state.home, detector))
     scorer = AllAlike()
     return (
@@ -100,14 +100,14 @@ def test_reasons_follow_turn_by_turn_and_do_not_stop_the_watching(burst, state):
     loop, clock, _ = burst
     until_open(*burst)
     explained = [sum(case.why is not None for case in state.store.events(limit=100))]
-    assert explained[0] == pytest.approx(reasons.TURN_S / 0.01, abs=2)
+    assert explained[0] == pytest.approx(event_reasons.TURN_S / 0.01, abs=2)
     while explained[-1] < 100:
         clock.now_s += 1
         loop.turn()
         explained.append(sum(case.why is not None for case in state.store.events(limit=100)))
     steps = np.diff(explained)
     assert (steps[:-1] > 0).all()
-    assert (steps <= reasons.TURN_S / 0.01 + 2).all()
+    assert (steps <= event_reasons.TURN_S / 0.01 + 2).all()
 
 
 def test_what_has_closed_before_its_reason_came_stays_closed(burst, state):

@@ -14,8 +14,8 @@ import pytest
 from tests.servers import free_address
 from tests.service.test_api import EVENT, WHY
 
-from clustertwin.service.store import Store
-from clustertwin.service.tokens import Tokens
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.tokens import Tokens
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from tests.service.made import EVENT, WHY
 
-from clustertwin.service.digest import digest, text, wilson
-from clustertwin.service.store import Store
+from clustertwin.service.outgoing.weekly_digest import digest, text, wilson
+from clustertwin.service.store.event_store import Store
 
 DAY_S = 86_400
 

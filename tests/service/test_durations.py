@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clustertwin.core.durations import parse_duration
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.durations import parse_duration
-from clustertwin.service.words import lasting
+from clustertwin.core.formatting import lasting
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ import pytest
 from tests.servers import binary, exporter, free_address, running, scrape_config
 from tests.service.conftest import ready
 
-from clustertwin.service.exporters import ExporterFeed
-from clustertwin.service.feeds import PrometheusFeed
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.state import Snapshot
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.sources.http import Endpoint
-from clustertwin.telemetry.sources.prometheus import Prometheus
+from clustertwin.service.live.exporter_feed import ExporterFeed
+from clustertwin.service.live.feeds import PrometheusFeed
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.snapshot import Snapshot
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+from clustertwin.telemetry.learning.champions.handover import Handover
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 PATIENCE_S = 40.0

@@ -20,14 +20,14 @@ import pytest
 from tests.deploy.test_alert_delivery import alertmanager, wait_for, watched, webhook
 from tests.servers import binary, free_address, running
 
-from clustertwin.service.store import Store
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.continual.champions import read_champion
-from clustertwin.telemetry.continual.day import day_of
-from clustertwin.telemetry.detection.events import Event
+from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.learning.champions.champion_store import read_champion
+from clustertwin.telemetry.learning.night.calendar_day import day_of
 from clustertwin.telemetry.recording import Recorder
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 ALERT = "TwinLearningHalted"
 DAY = day_of("2026-01-02", UTC)

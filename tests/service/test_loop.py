@@ -14,15 +14,15 @@ from tests.service.conftest import Clock
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.feeds import LiveFeed, PrometheusFeed, ReplayFeed
-from clustertwin.service.keeper import Keeper
-from clustertwin.service.loop import Loop
-from clustertwin.service.quiet import Maintenance
-from clustertwin.service.store import Filter
-from clustertwin.service.stride import Stride
-from clustertwin.telemetry.continual.handover import Handover
-from clustertwin.telemetry.counters import MODES, Reading
-from clustertwin.telemetry.rates import Faults
+from clustertwin.service.live.feeds import LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.live_recorder import Keeper
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.stride import Stride
+from clustertwin.service.store.event_store import Filter
+from clustertwin.service.store.quiet_times import Maintenance
+from clustertwin.telemetry.ingest.counters import MODES, Reading
+from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
 
 
@@ -254,10 +254,10 @@ def test_shuffled_and_doubled_samples_give_what_ordered_ones_give(loop_of, clock
 
 
 def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_of, state, clock, detector):
-    from clustertwin.telemetry.continual import champions
+    from clustertwin.telemetry.learning.champions import champion_store
 
-    version = champions.enter(state.home, detector, {})
-    champions.promote(state.home, version, 1, "test", 0.0)
+    version = champion_store.enter(state.home, detector, {})
+    champion_store.promote(state.home, version, 1, "test", 0.0)
     weights = state.home / "models" / version / "weights.safetensors"
     flipped = bytearray(weights.read_bytes())
     flipped[len(flipped) // 2] ^= 1
@@ -271,15 +271,15 @@ def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_o
 
 
 def test_a_new_champion_is_taken_over_between_two_scorings(bad_io, loop_of, state, clock, detector):
-    from clustertwin.telemetry.continual import champions
-    from clustertwin.telemetry.detection.storage import sealed
+    from clustertwin.telemetry.detection.detector_store import sealed
+    from clustertwin.telemetry.learning.champions import champion_store
 
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for clock.now_s in range(0, 150, 10):
         snapshot = loop.turn()
     assert snapshot.model.origin == "bundled"
     stricter = sealed(replace(detector, settings=replace(detector.settings, false_alarm_rate=1e-5)))
-    champions.promote(state.home, champions.enter(state.home, stricter, {}), 1, "test", 0.0)
+    champion_store.promote(state.home, champion_store.enter(state.home, stricter, {}), 1, "test", 0.0)
     clock.now_s += 10
     snapshot = loop.turn()
     assert (snapshot.model.origin, snapshot.model.version) == ("champion", stricter.version)
@@ -318,7 +318,7 @@ class Answers:
         self.asked.append((start_s, end_s))
         if self.wrong:
             raise SourceError(self.wrong)
-        from clustertwin.telemetry.counters import JobCpus, stack
+        from clustertwin.telemetry.ingest.counters import JobCpus, stack
 
         times = np.arange(np.ceil(start_s), np.floor(end_s) + 1)
         readings = []

@@ -14,10 +14,10 @@ from tests.service.made import EVENT, NOW_S, moment, scores
 from tests.service.made import state as made_state
 
 from clustertwin import __version__
-from clustertwin.service.metrics import Bounds, Family, _lines, render
-from clustertwin.service.quiet import Silence
-from clustertwin.service.state import ServiceState
-from clustertwin.telemetry.continual.state import freeze
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.outgoing.service_metrics import Bounds, Family, _lines, render
+from clustertwin.service.store.quiet_times import Silence
+from clustertwin.telemetry.learning.champions.learning_state import freeze
 
 GOLDEN = Path(__file__).with_name("golden.prom")
 

@@ -17,11 +17,21 @@ from tests.servers import document
 
 from clustertwin.config import Config, Learning, Recording, Source
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.nightly import LOG, Nightly, due_s, execute, last_begun_s, learn, noted, tell_registry, watch
-from clustertwin.service.problems import nights
+from clustertwin.service.live.night_runner import (
+    LOG,
+    Nightly,
+    due_s,
+    execute,
+    last_begun_s,
+    learn,
+    noted,
+    tell_registry,
+    watch,
+)
+from clustertwin.service.live.problems import nights
 from clustertwin.service.serving import _nightly
-from clustertwin.telemetry.continual.day import Day
-from clustertwin.telemetry.continual.lock import Busy
+from clustertwin.telemetry.learning.champions.fencing_lock import Busy
+from clustertwin.telemetry.learning.night.calendar_day import Day
 
 ZONE = ZoneInfo("Europe/Berlin")
 HALF_PAST_TWO = time(2, 30)
@@ -127,7 +137,8 @@ def test_a_night_whose_words_the_service_hears_is_not_noted_twice(tmp_path):
     day, code = "Day('2026-11-15', 0, 86_400)", "with noted(Path(home), day): raise SettingsError('no recordings')"
     imports = (
         "from pathlib import Path; from clustertwin.core.errors import SettingsError; "
-        "from clustertwin.service.nightly import noted; from clustertwin.telemetry.continual.day import Day"
+        "from clustertwin.service.live.night_runner import noted; "
+        "from clustertwin.telemetry.learning.night.calendar_day import Day"
     )
     command = [sys.executable, "-c", f"{imports}; home, day = {str(tmp_path)!r}, {day}\n{code}"]
     assert execute(command, tmp_path / LOG, threading.Event()) == 1

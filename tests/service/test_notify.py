@@ -17,11 +17,20 @@ from tests.servers import free_address
 from tests.service.made import EVENT, WHY
 from tests.service.made import state as made_state
 
+from clustertwin.core import files
 from clustertwin.core.errors import OutputError, SettingsError, SourceError
-from clustertwin.service.notify import Notifier, NotifySettings, compose, deliver_now, joined, pending, sender, watch
-from clustertwin.service.quiet import Silence
-from clustertwin.service.store import Case, Store
-from clustertwin.telemetry.recording import durable
+from clustertwin.service.outgoing.notifications import (
+    Notifier,
+    NotifySettings,
+    compose,
+    deliver_now,
+    joined,
+    pending,
+    sender,
+    watch,
+)
+from clustertwin.service.store.event_store import Case, Store
+from clustertwin.service.store.quiet_times import Silence
 
 ONE = NotifySettings(urls=("json://one",), link="https://twin.example.org/")
 
@@ -122,7 +131,7 @@ def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
         raise OutputError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "put", full)
+        patch.setattr(files, "replacing", full)
         with pytest.raises(OutputError):
             notifier.look([EVENT], 0)
     notifier.look([EVENT], 5)

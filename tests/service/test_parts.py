@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service.parts import around, deal, gather, runs
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.explain import explain, rows_of
-from clustertwin.telemetry.detection.moment import moments
+from clustertwin.telemetry.detection.events.explanation import explain, rows_of
+from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.partition import around, deal, gather, runs
+from clustertwin.telemetry.moments.moment import moments
 
 threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j", "k", "l"])), min_size=1, max_size=30)
 

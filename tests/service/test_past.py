@@ -11,9 +11,9 @@ from tests.servers import node_exporter, prometheus
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import RecordingError, SourceError
 from clustertwin.core.traces import Trace
-from clustertwin.service.past import PrometheusPast, RecordedPast
+from clustertwin.service.store.trace_archive import PrometheusPast, RecordedPast
+from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recorder
-from clustertwin.telemetry.sources.http import Endpoint
 
 
 def test_a_recording_that_is_still_written_has_its_newest_seconds(tmp_path):

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from tests.service import made
 
-from clustertwin.service.problems import MOST, nights, parse_log, problems
-from clustertwin.telemetry.continual import state as learning
+from clustertwin.service.live.problems import MOST, nights, parse_log, problems
+from clustertwin.telemetry.learning.champions import learning_state as learning
 
 BEGUN = "2026-11-15 02:30:00 -m clustertwin learn run --home /h --day 2026-11-14\n"
 

@@ -4,20 +4,20 @@ import threading
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.telemetry.continual.conftest import make_detector  # noqa: F401  a fixture
+from tests.telemetry.learning.conftest import make_detector  # noqa: F401  a fixture
 
-from clustertwin.service.app import create_app
-from clustertwin.telemetry.continual import champions, spool
-from clustertwin.telemetry.continual.registry import Registry, embedded
+from clustertwin.service.application import create_app
+from clustertwin.telemetry.learning.champions import champion_store, registry_spool
+from clustertwin.telemetry.learning.champions.registry import Registry, embedded
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def versions(state, make_detector):  # noqa: F811
-    found = [champions.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
+    found = [champion_store.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
     for fence, version in enumerate(found):
-        champions.promote(state.home, version, fence, "better", 0.0)
+        champion_store.promote(state.home, version, fence, "better", 0.0)
     return found
 
 
@@ -37,7 +37,7 @@ def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night
     assert registry.champion() == versions[0]
     assert client.post("/models", data={"action": "rollback"}).status_code == 200
     told()
-    assert registry.champion() == versions[1] == champions.read_champion(state.home).version
+    assert registry.champion() == versions[1] == champion_store.read_champion(state.home).version
 
 
 def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, versions, monkeypatch):
@@ -47,5 +47,5 @@ def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, ver
     told()
     registry = Registry(embedded(state.home))
     assert registry.champion() == ""
-    assert spool.tell(state.home, lambda: registry) == "told who serves"
+    assert registry_spool.tell(state.home, lambda: registry) == "told who serves"
     assert registry.champion() == versions[0]

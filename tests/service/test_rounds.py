@@ -7,10 +7,10 @@ import pytest
 from tests.service.made import scores
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.service import loop as loop_module
-from clustertwin.service.feeds import ReplayFeed
-from clustertwin.service.rounds import Rounds
-from clustertwin.service.store import Filter
+from clustertwin.service.live import loop as loop_module
+from clustertwin.service.live.feeds import ReplayFeed
+from clustertwin.service.live.scoring_turns import Rounds
+from clustertwin.service.store.event_store import Filter
 
 
 def moment_of(nodes: str):

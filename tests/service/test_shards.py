@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.service.conftest import campaign
 
-from clustertwin.service.feeds import ReplayFeed
-from clustertwin.service.metrics import render
-from clustertwin.service.parts import deal
-from clustertwin.service.shards import Part, RayScorer
-from clustertwin.telemetry.detection.moment import Moment, moments
+from clustertwin.service.live.feeds import ReplayFeed
+from clustertwin.service.live.ray_scorer import Part, RayScorer
+from clustertwin.service.outgoing.service_metrics import render
+from clustertwin.telemetry.detection.partition import deal
+from clustertwin.telemetry.moments.moment import Moment, moments
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,9 @@ def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
 def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
     two_nodes, detector, moment, loop_of, bad_io, clock, monkeypatch
 ):
-    monkeypatch.setattr("clustertwin.service.loop.TURN_S", 1e9)  # all threads in one turn, however slow the machine is
+    monkeypatch.setattr(
+        "clustertwin.service.live.loop.TURN_S", 1e9
+    )  # all threads in one turn, however slow the machine is
     whole = detector.score(moment)
     scorer = RayScorer(2, patience_s=60.0)
     try:
@@ -92,7 +94,7 @@ def test_where_ray_cannot_be_started_the_service_scores_itself_and_says_why(dete
         def init(**_: object) -> None:
             raise ConnectionError("no Ray at 10.0.0.1:6379")
 
-    monkeypatch.setattr("clustertwin.service.shards.require", lambda *_: NoRay)
+    monkeypatch.setattr("clustertwin.service.live.ray_scorer.require", lambda *_: NoRay)
     scorer = RayScorer(2)
     scorer._started.exception()
     for number in (1, 2):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import InputError, OutputError, SettingsError
-from clustertwin.service.quiet import Maintenance, Silence
-from clustertwin.service.store import Filter, NoSuchEvent, Store
-from clustertwin.telemetry.detection.events import Event
-from clustertwin.telemetry.detection.explain import Ratio, Why
+from clustertwin.service.store.event_store import Filter, NoSuchEvent, Store
+from clustertwin.service.store.quiet_times import Maintenance, Silence
+from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.tracker import Event
 
 EVENT = Event("e1", (("a", (0, 1)), ("b", (3,))), ("17",), "ada", 100, 160, None, 4.5, "reconstruction", "linear-x")
 WHY = Why("reconstruction", 60, 160, 80, 3, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
@@ -198,7 +198,7 @@ KILL = """
 import os, random, signal, sys, time
 from pathlib import Path
 from dataclasses import replace
-from clustertwin.service.store import Store
+from clustertwin.service.store.event_store import Store
 from tests.service.test_store import EVENT, WHY
 
 path, chance = Path(sys.argv[1]), random.Random(7)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from clustertwin.service.words import clock, counted, lasting, number, percent, ranges, sparkline
+from clustertwin.core.formatting import clock, counted, lasting, number, percent, ranges, sparkline
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.telemetry.campaign.rounds import Progress as Where
-    from clustertwin.telemetry.campaign.run import Campaign
+    from clustertwin.telemetry.campaign.campaign_run import Campaign
+    from clustertwin.telemetry.campaign.recorded_rounds import Progress as Where
 
 
 def run(
@@ -35,10 +35,10 @@ def run(
     json: bool = Json,
 ) -> None:
     """Run real jobs on real CPUs, pinned, in seeded order and length, and record them with labels."""
+    from clustertwin.telemetry.campaign.campaign_run import run_campaign
     from clustertwin.telemetry.campaign.catalogue import NORMAL
     from clustertwin.telemetry.campaign.pinning import parse_node_cpus
     from clustertwin.telemetry.campaign.plan import CampaignSettings
-    from clustertwin.telemetry.campaign.run import run_campaign
     from clustertwin.telemetry.campaign.scratch import warn_of
 
     settings = CampaignSettings(

@@ -24,8 +24,8 @@ def digest(
     json: bool = Json,
 ) -> None:
     """What was seen in the last days, what people said of it, and how often the alarms were wrong."""
-    from clustertwin.service import digest as room
-    from clustertwin.service.notify import deliver_now
+    from clustertwin.service.outgoing import weekly_digest as room
+    from clustertwin.service.outgoing.notifications import deliver_now
 
     now_s = time.time()
     report = room.digest(open_store(home), now_s - days * 86_400, now_s)

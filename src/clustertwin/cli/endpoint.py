@@ -10,7 +10,7 @@ import typer
 from clustertwin.core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from clustertwin.telemetry.sources.http import Endpoint
+    from clustertwin.telemetry.ingest.sources.http import Endpoint
 
 Username = typer.Option("", "--username", help="For basic authentication, with --password-file.")
 PasswordFile = typer.Option(None, "--password-file", help="A file that holds the password.")
@@ -22,7 +22,7 @@ def build(
     url: str, *, username: str, password_file: Path | None, token_file: Path | None, ca_file: Path | None
 ) -> Endpoint:
     """The endpoint that these options describe."""
-    from clustertwin.telemetry.sources.http import Endpoint
+    from clustertwin.telemetry.ingest.sources.http import Endpoint
 
     return Endpoint(url, username, _secret(password_file), _secret(token_file), str(ca_file or ""))
 

@@ -15,7 +15,7 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.store import Case
+    from clustertwin.service.store.event_store import Case
 
 app = group("Events: what was strange, why, and what a person says of it.")
 
@@ -35,7 +35,7 @@ def list_(
     json: bool = Json,
 ) -> None:
     """Events, newest first."""
-    from clustertwin.service.store import Filter
+    from clustertwin.service.store.event_store import Filter
 
     cases = open_store(home).events(Filter(open, verdict, node, job), limit)
     _print(cases, json)
@@ -44,7 +44,7 @@ def list_(
 @app.command()
 def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
     """One event: why, what was said of it, and others like it."""
-    from clustertwin.service.api.plain import case, plain
+    from clustertwin.service.web.api.json_values import case, plain
 
     store = open_store(home)
     found = store.event(store.find(event))
@@ -100,11 +100,11 @@ def _vet(events: list[str], verdict: str, comment: str, home: Path, json: bool) 
 
 def _print(cases: list[Case], json: bool) -> None:
     if json:
-        from clustertwin.service.api.plain import case
+        from clustertwin.service.web.api.json_values import case
 
         print_json([case(one) for one in cases])
         return
-    from clustertwin.service.words import lasting
+    from clustertwin.core.formatting import lasting
 
     rows = [
         (

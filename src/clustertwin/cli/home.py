@@ -10,14 +10,14 @@ import typer
 from clustertwin.core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from clustertwin.service.store import Store
+    from clustertwin.service.store.event_store import Store
 
 Home = typer.Option("~/.local/share/clustertwin", "--home", envvar="CLUSTERTWIN_HOME", help="The service's directory.")
 
 
 def open_store(home: Path, make: bool = False) -> Store:
     """What the service remembers there; unless it is to be made, it must exist."""
-    from clustertwin.service.store import Store
+    from clustertwin.service.store.event_store import Store
 
     path = home.expanduser() / "state.sqlite"
     if not make and not path.exists():

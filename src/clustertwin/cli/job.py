@@ -21,12 +21,12 @@ def job(
     json: bool = Json,
 ) -> None:
     """A job's report: where its time went, thread by thread, and notes that name what to change."""
-    from clustertwin.service import jobreport
-    from clustertwin.service.api.plain import plain
+    from clustertwin.service.outgoing import job_report
+    from clustertwin.service.web.api.json_values import plain
     from clustertwin.telemetry.recording import Recording
 
-    usage = jobreport.usage_recorded(Recording.open(recording or recording_of(home)), job)
+    usage = job_report.usage_recorded(Recording.open(recording or recording_of(home)), job)
     if json:
-        print_json({**plain(usage), "notes": jobreport.notes(usage)})
+        print_json({**plain(usage), "notes": job_report.notes(usage)})
     else:
-        typer.echo(jobreport.render(usage))
+        typer.echo(job_report.render(usage))

@@ -19,9 +19,9 @@ from clustertwin.cli.home import Home, open_store, recording_of
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.telemetry.continual.night import Night
-    from clustertwin.telemetry.continual.spool import Book
-    from clustertwin.telemetry.continual.state import LearningState
+    from clustertwin.telemetry.learning.champions.learning_state import LearningState
+    from clustertwin.telemetry.learning.champions.registry_spool import Book
+    from clustertwin.telemetry.learning.night.step_log import Night
 
 app = group("Learning: every night challengers are trained on yesterday, and the best becomes champion.")
 
@@ -49,15 +49,15 @@ def run(
     json: bool = Json,
 ) -> None:
     """Live through one night: train challengers on a day, let them duel, promote the winner. Safe to repeat."""
-    from clustertwin.service.nightly import noted
-    from clustertwin.telemetry.continual import cycle
-    from clustertwin.telemetry.continual.day import day_of, yesterday
-    from clustertwin.telemetry.continual.duel import Rule
-    from clustertwin.telemetry.continual.past import Asked, Past, Recorded
-    from clustertwin.telemetry.sources.prometheus import Prometheus
+    from clustertwin.service.live.night_runner import noted
+    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+    from clustertwin.telemetry.learning.duel.verdict_of_duel import Rule
+    from clustertwin.telemetry.learning.night import nightly_cycle
+    from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
+    from clustertwin.telemetry.learning.night.trace_history import Asked, Past, Recorded
 
     home, which = home.expanduser(), day_of(day) if day else yesterday(time.time())
-    settings = cycle.CycleSettings(budget_s=budget_s, workers=workers, rule=Rule(gate=gate))
+    settings = nightly_cycle.CycleSettings(budget_s=budget_s, workers=workers, rule=Rule(gate=gate))
     if architectures:
         settings = replace(settings, architectures=tuple(architectures.split(",")))
     command = shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])])
@@ -69,10 +69,10 @@ def run(
             past: Past = Asked(Prometheus(server, matchers=matchers))
         else:
             past = Recorded(recordings or [recording_of(home)])
-        site = cycle.Site(
+        site = nightly_cycle.Site(
             home, past, open_store(home, make=True), settings, book_of(home, mlflow), progress=progress, command=command
         )
-        night = cycle.run(site, which)
+        night = nightly_cycle.run(site, which)
     _show(night, json)
 
 
@@ -81,7 +81,7 @@ def freeze(
     reason: str = typer.Argument("", help="Why; pages and alarms repeat it."), home: Path = Home, json: bool = Json
 ) -> None:
     """Learn nothing until resumed."""
-    from clustertwin.telemetry.continual.state import freeze as frozen
+    from clustertwin.telemetry.learning.champions.learning_state import freeze as frozen
 
     _state(frozen(home.expanduser(), reason), json)
 
@@ -89,7 +89,7 @@ def freeze(
 @app.command()
 def resume(home: Path = Home, json: bool = Json) -> None:
     """Learn again: thaw, or lift the halt that a confirmed anomaly caused; that anomaly stays left out."""
-    from clustertwin.telemetry.continual.state import resume as resumed
+    from clustertwin.telemetry.learning.champions.learning_state import resume as resumed
 
     _state(resumed(home.expanduser()), json)
 
@@ -104,7 +104,7 @@ def simulate(
     json: bool = Json,
 ) -> None:
     """A simulated month under each strategy of learning, side by side, and OUT/month.png."""
-    from clustertwin.telemetry.continual.month import MonthSettings, run_month
+    from clustertwin.telemetry.studies.month.month_study import MonthSettings, run_month
 
     names = strategies.split(",") if strategies else []
     with _bar() as progress:
@@ -140,7 +140,7 @@ def timing(
     json: bool = Json,
 ) -> None:
     """How long each step of a night takes against the amount of data."""
-    from clustertwin.telemetry.continual.timing import draw, measure
+    from clustertwin.telemetry.studies.night_timing import draw, measure
 
     with _bar() as progress:
         rows = measure(
@@ -163,7 +163,7 @@ def timing(
 
 def book_of(home: Path, mlflow: str) -> Callable[[], Book] | None:
     """The registry that the options name; opened only when it is needed."""
-    from clustertwin.telemetry.continual.registry import Registry, embedded
+    from clustertwin.telemetry.learning.champions.registry import Registry, embedded
 
     return None if mlflow == "none" else lambda: Registry(mlflow or embedded(home))
 
@@ -181,7 +181,7 @@ def _show(night: Night, json: bool) -> None:
     if json:
         print_json(asdict(night))
         return
-    from clustertwin.telemetry.continual.golden import Detection
+    from clustertwin.telemetry.learning.duel.golden_set import Detection
 
     rows = [
         (row["name"], row["error"], row["false_alarms"], seen.mean, seen.false_alarms)

@@ -16,7 +16,7 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.quiet import Maintenance
+    from clustertwin.service.store.quiet_times import Maintenance
 
 app = group("Maintenance: for a time, what some nodes do is neither judged nor learnt from.")
 
@@ -37,8 +37,8 @@ def add(
     json: bool = Json,
 ) -> None:
     """Judge these nodes not, from now or then."""
-    from clustertwin.service.durations import parse_duration
-    from clustertwin.service.quiet import Maintenance
+    from clustertwin.core.durations import parse_duration
+    from clustertwin.service.store.quiet_times import Maintenance
 
     now_s = time.time()
     start_s = begins.timestamp() if begins else now_s

@@ -16,7 +16,7 @@ from clustertwin.cli.learn import Mlflow, book_of
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.telemetry.continual.champions import Champion
+    from clustertwin.telemetry.learning.champions.champion_store import Champion
 
 app = group("Models: list, show, promote, rollback; the service takes a change over within a second or two.")
 
@@ -24,7 +24,7 @@ app = group("Models: list, show, promote, rollback; the service takes a change o
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
     """Every version, oldest first."""
-    from clustertwin.telemetry.continual.champions import read_champion, versions
+    from clustertwin.telemetry.learning.champions.champion_store import read_champion, versions
 
     home = home.expanduser()
     now, found = read_champion(home), versions(home)
@@ -53,7 +53,7 @@ def show(
     version: str = typer.Argument(help="A version, or its beginning."), home: Path = Home, json: bool = Json
 ) -> None:
     """Where a version came from: data, parents, settings, what was measured."""
-    from clustertwin.telemetry.continual.champions import find
+    from clustertwin.telemetry.learning.champions.champion_store import find
 
     found = find(home.expanduser(), version)
     print_json({"version": found.version, "sha256": found.sha256, **found.lineage})
@@ -67,9 +67,9 @@ def promote(
     json: bool = Json,
 ) -> None:
     """Put a version in service; a night that is running does not undo it."""
-    from clustertwin.telemetry.continual.champions import find
-    from clustertwin.telemetry.continual.champions import promote as put
-    from clustertwin.telemetry.continual.lock import next_fence
+    from clustertwin.telemetry.learning.champions.champion_store import find
+    from clustertwin.telemetry.learning.champions.champion_store import promote as put
+    from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
     home = home.expanduser()
     now = put(home, find(home, version).version, next_fence(home), "promoted by hand", time.time())
@@ -79,8 +79,8 @@ def promote(
 @app.command()
 def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
     """Put the champion before this one back in service."""
-    from clustertwin.telemetry.continual.champions import rollback as back
-    from clustertwin.telemetry.continual.lock import next_fence
+    from clustertwin.telemetry.learning.champions.champion_store import rollback as back
+    from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
     home = home.expanduser()
     _told(home, back(home, next_fence(home), time.time()), mlflow, json)
@@ -89,11 +89,11 @@ def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None
 @app.command()
 def sync(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
     """Tell MLflow who serves, and send it the nights that wait; each night ends with this, and each promotion."""
-    from clustertwin.telemetry.continual import spool
+    from clustertwin.telemetry.learning.champions import registry_spool
 
     home = home.expanduser()
     book = book_of(home, mlflow)
-    said = spool.tell(home, book) if book else "turned off"
+    said = registry_spool.tell(home, book) if book else "turned off"
     if json:
         print_json({"registry": said})
     else:
@@ -102,13 +102,13 @@ def sync(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
 
 def _told(home: Path, now: Champion, mlflow: str, json: bool) -> None:
     """Say who serves; then let the registry know, where this home has one. The service does not wait for that."""
-    from clustertwin.telemetry.continual import spool
+    from clustertwin.telemetry.learning.champions import registry_spool
 
     if not json:
         since = datetime.fromtimestamp(now.since_s).isoformat(" ", "seconds")
         typer.echo(f"{now.version} serves since {since}: {now.why}")
     book = book_of(home, mlflow or ("" if (home / "mlflow").exists() else "none"))
-    registry = spool.tell(home, book) if book else ""
+    registry = registry_spool.tell(home, book) if book else ""
     if json:
         print_json({**asdict(now), "registry": registry})
     elif registry:

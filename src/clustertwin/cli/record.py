@@ -48,13 +48,13 @@ def record(
     json: bool = Json,
 ) -> None:
     """Record 1 Hz traces of every hardware thread, with the jobs seen on them. Ctrl-C ends it cleanly."""
-    from clustertwin.telemetry.rates import RateStream
+    from clustertwin.telemetry.ingest.rates import RateStream
+    from clustertwin.telemetry.ingest.sources import watch
+    from clustertwin.telemetry.ingest.sources.local_host import Host
+    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+    from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
     from clustertwin.telemetry.recording import RecordingSettings
-    from clustertwin.telemetry.recording.taking import hour_by_hour, take
-    from clustertwin.telemetry.sources import watch
-    from clustertwin.telemetry.sources.exporter import Exporter
-    from clustertwin.telemetry.sources.host import Host
-    from clustertwin.telemetry.sources.prometheus import Prometheus
+    from clustertwin.telemetry.recording.capture import hour_by_hour, take
 
     server = partial(
         endpoint.build, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file

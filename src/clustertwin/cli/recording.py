@@ -22,7 +22,7 @@ Length = typer.Option(100, "--window-s", min=1, help="Length of a window in seco
 def info(directory: Path = Directory, window_s: int = Length, json: bool = Json) -> None:
     """Nodes, time span, samples, bytes a sample, jobs and windows per job type."""
     from clustertwin.telemetry.recording import Recording
-    from clustertwin.telemetry.recording.summary import summarise
+    from clustertwin.telemetry.recording.recording_summary import summarise
 
     summaries = [summarise(Recording.open(path), window_s) for path in _found(directory)]
     if json:
@@ -47,7 +47,7 @@ def info(directory: Path = Directory, window_s: int = Length, json: bool = Json)
 def windows(directory: Path = Directory, window_s: int = Length, json: bool = Json) -> None:
     """How many windows of each job type and split, anomalous ones apart."""
     from clustertwin.telemetry.recording import Recording
-    from clustertwin.telemetry.recording.summary import day_by_day
+    from clustertwin.telemetry.recording.recording_summary import day_by_day
 
     counts: Counter[tuple[str, str, str]] = Counter()
     for path in _found(directory):

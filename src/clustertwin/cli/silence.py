@@ -16,7 +16,7 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.quiet import Silence
+    from clustertwin.service.store.quiet_times import Silence
 
 app = group("Silences: events that are recorded and shown, and nobody is told of.")
 
@@ -39,8 +39,8 @@ def add(
     json: bool = Json,
 ) -> None:
     """Tell nobody of events that match all of these."""
-    from clustertwin.service.durations import parse_duration
-    from clustertwin.service.quiet import Silence
+    from clustertwin.core.durations import parse_duration
+    from clustertwin.service.store.quiet_times import Silence
 
     now_s = time.time()
     silence = Silence(now_s + parse_duration(lasts), node, job, owner, view, reason, getpass.getuser())

@@ -29,10 +29,10 @@ def simulate(
     json: bool = Json,
 ) -> None:
     """Draw a whole cluster at work, with its jobs and anomalies as labels, from signatures of recorded jobs."""
-    from clustertwin.telemetry.campaign.simulation.anomalies import possible
-    from clustertwin.telemetry.campaign.simulation.demand import JOB_TYPES, ClusterSettings
-    from clustertwin.telemetry.campaign.simulation.rounds import write_rounds
-    from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+    from clustertwin.telemetry.campaign.simulated_rounds import write_rounds
+    from clustertwin.telemetry.simulation.anomalies import possible
+    from clustertwin.telemetry.simulation.demand import JOB_TYPES, ClusterSettings
+    from clustertwin.telemetry.simulation.signature import read_signatures
 
     known = read_signatures(signatures)
     named = {"all": possible(known), "none": ()}
@@ -62,9 +62,9 @@ def fit(
     json: bool = Json,
 ) -> None:
     """Estimate, per kind of job, the random process that its threads' seconds follow."""
-    from clustertwin.telemetry.campaign.simulation.fit_recordings import fit_recordings
-    from clustertwin.telemetry.campaign.simulation.provenance import describe_host
-    from clustertwin.telemetry.campaign.simulation.signature import write_signatures
+    from clustertwin.telemetry.campaign.fitting.fit_recordings import fit_recordings
+    from clustertwin.telemetry.campaign.fitting.provenance import describe_host
+    from clustertwin.telemetry.simulation.signature import write_signatures
 
     now = datetime.now(UTC).date().isoformat()
     found = fit_recordings(recordings, {"command": _command(), "fitted": now, **describe_host(Path("/proc"))}, seed)
@@ -86,9 +86,9 @@ def compare(
     json: bool = Json,
 ) -> None:
     """Marginals, spectra and a classifier's AUC: how well simulated windows pass for recorded ones, kind by kind."""
-    from clustertwin.telemetry.campaign.simulation.compare import compare as rows_of
-    from clustertwin.telemetry.campaign.simulation.compare import windows_of
-    from clustertwin.telemetry.campaign.simulation.figures import draw_figures
+    from clustertwin.telemetry.campaign.fitting.comparison_figures import draw_figures
+    from clustertwin.telemetry.campaign.fitting.simulated_against_recorded import compare as rows_of
+    from clustertwin.telemetry.campaign.fitting.simulated_against_recorded import windows_of
 
     sides = windows_of(recorded, length_s, stride_s), windows_of(simulated, length_s, stride_s)
     with err.status("comparing"):

@@ -37,9 +37,9 @@ def study(
     """Reproduce the reference study, part by part: sampling, reconstruction, detection, separability, graph."""
     from rich.progress import Progress, SpinnerColumn
 
-    from clustertwin.telemetry.study.presets import plan_of
-    from clustertwin.telemetry.study.report import write
-    from clustertwin.telemetry.study.run import run
+    from clustertwin.telemetry.studies.reference.presets import plan_of
+    from clustertwin.telemetry.studies.reference.study_report import write
+    from clustertwin.telemetry.studies.reference.study_run import run
 
     source, plan = plan_of(
         what or [], preset=preset, ensemble=ensemble, models=models, epochs=epochs, learn=learn, window_s=window_s,

@@ -23,7 +23,7 @@ def add(
     json: bool = Json,
 ) -> None:
     """Make a token and print it, this once; only its hash is kept. From the first one on, everybody needs one."""
-    from clustertwin.service.tokens import Tokens
+    from clustertwin.service.store.tokens import Tokens
 
     token = Tokens(open_store(home, make=True).database).add(name, role, time.time())
     if json:
@@ -36,7 +36,7 @@ def add(
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
     """Who has a token."""
-    from clustertwin.service.tokens import Tokens
+    from clustertwin.service.store.tokens import Tokens
 
     holders = Tokens(open_store(home).database).all()
     if json:
@@ -48,7 +48,7 @@ def list_(home: Path = Home, json: bool = Json) -> None:
 @app.command()
 def remove(name: str = typer.Argument(help="Whose."), home: Path = Home, json: bool = Json) -> None:
     """Take a token away, at once."""
-    from clustertwin.service.tokens import Tokens
+    from clustertwin.service.store.tokens import Tokens
 
     Tokens(open_store(home).database).remove(name, time.time())
     if json:

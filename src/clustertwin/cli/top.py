@@ -42,9 +42,9 @@ def top(
 
 def _panes(exporter: str, url: str, token: str, seconds: float) -> int:
     require("textual", "service")
-    from clustertwin.service.terminal.app import Top
-    from clustertwin.service.terminal.host import HostFeed
-    from clustertwin.service.terminal.remote import RemoteFeed
+    from clustertwin.service.terminal.local_board import HostFeed
+    from clustertwin.service.terminal.remote_board import RemoteFeed
+    from clustertwin.service.terminal.top_app import Top
 
     feed = RemoteFeed(url, token) if url else HostFeed(_traces(exporter, seconds), exporter or "this host")
     screen = Top(feed)
@@ -53,7 +53,7 @@ def _panes(exporter: str, url: str, token: str, seconds: float) -> int:
 
 
 def _snapshot(url: str, token: str) -> object:
-    from clustertwin.service.terminal.remote import RemoteFeed
+    from clustertwin.service.terminal.remote_board import RemoteFeed
 
     return RemoteFeed(url, token).snapshot()
 
@@ -78,13 +78,13 @@ def _threads(exporter: str, seconds: float, json: bool) -> None:
 
 
 def _traces(exporter: str, seconds: float) -> Iterator[Trace]:
-    from clustertwin.telemetry.sources import watch
+    from clustertwin.telemetry.ingest.sources import watch
 
     if exporter:
-        from clustertwin.telemetry.sources.exporter import Exporter
-        from clustertwin.telemetry.sources.http import Endpoint
+        from clustertwin.telemetry.ingest.sources.http import Endpoint
+        from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
 
         return watch(Exporter(Endpoint(exporter)), seconds)
-    from clustertwin.telemetry.sources.host import Host
+    from clustertwin.telemetry.ingest.sources.local_host import Host
 
     return watch(Host(), seconds)

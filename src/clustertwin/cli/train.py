@@ -28,9 +28,9 @@ def train(
     """Train an autoencoder on the normal windows of recordings."""
     from rich.progress import Progress
 
-    from clustertwin.telemetry.gather import gather, normal, split
-    from clustertwin.telemetry.models.store import save
-    from clustertwin.telemetry.training import Epoch, Settings, fit, suited
+    from clustertwin.telemetry.models.model_store import save
+    from clustertwin.telemetry.models.training import Epoch, Settings, fit, suited
+    from clustertwin.telemetry.models.training_data import gather, normal, split
 
     parts = split(normal(gather(data, window_s, stride_s or None)))
     settings = suited(Settings(model=model, epochs=epochs, seed=seed), window_s)

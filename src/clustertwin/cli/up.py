@@ -14,7 +14,7 @@ from clustertwin.cli.home import Home
 from clustertwin.cli.output import Json, err, print_json
 
 if TYPE_CHECKING:
-    from clustertwin.service.access import Binding
+    from clustertwin.service.web.access import Binding
 
 app = group()
 

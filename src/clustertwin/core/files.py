@@ -26,10 +26,11 @@ def reporting(path: Path) -> Iterator[None]:
         raise OutputError(f"{path}: cannot write: {reason}; the previous content is unchanged") from error
 
 
-def refuse_existing(path: Path, force: bool = False) -> None:
-    """Raise if the target exists. Call it before long work, so that the refusal comes first."""
+def refuse_existing(path: Path, force: bool | None = None) -> None:
+    """Raise if the target exists, before any long work is done; `force` is the value of --force where there is one."""
     if path.exists() and not force:
-        raise OutputError(f"{path} already exists; use --force to overwrite it")
+        hint = "" if force is None else "; use --force to overwrite it"
+        raise OutputError(f"{path} already exists{hint}")
 
 
 @contextlib.contextmanager

@@ -19,17 +19,17 @@ from typing import Any
 from clustertwin.config import Config
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.extras import require
-from clustertwin.service.access import Binding, check_binding
-from clustertwin.service.feeds import Feed
-from clustertwin.service.keeper import Keeper
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.origin import live_feed, past_of, replay_feed
-from clustertwin.service.past import RecordedPast
-from clustertwin.service.scorer import Here, Scorer
-from clustertwin.service.state import ServiceState
-from clustertwin.service.store import Store
-from clustertwin.service.tokens import Tokens
-from clustertwin.telemetry.detection.events import EventSettings
+from clustertwin.service.live.feeds import Feed
+from clustertwin.service.live.live_recorder import Keeper
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.scorer import Here, Scorer
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.live.source_setup import live_feed, past_of, replay_feed
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.store.trace_archive import RecordedPast
+from clustertwin.service.web.access import Binding, check_binding
+from clustertwin.telemetry.detection.events.tracker import EventSettings
 
 
 def state_of(home: Path, replayed: bool) -> Path:
@@ -62,7 +62,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         # The loop first: it reads its first seconds while the pages are still being imported.
         worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
         worker.start()
-        from clustertwin.service.app import create_app
+        from clustertwin.service.application import create_app
 
         server = uvicorn.Server(
             uvicorn.Config(
@@ -110,8 +110,8 @@ def _champion(home: Path, listening: threading.Event) -> Future[Any]:
 
     def load() -> Any:
         listening.wait(timeout=10)
-        from clustertwin.telemetry.continual.handover import Handover
         from clustertwin.telemetry.detection.bundled import bundled
+        from clustertwin.telemetry.learning.champions.handover import Handover
 
         return Handover(home, bundled())
 
@@ -126,12 +126,12 @@ def _notify(config: Config, state: ServiceState, stop: threading.Event) -> None:
     """Tell people, where somebody is named to be told."""
     if not config.notify.urls:
         return
-    from clustertwin.service import notify
+    from clustertwin.service.outgoing import notifications
 
-    settings = notify.NotifySettings(config.notify.urls, config.notify.link, config.notify.every_s)
+    settings = notifications.NotifySettings(config.notify.urls, config.notify.link, config.notify.every_s)
     for url in settings.urls:
-        notify.sender(url)  # one that Apprise does not know is told before anything is served
-    threading.Thread(target=notify.watch, args=(state, settings, stop), name="notify", daemon=True).start()
+        notifications.sender(url)  # one that Apprise does not know is told before anything is served
+    threading.Thread(target=notifications.watch, args=(state, settings, stop), name="notify", daemon=True).start()
 
 
 def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
@@ -139,7 +139,7 @@ def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
     hour, source = config.learning.hour, config.source
     if hour is None:
         return None
-    from clustertwin.service import nightly
+    from clustertwin.service.live import night_runner
 
     flags: list[str] = []
     if source.kind == "prometheus":
@@ -156,9 +156,9 @@ def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
         raise SettingsError(
             "learning.nightly: nobody keeps the day; it needs source.kind prometheus, or host with recording.on"
         )
-    run = nightly.learn(config.home, flags, stop)
-    nights = nightly.Nightly(hour, run, nightly.last_begun_s(config.home, time.time()))
-    thread = threading.Thread(target=nightly.watch, args=(nights, stop), name="nightly", daemon=True)
+    run = night_runner.learn(config.home, flags, stop)
+    nights = night_runner.Nightly(hour, run, night_runner.last_begun_s(config.home, time.time()))
+    thread = threading.Thread(target=night_runner.watch, args=(nights, stop), name="nightly", daemon=True)
     thread.start()
     return thread
 
@@ -166,7 +166,7 @@ def _nightly(config: Config, stop: threading.Event) -> threading.Thread | None:
 def _scorer(config: Config) -> Scorer:
     if config.scoring.engine == "here":
         return Here()
-    from clustertwin.service.shards import RayScorer
+    from clustertwin.service.live.ray_scorer import RayScorer
 
     return RayScorer(config.scoring.workers)
 

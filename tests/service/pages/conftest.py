@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.service import made
 
-from clustertwin.service.state import ServiceState
+from clustertwin.service.live.snapshot import ServiceState
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ from tests.service import made
 from tests.service.conftest import Clock, ready
 from tests.service.pages.browser import chromium, serving
 
-from clustertwin.service.app import create_app
-from clustertwin.service.feeds import LiveFeed, ReplayFeed
-from clustertwin.service.loop import Loop, LoopSettings
-from clustertwin.service.past import RecordedPast
-from clustertwin.service.quiet import Maintenance, Silence
-from clustertwin.service.state import ServiceState
-from clustertwin.service.store import Filter, Store
-from clustertwin.service.tokens import Tokens
-from clustertwin.telemetry.continual.handover import Handover
+from clustertwin.service.application import create_app
+from clustertwin.service.live.feeds import LiveFeed, ReplayFeed
+from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store.event_store import Filter, Store
+from clustertwin.service.store.quiet_times import Maintenance, Silence
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.store.trace_archive import RecordedPast
+from clustertwin.telemetry.ingest.sources.local_host import Host
+from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.sources.host import Host
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from tests.service.made import EVENT, NOW_S, WHY, snapshot
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import Trace
-from clustertwin.service.pages.event_picture import MOST_COLUMNS, event_picture
-from clustertwin.service.store import Case
+from clustertwin.service.store.event_store import Case
+from clustertwin.service.web.pages.event_picture import MOST_COLUMNS, event_picture
 
 OVER = replace(EVENT, onset_s=5_000, seen_s=5_100, end_s=5_120)
 

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from clustertwin.service.pages import landscape
-from clustertwin.service.pages.landscape import LEAST, Landscape, Landscapes
+from clustertwin.service.web.pages import umap_landscape
+from clustertwin.service.web.pages.umap_landscape import LEAST, Landscape, Landscapes
 
 
 def test_a_thread_lies_where_the_fitted_one_lies_that_it_equals_and_between_those_it_is_between():
@@ -29,7 +29,7 @@ def test_too_few_threads_are_said_to_be_too_few():
 def test_until_it_is_fitted_that_is_said_and_a_refusal_too(monkeypatch):
     z = np.zeros((LEAST, 2), np.float32)
     coming: Future[Landscape] = Future()
-    monkeypatch.setattr(landscape, "_begun", lambda model, embedding: coming)
+    monkeypatch.setattr(umap_landscape, "_begun", lambda model, embedding: coming)
     landscapes = Landscapes()
     assert landscapes.of("m", z) == (None, "UMAP is being fitted; until then principal components")
     drawn = Landscape("m", z, z)
@@ -44,6 +44,6 @@ def test_until_it_is_fitted_that_is_said_and_a_refusal_too(monkeypatch):
 def test_two_kinds_of_threads_are_two_islands():
     rng = np.random.default_rng(0)
     z = np.concatenate([rng.normal(0, 1, (40, 8)), rng.normal(20, 1, (40, 8))]).astype(np.float32)
-    at = landscape.fit("m", z).place(z)
+    at = umap_landscape.fit("m", z).place(z)
     spread = max(at[:40].std(0).max(), at[40:].std(0).max())
     assert np.linalg.norm(at[:40].mean(0) - at[40:].mean(0)) > 4 * spread

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service import made
 
-from clustertwin.service.tokens import Tokens
+from clustertwin.service.store.tokens import Tokens
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 from tests.service.made import EVENT, WHY, snapshot
 
-from clustertwin.service.pages import STATIC
-from clustertwin.service.state import nothing_yet
-from clustertwin.service.tokens import Tokens
-from clustertwin.telemetry.continual import state as learning
+from clustertwin.service.live.snapshot import nothing_yet
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.web.pages import STATIC
+from clustertwin.telemetry.learning.champions import learning_state as learning
 
 PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models", "/quiet", "/audit")
 HOSTILE = "<img src=x onerror=alert(1)>'\"&{{7*7}}"

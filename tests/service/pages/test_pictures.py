@@ -11,10 +11,10 @@ from tests.service.made import EVENT, NOW_S, snapshot
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan
-from clustertwin.service.pages import embedding, pictures, reconstruction
-from clustertwin.service.state import History
-from clustertwin.telemetry.detection.moment import assemble
+from clustertwin.service.live.snapshot import History
+from clustertwin.service.web.pages import canvas_data, embedding, thread_reconstruction
 from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.moments.moment import assemble
 
 
 def decoded(picture, rows: int) -> np.ndarray:
@@ -22,12 +22,12 @@ def decoded(picture, rows: int) -> np.ndarray:
 
 
 def test_levels_span_the_byte_and_keep_255_for_unknown():
-    assert pictures.levels(np.array([0, 0.5, 1, 2, np.nan])).tolist() == [0, 127, 254, 254, 255]
+    assert canvas_data.levels(np.array([0, 0.5, 1, 2, np.nan])).tolist() == [0, 127, 254, 254, 255]
 
 
 def test_the_threshold_is_the_middle_of_the_scale():
     history = History(np.array([9_990, 10_000]), ("n1", "n2"), np.array([[3.0, 6.0], [np.nan, 0.0]], np.float32))
-    found = decoded(pictures.cluster(replace(snapshot(), history=history, stride_s=10)), 2)
+    found = decoded(canvas_data.cluster(replace(snapshot(), history=history, stride_s=10)), 2)
     assert found[:, -2:].tolist() == [[127, 254], [255, 0]]
 
 
@@ -36,20 +36,24 @@ def test_two_scorings_in_one_column_show_the_stranger_one():
     score = np.zeros((1, len(times)), np.float32)
     score[0, -2] = 3.0
     history = History(times, ("n1",), score)
-    picture = pictures.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10))
+    picture = canvas_data.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10))
     assert picture["step_s"] == 30
     assert decoded(picture, 1)[0, -1] == 127
 
 
 def test_a_pause_between_scorings_is_unknown():
     history = History(np.array([0, 100]), ("n1",), np.zeros((1, 2), np.float32))
-    found = decoded(pictures.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1)
+    found = decoded(
+        canvas_data.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1
+    )
     assert found[0, -11:].tolist() == [0] + [255] * 9 + [0]
 
 
 def test_scorings_a_little_late_leave_no_gap():
     history = History(np.arange(0, 400, 13), ("n1",), np.zeros((1, 31), np.float32))
-    found = decoded(pictures.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1)
+    found = decoded(
+        canvas_data.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1
+    )
     assert set(found[0, -39:].tolist()) == {0}
 
 
@@ -57,7 +61,7 @@ def test_a_node_shows_what_was_not_idle_and_masks_what_is_not_known():
     now = snapshot()
     now.moment.values[0, -1] = (0.5, 0.25, 0, 0.25)
     now.moment.valid[1, -1] = False
-    found = decoded(pictures.node(now, "n1", "busy"), 2)
+    found = decoded(canvas_data.node(now, "n1", "busy"), 2)
     assert found[:, -1].tolist() == [round(0.75 * 254), 255]
 
 
@@ -65,7 +69,7 @@ def test_jobs_are_bands_over_neighbouring_threads():
     block = ("n1", (0, 1, 2, 3), np.zeros((4, 300, 4), np.float32), np.ones((4, 300), np.bool_))
     spans = [JobSpan("a", "n1", (0, 1, 3), 9_900, 99_999), JobSpan("b", "n1", (2,), 9_950, 99_999)]
     now = replace(snapshot(), moment=assemble(NOW_S, CPU, [block], spans))
-    bands = pictures.node(now, "n1", "busy")["bands"]
+    bands = canvas_data.node(now, "n1", "busy")["bands"]
     assert [(band["name"], band["rows"], band["from_s"]) for band in bands] == [
         ("a", [0, 1], 9_900),
         ("b", [2, 2], 9_950),
@@ -74,13 +78,13 @@ def test_jobs_are_bands_over_neighbouring_threads():
 
 
 def test_without_a_detector_a_thread_has_no_reconstruction():
-    found = reconstruction.thread(None, snapshot().moment, "n1", 0)
+    found = thread_reconstruction.thread(None, snapshot().moment, "n1", 0)
     assert set(found["channels"]["iowait"]["expected"]) == {None}
     assert found["channels"]["iowait"]["seen"][-1] == 0.0
 
 
 def test_a_reconstruction_covers_the_last_window(detector):
-    made = reconstruction.reconstruct(detector, snapshot().moment, 0)
+    made = thread_reconstruction.reconstruct(detector, snapshot().moment, 0)
     assert made.shape == (100, len(CPU))
     assert made.sum(1) == pytest.approx(np.ones(100), abs=1e-5)
 
@@ -88,7 +92,7 @@ def test_a_reconstruction_covers_the_last_window(detector):
 def test_too_few_seconds_are_not_reconstructed(detector):
     moment = snapshot().moment
     moment.valid[0, -50:] = False
-    assert reconstruction.reconstruct(detector, moment, 0) is None
+    assert thread_reconstruction.reconstruct(detector, moment, 0) is None
 
 
 def spread(n: int = 40) -> tuple[Scores, np.ndarray]:

@@ -8,9 +8,9 @@ import pytest
 from tests.service.made import NOW_S
 from tests.service.pages.test_pages import HOSTILE
 
-from clustertwin.service import audit
-from clustertwin.service.quiet import Maintenance, Silence
-from clustertwin.service.store import Store
+from clustertwin.service.store import audit_log
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.quiet_times import Maintenance, Silence
 
 
 def test_a_maintenance_window_is_added_shown_with_what_it_covers_and_ended(client, made_state):
@@ -79,7 +79,7 @@ def test_the_forms_are_filled_in_by_whoever_leads_there(client):
 def test_the_audit_is_read_page_by_page(client, made_state):
     with made_state.store.database.transaction() as connection:
         for i in range(120):
-            audit.note(connection, float(i), "ada", "promote", f"v{i}")
+            audit_log.note(connection, float(i), "ada", "promote", f"v{i}")
     first = client.get("/audit").text
     assert first.count(">promote<") == 100
     assert "before_id=21" in first

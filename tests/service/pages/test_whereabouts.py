@@ -11,9 +11,9 @@ from tests.service.made import EVENT, WHY, snapshot
 from tests.service.pages.test_event_picture import Kept
 from tests.service.pages.test_pictures import spread
 
-from clustertwin.service.pages import embedding
-from clustertwin.service.pages.whereabouts import AGAIN_S, Whereabouts, whereabouts
-from clustertwin.service.store import Case
+from clustertwin.service.store.event_store import Case
+from clustertwin.service.web.pages import embedding
+from clustertwin.service.web.pages.closed_event_places import AGAIN_S, Whereabouts, whereabouts
 
 OVER = Case(replace(EVENT, end_s=9_995), WHY, "confirmed")
 
@@ -51,7 +51,7 @@ def test_an_event_whose_seconds_are_gone_lies_nowhere(detector, known):
 def test_another_model_has_other_places(detector, known, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "clustertwin.service.pages.whereabouts.whereabouts",
+        "clustertwin.service.web.pages.closed_event_places.whereabouts",
         lambda detector, past, case: asked.append((detector.version, case.id)) or np.ones((1, 2), np.float32),
     )
     for version in ("a", "a", "b"):

@@ -10,11 +10,11 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.terminal.board import Board, EventLine, Heat, JobLine, NodeLine
-from clustertwin.service.terminal.host import HostFeed, board_of
+from clustertwin.service.terminal.local_board import HostFeed, board_of
 
 pytest.importorskip("textual")
-from clustertwin.service.terminal.app import Top
 from clustertwin.service.terminal.heatstrip import LABEL, LEVELS, HeatStrip, quantise
+from clustertwin.service.terminal.top_app import Top
 
 
 def trace(start_s: int, user: float, cpus: tuple[int, ...] = (0, 1), valid: bool = True) -> Trace:

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from tests.service import made
 
 from clustertwin.core.errors import SourceError
-from clustertwin.service.terminal.remote import RemoteFeed
-from clustertwin.service.tokens import Tokens
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.terminal.remote_board import RemoteFeed
 
 
 @pytest.fixture

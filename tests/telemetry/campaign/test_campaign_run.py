@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.campaign.campaign_run import run_campaign
 from clustertwin.telemetry.campaign.plan import CampaignSettings
-from clustertwin.telemetry.campaign.run import run_campaign
 from clustertwin.telemetry.campaign.sampler import part_of
+from clustertwin.telemetry.ingest.sources.local_host import Host
 from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.sources.host import Host
 
 TWIN = [sys.executable, "-m", "clustertwin"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clustertwin.telemetry.campaign.labels import spans_of
+from clustertwin.telemetry.campaign.job_labels import spans_of
 from clustertwin.telemetry.campaign.plan import Planned
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.windows import cut
+from clustertwin.telemetry.campaign.campaign_report import summarise, tabulate
 from clustertwin.telemetry.campaign.catalogue import JOB_TYPES, Expectation, find_type, label_of
-from clustertwin.telemetry.campaign.report import summarise, tabulate
 from clustertwin.telemetry.recording import Recorder
-from clustertwin.telemetry.windows import cut
 
 START_S = 1_800_000_000
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.labels import spans_of
-from clustertwin.telemetry.campaign.launching import Finished, Launcher
+from clustertwin.telemetry.campaign.job_labels import spans_of
+from clustertwin.telemetry.campaign.launcher import Finished, Launcher
 from clustertwin.telemetry.campaign.plan import CampaignSettings, Planned, Room
-from clustertwin.telemetry.campaign.rounds import Outcome, Progress, run_rounds
+from clustertwin.telemetry.campaign.recorded_rounds import Outcome, Progress, run_rounds
 from clustertwin.telemetry.recording import Recording
 
 NODES = {"here": tuple(sorted(os.sched_getaffinity(0)))[:1]}

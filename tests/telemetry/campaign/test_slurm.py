@@ -8,7 +8,7 @@ import pytest
 
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.campaign.plan import Planned
-from clustertwin.telemetry.campaign.slurm import batch_script, parse_accounting
+from clustertwin.telemetry.campaign.slurm_launcher import batch_script, parse_accounting
 
 ACCOUNTING = """\
 7|n[1-2]|2|1794781208|1794781213|COMPLETED|ada

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from tests.telemetry.moments.conftest import moment
 
-from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
+from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
-from clustertwin.telemetry.detection.moment import Moment, moments
-from clustertwin.telemetry.gather import normal
 from clustertwin.telemetry.models import find
-from clustertwin.telemetry.models.store import Stored
-from clustertwin.telemetry.windows import cut
+from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
+
+__all__ = ["campaign", "detector", "moment", "stored"]
 
 
 def campaign(seed: int, **settings: object) -> list[Trace]:
@@ -39,23 +40,3 @@ def detector(stored: Stored) -> Detector:
     learn = [moment for moment, _ in moments(campaign(1))]
     normal_moments = [moment for seed in (2, 3) for moment, _ in moments(campaign(seed))]
     return calibrate(stored, normal_moments, Settings(components=8), learn)
-
-
-@pytest.fixture
-def moment() -> Moment:
-    """One node of eight threads; a job of four computes, the rest lies idle."""
-    values = np.zeros((8, 300, 4), np.float32)
-    values[:4, :, 0], values[4:, :, 3] = 1, 1
-    job = np.array([0, 0, 0, 0, -1, -1, -1, -1], np.int32)
-    return Moment(
-        end_s=1_000,
-        schema=CPU,
-        values=values,
-        valid=np.ones((8, 300), np.bool_),
-        nodes=("n1",),
-        node=np.zeros(8, np.int32),
-        cpu=np.arange(8, dtype=np.int32),
-        jobs=("7",),
-        job=job,
-        age_s=np.full(8, 900, np.int32),
-    )

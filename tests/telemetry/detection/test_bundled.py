@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from clustertwin.telemetry.detection import bundled as package
-from clustertwin.telemetry.detection.assessment import assess
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.bundled.invented import invent
-from clustertwin.telemetry.detection.bundled.making import Recipe, make
-from clustertwin.telemetry.detection.moment import Moment, moments
+from clustertwin.telemetry.detection.bundled.recipe import Recipe, make
+from clustertwin.telemetry.detection.bundled.synthetic_threads import invent
+from clustertwin.telemetry.moments.moment import Moment, moments
+from clustertwin.telemetry.studies.window_metrics import assess
 
 from .conftest import campaign
 

@@ -7,14 +7,14 @@ import pytest
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.campaign.simulation.anomalies import draw_afflicted, draw_healthy
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.clearance import Regions, fit_clearance, nearest, nearness
-from clustertwin.telemetry.detection.events import Event, Tracker
-from clustertwin.telemetry.detection.explain import explain, rows_of
-from clustertwin.telemetry.detection.moment import moments
+from clustertwin.telemetry.detection.events.explanation import explain, rows_of
+from clustertwin.telemetry.detection.events.tracker import Event, Tracker
 from clustertwin.telemetry.detection.scores import NAMING
+from clustertwin.telemetry.detection.views.region_distance import Regions, fit_clearance, nearest, nearness
+from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.simulation.anomalies import draw_afflicted, draw_healthy
+from clustertwin.telemetry.simulation.signature import read_signatures
 
 REGIONS = Regions(("bad-io", "throttled"), np.array([[3, 4], [0, 1]], np.float32))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.telemetry.detection.density import fit_density
+from clustertwin.telemetry.detection.views.gaussian_mixture import fit_density
 
 
 def _two_ways(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

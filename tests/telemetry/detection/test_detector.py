@@ -10,8 +10,8 @@ import pytest
 from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate, read, save
-from clustertwin.telemetry.detection.moment import Moment, moments
-from clustertwin.telemetry.models.store import ModelError, Stored
+from clustertwin.telemetry.models.model_store import ModelError, Stored
+from clustertwin.telemetry.moments.moment import Moment, moments
 
 from .conftest import campaign
 

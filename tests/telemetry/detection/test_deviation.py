@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.detection.deviation import FLOOR, deviate
+from clustertwin.telemetry.detection.features.peer_deviation import FLOOR, deviate
 
 
 def _deviate(user: list[float], job: list[int], known: list[bool] | None = None):

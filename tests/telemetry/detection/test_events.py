@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.detection.events import Event, EventSettings, Tracker, by_chance
-from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, Tracker, by_chance
 from clustertwin.telemetry.detection.scores import NAMING, Scores
+from clustertwin.telemetry.moments.moment import Moment
 
 NAN = float("nan")
 ANY = float("inf")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.detection.clearance import Near
-from clustertwin.telemetry.detection.explain import Why, explain
-from clustertwin.telemetry.detection.moment import Moment
+from clustertwin.telemetry.detection.events.explanation import Why, explain
 from clustertwin.telemetry.detection.scores import NAMING, Scores
+from clustertwin.telemetry.detection.views.region_distance import Near
+from clustertwin.telemetry.moments.moment import Moment
 
 
 class Expecting:

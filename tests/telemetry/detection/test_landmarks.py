@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.detection.landmarks import Landmarks, find_landmarks
+from clustertwin.telemetry.simulation.signature import read_signatures
 
 
 def test_the_nearest_kinds_come_with_their_distances():

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.campaign.simulation.cluster import simulate
-from clustertwin.telemetry.campaign.simulation.demand import ClusterSettings
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.moment import Moment, moments
+from clustertwin.telemetry.moments.moment import Moment, moments
+from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.signature import read_signatures
+from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 
 @pytest.fixture(scope="module")

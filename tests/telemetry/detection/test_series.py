@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.assessment import average_precision, roc_auc
-from clustertwin.telemetry.detection.series import fit_series
+from clustertwin.telemetry.detection.metric_series import fit_series
+from clustertwin.telemetry.studies.window_metrics import average_precision, roc_auc
 
 
 def _series(samples: int, seed: int) -> np.ndarray:

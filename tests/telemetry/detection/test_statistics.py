@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.detection.moment import Moment
-from clustertwin.telemetry.detection.statistics import START_S, measure
+from clustertwin.telemetry.detection.features.statistics import START_S, measure
+from clustertwin.telemetry.moments.moment import Moment
 
 
 def test_means_are_those_of_the_last_seconds(moment: Moment):

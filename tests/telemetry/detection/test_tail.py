@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.tail import fit_surprise, fit_tail
+from clustertwin.telemetry.detection.views.p_value import fit_surprise, fit_tail
 
 
 def test_goes_on_beyond_the_sample_as_the_exponential_does():

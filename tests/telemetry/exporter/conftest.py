@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
-from clustertwin.telemetry.exporter.server import Server
-from clustertwin.telemetry.exporter.site import Site
-from clustertwin.telemetry.exporter.webconfig import WebConfig
+from clustertwin.telemetry.exporter.http.routes import Site
+from clustertwin.telemetry.exporter.http.server import Server
+from clustertwin.telemetry.exporter.http.webconfig import WebConfig
 
 STAT = """\
 cpu  1300 4 260 9000 70 0 9 2 0 0

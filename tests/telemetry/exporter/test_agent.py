@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.exporter import agent as agent_module
-from clustertwin.telemetry.exporter.exposition import to_rows
+from clustertwin.telemetry.exporter.text_format import to_rows
 
 GOLDEN = Path(__file__).parent / "golden.prom"
 

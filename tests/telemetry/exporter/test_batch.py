@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clustertwin.telemetry.exporter.batch import Batch
-from clustertwin.telemetry.exporter.jobfiles import FILES, words_of
+from clustertwin.telemetry.exporter.jobs.cgroup_files import FILES, words_of
+from clustertwin.telemetry.exporter.jobs.file_batch import Batch
 
 PRESSURE = b"some avg10=0.%d0 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n"
 EXAMPLES = {

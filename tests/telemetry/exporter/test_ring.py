@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertwin.telemetry.exporter.ring import CHUNK_SAMPLES, Ring
+from clustertwin.telemetry.exporter.sample_ring import CHUNK_SAMPLES, Ring
 
 
 def blocks(text: bytes) -> list[tuple[float, bytes]]:

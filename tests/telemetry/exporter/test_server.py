@@ -10,9 +10,9 @@ from functools import partial
 import httpx
 import pytest
 
-from clustertwin.telemetry.exporter import server as server_module
-from clustertwin.telemetry.exporter.messages import parse_request
-from clustertwin.telemetry.exporter.site import _landing_page
+from clustertwin.telemetry.exporter.http import server as server_module
+from clustertwin.telemetry.exporter.http.messages import parse_request
+from clustertwin.telemetry.exporter.http.routes import _landing_page
 
 get = partial(httpx.get, verify=False)  # plain HTTP: no need to load certificates each time
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.exporter import webconfig
-from clustertwin.telemetry.exporter.webconfig import Passwords, parse_web_config, read_web_config, server_context
+from clustertwin.telemetry.exporter.http import webconfig
+from clustertwin.telemetry.exporter.http.webconfig import Passwords, parse_web_config, read_web_config, server_context
 
 get = partial(httpx.get, verify=False)
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()

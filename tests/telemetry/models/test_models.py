@@ -6,10 +6,10 @@ import torch
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.models import MODELS, find
+from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
 from clustertwin.telemetry.models.check import check_model
 from clustertwin.telemetry.models.contract import Batch, Shape, errors
-from clustertwin.telemetry.models.graph import GraphUpdate
-from clustertwin.telemetry.models.store import ModelError, read, save
+from clustertwin.telemetry.models.model_store import ModelError, read, save
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_directory_without_a_model_is_refused(tmp_path):
 def test_nan_is_treated_as_masked():
     from clustertwin.core.channels import CPU
     from clustertwin.core.traces import Windows
-    from clustertwin.telemetry.batches import group
+    from clustertwin.telemetry.models.batches import group
 
     values = np.full((1, 100, 4), 0.25, np.float32)
     values[0, 3] = np.nan
@@ -147,7 +147,7 @@ def test_an_embedding_that_tells_steps_keeps_the_contract_and_tells_them():
 
 
 def test_the_contrastive_term_is_small_where_jobs_lie_apart():
-    from clustertwin.telemetry.models.contrast import scatter
+    from clustertwin.telemetry.models.contrastive_loss import scatter
 
     job = torch.tensor([0, 0, 1, 1, -1, -1])
     apart = torch.eye(3).repeat_interleave(2, 0)

@@ -7,9 +7,9 @@ import torch
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.batches import group
+from clustertwin.telemetry.models.batches import group
 from clustertwin.telemetry.models.contract import Shape
-from clustertwin.telemetry.training import Settings, evaluate, fit, suited
+from clustertwin.telemetry.models.training import Settings, evaluate, fit, suited
 
 QUICK = Settings(model="linear", epochs=4, batch=32, options={"latent": 8, "hidden": 32})
 

@@ -50,6 +50,6 @@ def test_other_names_and_files_already_there_are_refused(recording: Recording, t
     with pytest.raises(SettingsError, match=r"must end in \.parquet"):
         export(recording, tmp_path / "rows.xls")
     (tmp_path / "rows.csv").write_text("mine")
-    with pytest.raises(OutputError, match="already there"):
+    with pytest.raises(OutputError, match="already exists"):
         export(recording, tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text() == "mine"

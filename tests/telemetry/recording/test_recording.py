@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.windows import cut
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings, find
-from clustertwin.telemetry.windows import cut
 
 CPUS = (0, 1, 5)
 SMALL = RecordingSettings(chunk_s=60, flush_s=7)

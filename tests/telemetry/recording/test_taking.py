@@ -12,9 +12,9 @@ import pytest
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import NoSamples, SourceError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.counters import Counters
+from clustertwin.telemetry.ingest.counters import Counters
 from clustertwin.telemetry.recording import Recorder, Recording
-from clustertwin.telemetry.recording.taking import Jobs, hour_by_hour, take
+from clustertwin.telemetry.recording.capture import Jobs, hour_by_hour, take
 
 
 def second(time_s: int, node: str = "n0", cpus: tuple[int, ...] = (0, 1), jobs: dict[str, int] | None = None) -> Trace:

@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from clustertwin.core.formatting import ranges
 from clustertwin.core.traces import Trace
-from clustertwin.service.words import ranges
 
 COLOURS = {"user": "green", "system": "red", "iowait": "yellow", "other": "bright_black"}
 LEVELS = " ▁▂▃▄▅▆▇█"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.counters import Reading
-from clustertwin.telemetry.rates import RateStream
+from clustertwin.telemetry.ingest.counters import Reading
+from clustertwin.telemetry.ingest.rates import RateStream
+from clustertwin.telemetry.ingest.sources.local_host import Host
 from clustertwin.telemetry.recording import Recorder
-from clustertwin.telemetry.sources.host import Host
 
 
 class Sampler:

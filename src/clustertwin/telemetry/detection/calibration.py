@@ -10,16 +10,24 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.simulation.signature import read_signatures
-from clustertwin.telemetry.detection.clearance import Clearance, Regions, fit_clearance
-from clustertwin.telemetry.detection.density import fit_density
+from clustertwin.telemetry.detection.detector_store import sealed
+from clustertwin.telemetry.detection.features.observation import FREE, HELD, LENGTHS_S, UNKNOWN, Look, join, look
 from clustertwin.telemetry.detection.landmarks import find_landmarks
-from clustertwin.telemetry.detection.look import FREE, HELD, LENGTHS_S, UNKNOWN, Look, join, look
-from clustertwin.telemetry.detection.moment import LENGTH_S, Moment
-from clustertwin.telemetry.detection.storage import sealed
-from clustertwin.telemetry.detection.tail import ENOUGH, Tail, fit_surprise, fit_tail
-from clustertwin.telemetry.detection.views import NOWHERE, Detector, Habit, Settings, size, standing, strangest
-from clustertwin.telemetry.models.store import Stored
+from clustertwin.telemetry.detection.views.all_views import (
+    NOWHERE,
+    Detector,
+    Habit,
+    Settings,
+    size,
+    standing,
+    strangest,
+)
+from clustertwin.telemetry.detection.views.gaussian_mixture import fit_density
+from clustertwin.telemetry.detection.views.p_value import ENOUGH, Tail, fit_surprise, fit_tail
+from clustertwin.telemetry.detection.views.region_distance import Clearance, Regions, fit_clearance
+from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.moments.moment import LENGTH_S, Moment
+from clustertwin.telemetry.simulation.signature import read_signatures
 
 PLENTY = 5_000  # held-out windows of a kind; with fewer, what is learnt from is held out from itself in turn
 TURNS = 10

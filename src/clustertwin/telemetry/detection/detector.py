@@ -8,7 +8,7 @@ alarming = scores.score > detector.threshold
 from __future__ import annotations
 
 from clustertwin.telemetry.detection.calibration import calibrate
-from clustertwin.telemetry.detection.storage import read, save
-from clustertwin.telemetry.detection.views import VIEWS, Detector, Settings
+from clustertwin.telemetry.detection.detector_store import read, save
+from clustertwin.telemetry.detection.views.all_views import VIEWS, Detector, Settings
 
 __all__ = ["VIEWS", "Detector", "Settings", "calibrate", "read", "save"]

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.campaign.simulation.anomalies import draw_afflicted, draw_healthy, family
-from clustertwin.telemetry.campaign.simulation.shares import TICKS
-from clustertwin.telemetry.campaign.simulation.signature import PEER, Signatures
-from clustertwin.telemetry.detection.clearance import Regions
-from clustertwin.telemetry.detection.evaluation import evaluate
-from clustertwin.telemetry.detection.moment import WINDOW_S, Moment
-from clustertwin.telemetry.models.store import Stored
+from clustertwin.telemetry.detection.features.inference import evaluate
+from clustertwin.telemetry.detection.views.region_distance import Regions
+from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
+from clustertwin.telemetry.simulation.anomalies import draw_afflicted, draw_healthy, family
+from clustertwin.telemetry.simulation.shares import TICKS
+from clustertwin.telemetry.simulation.signature import PEER, Signatures
 
 JOBS = 16  # of each kind
 

@@ -14,11 +14,11 @@ import time
 from clustertwin import __version__
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.telemetry.exporter.agent import COLLECTORS, Agent, AgentSettings
-from clustertwin.telemetry.exporter.exposition import to_rows
+from clustertwin.telemetry.exporter.http.routes import Site
+from clustertwin.telemetry.exporter.http.server import Server
+from clustertwin.telemetry.exporter.http.webconfig import WebConfig, read_web_config
 from clustertwin.telemetry.exporter.log import log
-from clustertwin.telemetry.exporter.server import Server
-from clustertwin.telemetry.exporter.site import Site
-from clustertwin.telemetry.exporter.webconfig import WebConfig, read_web_config
+from clustertwin.telemetry.exporter.text_format import to_rows
 
 LOOPBACK = ("127.", "::1", "localhost")
 

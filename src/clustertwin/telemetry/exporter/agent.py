@@ -17,13 +17,13 @@ from threading import Lock
 from typing import Protocol
 
 from clustertwin import __version__
-from clustertwin.telemetry.exporter.cpu import CpuCollector
-from clustertwin.telemetry.exporter.disk import DiskCollector
-from clustertwin.telemetry.exporter.exposition import family, label_value
-from clustertwin.telemetry.exporter.jobs import JobsCollector
-from clustertwin.telemetry.exporter.memory import MemoryCollector
-from clustertwin.telemetry.exporter.pressure import PressureCollector
-from clustertwin.telemetry.exporter.ring import Ring
+from clustertwin.telemetry.exporter.collectors.cpu import CpuCollector
+from clustertwin.telemetry.exporter.collectors.disk import DiskCollector
+from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector
+from clustertwin.telemetry.exporter.collectors.pressure import PressureCollector
+from clustertwin.telemetry.exporter.jobs.cgroup_jobs import JobsCollector
+from clustertwin.telemetry.exporter.sample_ring import Ring
+from clustertwin.telemetry.exporter.text_format import family, label_value
 
 
 class Collector(Protocol):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: name -> import strings of its config and of its network
 MODELS: dict[str, tuple[str, str]] = {
-    name: (f"clustertwin.telemetry.models.{module}:Config", f"clustertwin.telemetry.models.{module}:{network}")
+    name: (f"{__name__}.architectures.{module}:Config", f"{__name__}.architectures.{module}:{network}")
     for name, module, network in (
         ("ae", "ae", "ConvAutoencoder"),
         ("node-gnn-ae", "gnn", "NodeGraphAutoencoder"),

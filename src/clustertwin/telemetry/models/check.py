@@ -14,7 +14,7 @@ import torch
 from clustertwin.core.channels import CPU, NODE
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, errors
-from clustertwin.telemetry.models.store import read, save
+from clustertwin.telemetry.models.model_store import read, save
 
 
 def check_model(name: str, options: dict[str, Any] | None = None) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clustertwin.core.channels import CPU, Schema
@@ -39,6 +41,16 @@ class Batch:
     valid: Tensor  # (n, length) bool
     group: Tensor  # (n,) int64, contiguous runs; every window a group of its own where there is no graph
     job: Tensor | None = None  # (n,) int64, equal for windows of one job, -1: no job; only training asks for it
+
+
+class Fused(Protocol):
+    """A model without autograd, equal to the original to 1e-5."""
+
+    def __call__(
+        self, values: NDArray[np.float32], valid: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(n, length, channel) and (n, length) -> embedding (n, latent) and mean squared error (n,)."""
+        ...
 
 
 class Autoencoder(nn.Module, ABC):
@@ -95,6 +107,10 @@ class Autoencoder(nn.Module, ABC):
         """What training makes small, the mean squared error over channels and valid seconds, and the embedding."""
         z, reconstruction = self(batch)
         return errors(batch, reconstruction).mean(), z
+
+    def fused(self) -> Fused | None:
+        """A faster form of the same model for inference; None where the architecture has none."""
+        return None
 
     def prepare(self, x: Tensor) -> None:
         """Look at the training windows (n, length, channel) once before training."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from clustertwin.core.errors import OutputError, SettingsError
+from clustertwin.core import files
+from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.recording.durable import writing
+from clustertwin.core.windows import cut
 from clustertwin.telemetry.recording.reader import Recording
-from clustertwin.telemetry.windows import cut
 
 PIECE_S = 3600
 SUFFIXES = (".parquet", ".csv", ".npz")
@@ -25,33 +25,24 @@ def export(recording: Recording, out: Path, length_s: int = 100) -> int:
     """Write the file its suffix asks for, without what was never seen; how many rows, or windows for npz."""
     if out.suffix not in SUFFIXES:
         raise SettingsError(f"{out}: the name must end in {', '.join(SUFFIXES)}")
-    if out.exists():
-        raise OutputError(f"{out}: already there")
-    fresh = out.with_name(f".{out.name}.new{out.suffix}")
-    with writing(out):
-        try:
-            rows = _windows(recording, fresh, length_s) if out.suffix == ".npz" else _rows(recording, fresh)
-            fresh.replace(out)
-        finally:
-            fresh.unlink(missing_ok=True)
-    return rows
+    files.refuse_existing(out)
+    with files.replacing(out) as file:
+        return _windows(recording, file, length_s) if out.suffix == ".npz" else _rows(recording, file, out.suffix)
 
 
-def _windows(recording: Recording, out: Path, length_s: int) -> int:
+def _windows(recording: Recording, file: BinaryIO, length_s: int) -> int:
     windows = recording.windows(length_s)
     columns = {f.name: getattr(windows, f.name) for f in fields(windows) if f.name not in ("schema", "interval_s")}
-    np.savez_compressed(out, channels=np.array(recording.schema.names), interval_s=recording.interval_s, **columns)
+    np.savez_compressed(file, channels=np.array(recording.schema.names), interval_s=recording.interval_s, **columns)
     return len(windows)
 
 
-def _rows(recording: Recording, out: Path) -> int:
+def _rows(recording: Recording, file: BinaryIO, suffix: str) -> int:
     schema = _schema(recording)
     rows = 0
-    if out.suffix == ".csv":
-        file = csv.CSVWriter(out, schema)
-    else:
-        file = parquet.ParquetWriter(out, schema, compression="zstd")
-    with file as writer:
+    with (
+        csv.CSVWriter(file, schema) if suffix == ".csv" else parquet.ParquetWriter(file, schema, compression="zstd")
+    ) as writer:
         for table in _tables(recording, schema):
             writer.write_table(table)
             rows += table.num_rows

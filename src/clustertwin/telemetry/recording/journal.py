@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.recording import durable
+from clustertwin.core import files
 
 _HEAD = struct.Struct("<4sIq")  # magic, samples, second of the first
 _SUM = struct.Struct("<I")
@@ -31,7 +31,7 @@ class Record:
 def append(path: Path, record: Record) -> None:
     """The record is on disk when this returns."""
     payload = _HEAD.pack(_MAGIC, record.ticks.shape[2], record.start_s) + record.ticks.tobytes()
-    durable.append(path, payload + _SUM.pack(zlib.crc32(payload)))
+    files.append(path, payload + _SUM.pack(zlib.crc32(payload)))
 
 
 def read(path: Path, cpus: int, stored: int) -> list[Record]:

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.recording import chunks, durable, journal, layout
+from clustertwin.telemetry.recording import chunks, journal, layout
 from clustertwin.telemetry.recording.layout import Description
 from clustertwin.telemetry.recording.retention import Chunk
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
@@ -63,7 +64,7 @@ class NodeWriter:
         if self._origin_s is None:
             chunk_s = self._about.settings.chunk_s
             self._origin_s = trace.start_s // chunk_s * chunk_s
-            durable.make_directory(self.directory)
+            files.make_directory(self.directory)
             self._grow(0)
         whole, at, total = [], 0, trace.values.shape[1]
         while at < total:
@@ -112,7 +113,7 @@ class NodeWriter:
             return []
         self._grow(self._chunk)
         path = self.directory / layout.chunk_name(self._chunk)
-        durable.put(path, chunks.encode(self._buffer, self._about.settings.level))
+        files.write(path, chunks.encode(self._buffer, self._about.settings.level), sync_parent=False)
         self._unsynced = True
         if (self.directory / layout.JOURNAL).exists():
             self._sync()  # before the journal goes; should it survive a crash, it says again what the chunk says
@@ -175,8 +176,8 @@ class NodeWriter:
 
     def _sync(self) -> None:
         if self._unsynced:
-            with durable.writing(self.directory):
-                durable.sync_directory(self.directory)
+            with files.reporting(self.directory):
+                files.sync_directory(self.directory)
             self._unsynced = False
 
     def _grow(self, number: int) -> None:
@@ -186,5 +187,5 @@ class NodeWriter:
     def _write_document(self, length: int) -> None:
         assert self._origin_s is not None
         document = layout.array_document(self._about, self.node, self._origin_s, length)
-        durable.replace(self.directory / layout.DOCUMENT, document)
+        files.write(self.directory / layout.DOCUMENT, document)
         self._length = length

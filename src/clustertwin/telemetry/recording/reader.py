@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import RecordingError
 from clustertwin.core.traces import JobSpan, Trace, Windows
-from clustertwin.telemetry.recording import labels, layout
+from clustertwin.core.windows import cut, describe, steps
+from clustertwin.telemetry.recording import label_log, layout
 from clustertwin.telemetry.recording.layout import Description
 from clustertwin.telemetry.recording.node_reader import NodeReader
 from clustertwin.telemetry.recording.ticks import Ticks
-from clustertwin.telemetry.windows import cut, describe, steps
 
 
 class Recording:
@@ -31,7 +31,7 @@ class Recording:
     @classmethod
     def open(cls, directory: Path) -> Recording:
         about = layout.read_group(Path(directory))
-        return cls(Path(directory), about, tuple(labels.read(Path(directory) / layout.LABELS)))
+        return cls(Path(directory), about, tuple(label_log.read(Path(directory) / layout.LABELS)))
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:

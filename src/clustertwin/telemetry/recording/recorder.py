@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from clustertwin.core import files
 from clustertwin.core.channels import CPU, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.recording import durable, labels, layout
+from clustertwin.telemetry.recording import label_log, layout
 from clustertwin.telemetry.recording.layout import Description, RecordingSettings
 from clustertwin.telemetry.recording.node_writer import NodeWriter
 from clustertwin.telemetry.recording.retention import Retention
@@ -48,12 +49,12 @@ class Recorder:
         about = Description(
             {node: tuple(int(cpu) for cpu in cpus) for node, cpus in nodes.items()}, schema, campaign, split, settings
         )
-        durable.make_directory(directory)
+        files.make_directory(directory)
         lock = _take(directory)
         try:
             if (directory / layout.DOCUMENT).exists():
                 raise OutputError(f"{directory}: already holds a recording")
-            durable.replace(directory / layout.DOCUMENT, layout.group_document(about))
+            files.write(directory / layout.DOCUMENT, layout.group_document(about))
         except BaseException:
             os.close(lock)
             raise
@@ -81,7 +82,7 @@ class Recorder:
             if self._lock < 0 or node in self._nodes or not cpus:
                 raise RecordingError(self.directory, f"cannot let node {node!r} in: closed, known, or without cpus")
             self.about = dataclasses.replace(self.about, nodes={**self.about.nodes, node: tuple(cpus)})
-            durable.replace(self.directory / layout.DOCUMENT, layout.group_document(self.about))
+            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.about))
             self._nodes[node] = NodeWriter(self.directory, self.about, node)
 
     def append(self, trace: Trace) -> None:
@@ -94,7 +95,7 @@ class Recorder:
         """Say what ran where; durable when this returns."""
         with self._mutex:
             self._writer(span.node)
-            labels.append(self.directory / layout.LABELS, span)
+            label_log.append(self.directory / layout.LABELS, span)
 
     def flush(self) -> None:
         """Everything appended so far is durable when this returns."""
@@ -151,23 +152,23 @@ class Recorder:
             dataclasses.replace(span, end_s=self._nodes[span.node].next_s or span.start_s)
             if math.isinf(span.end_s)
             else span
-            for span in labels.read(path)
+            for span in label_log.read(path)
         ]
         if spans:
-            labels.rewrite(path, spans)
+            label_log.rewrite(path, spans)
 
     def _forget_labels(self) -> None:
         oldest_end_s = self._retention.oldest_end_s
         path = self.directory / layout.LABELS
-        spans = labels.read(path)
+        spans = label_log.read(path)
         kept = [s for s in spans if oldest_end_s is None or s.end_s > oldest_end_s - self.about.settings.chunk_s]
         if len(kept) < len(spans):
-            labels.rewrite(path, kept)
+            label_log.rewrite(path, kept)
 
 
 def _take(directory: Path) -> int:
     """The directory's lock; the kernel gives it back however the process ends."""
-    with durable.writing(directory / layout.LOCK):
+    with files.reporting(directory / layout.LOCK):
         lock = os.open(directory / layout.LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

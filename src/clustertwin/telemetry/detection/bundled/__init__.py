@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from clustertwin.telemetry.detection.storage import read
-from clustertwin.telemetry.detection.views import Detector
+from clustertwin.telemetry.detection.detector_store import read
+from clustertwin.telemetry.detection.views.all_views import Detector
 
 
 @cache

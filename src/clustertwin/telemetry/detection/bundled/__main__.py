@@ -12,7 +12,7 @@ import torch
 import typer
 
 from clustertwin.telemetry.detection import bundled
-from clustertwin.telemetry.detection.bundled.making import Recipe, make
+from clustertwin.telemetry.detection.bundled.recipe import Recipe, make
 from clustertwin.telemetry.detection.detector import save
 
 

@@ -1,0 +1,1 @@
+"""The live loop: feed -> buffer -> detector -> tracker -> store, and a snapshot each second."""

@@ -1,0 +1,1 @@
+"""What the service tells others: metrics, notifications, digests, job reports."""

@@ -1,0 +1,113 @@
+"""The week in brief: stored events -> what was seen, what people said of it, and how often the alarms were wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from clustertwin.core import formatting
+from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
+
+MOST = 5  # rows of each list
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """`false_alarms` is the part of the vetted events that nobody needed to hear of, with its 95 % interval."""
+
+    start_s: float
+    end_s: float
+    events: int
+    before: int  # events of as long a time before
+    still_open: int
+    verdicts: dict[str, int]
+    false_alarms: float | None  # None: nobody has vetted anything
+    false_alarms_low: float | None
+    false_alarms_high: float | None
+    views: dict[str, int]
+    channels: dict[str, int]
+    nodes: dict[str, int]  # the busiest
+    jobs: dict[str, int]
+    unvetted: tuple[str, ...]  # the strangest events that wait for a verdict
+
+
+def digest(store: Store, start_s: float, end_s: float) -> Digest:
+    """What began in [start_s, end_s)."""
+    cases = _began(store, start_s, end_s)
+    before = _began(store, start_s - (end_s - start_s), start_s)
+    verdicts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in VERDICTS}
+    vetted = sum(verdicts.values())
+    wrong = vetted - verdicts["confirmed"]  # dismissed, or normal from now on
+    low, high = wilson(wrong, vetted) if vetted else (None, None)
+    waiting = sorted((case for case in cases if not case.verdict), key=lambda case: -case.event.score)
+    return Digest(
+        start_s=start_s,
+        end_s=end_s,
+        events=len(cases),
+        before=len(before),
+        still_open=sum(case.event.open for case in cases),
+        verdicts={**verdicts, "none": len(cases) - vetted},
+        false_alarms=wrong / vetted if vetted else None,
+        false_alarms_low=low,
+        false_alarms_high=high,
+        views=_most([case.event.view for case in cases]),
+        channels=_most([case.why.channel for case in cases if case.why]),
+        nodes=_most([node for case in cases for node in case.event.nodes]),
+        jobs=_most([job for case in cases for job in case.event.jobs]),
+        unvetted=tuple(case.id for case in waiting[:MOST]),
+    )
+
+
+def wilson(wrong: int, of: int, z: float = 1.96) -> tuple[float, float]:
+    """The interval of a ratio of small numbers, in which 0 of 3 is not certainty."""
+    middle = (wrong + z * z / 2) / (of + z * z)
+    half = z * sqrt(wrong * (of - wrong) / of + z * z / 4) / (of + z * z)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def text(report: Digest, link: str = "") -> tuple[str, str]:
+    """Title and body, for a person."""
+    days = (report.end_s - report.start_s) / 86_400
+    title = f"clustertwin: {formatting.counted(report.events, 'event')} in {days:.0f} days"
+    lines = [
+        f"{formatting.clock(report.start_s)} to {formatting.clock(report.end_s)}",
+        "",
+        f"events         {report.events}, {report.before} in the time before; {report.still_open} still open",
+        "verdicts       " + ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items()),
+        f"false alarms   {_rate(report)}",
+    ]
+    for name, counts in (
+        ("seen by", report.views),
+        ("channel", report.channels),
+        ("nodes", report.nodes),
+        ("jobs", report.jobs),
+    ):
+        if counts:
+            lines.append(f"{name:<15}" + ", ".join(f"{key} {count}" for key, count in counts.items()))
+    if report.unvetted:
+        lines += ["", "The strangest that nobody has vetted:"]
+        lines += [f"  {link.rstrip('/')}/events/{id}" if link else f"  twin events show {id}" for id in report.unvetted]
+    return title, "\n".join(lines)
+
+
+def _rate(report: Digest) -> str:
+    if report.false_alarms is None:
+        return "unknown: nobody has vetted an event"
+    vetted = sum(count for verdict, count in report.verdicts.items() if verdict != "none")
+    low, high = formatting.percent(report.false_alarms_low), formatting.percent(report.false_alarms_high)
+    return f"{formatting.percent(report.false_alarms)} of {vetted} vetted (95 %: {low} to {high})"
+
+
+def _began(store: Store, start_s: float, end_s: float) -> list[Case]:
+    """Newest first, page by page."""
+    cases: list[Case] = []
+    while page := store.events(Filter(start_s=start_s, end_s=end_s), PAGE, len(cases)):
+        cases += page
+    return [case for case in cases if start_s <= case.event.onset_s < end_s]
+
+
+def _most(names: Sequence[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items(), key=lambda entry: (-entry[1], entry[0]))[:MOST])

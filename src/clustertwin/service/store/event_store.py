@@ -1,0 +1,262 @@
+"""What the service remembers: events with their reasons, and what people said of them -> cases, page by page.
+
+store = Store(home / "state.sqlite")
+store.write([(change.event, why)])                  # one transaction for all of a scoring
+store.vet([case.id], "confirmed", who="ada", comment="disk 3 is dying", now_s=now_s)
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.service.store import audit_log
+from clustertwin.service.store.database import Database
+from clustertwin.service.store.quiet_times import Quiet
+from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.learning.night.verdicts import Vetted
+
+Verdict = Literal["confirmed", "dismissed", "new-normal"]
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+LONGEST_COMMENT = 4000
+
+
+class NoSuchEvent(TwinError):
+    """An id that no event has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An event, its reason, and what a person said of it."""
+
+    event: Event
+    why: Why | None
+    verdict: str = ""  # of `VERDICTS`, or empty
+    who: str = ""
+    comment: str = ""
+    vetted_s: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.event.id
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which cases; what is None or empty matches all."""
+
+    open: bool | None = None
+    verdict: str | None = None  # "" asks for those nobody has vetted
+    node: str = ""
+    job: str = ""
+    owner: str = ""
+    view: str = ""
+    start_s: float | None = None  # that had not ended by then
+    end_s: float | None = None  # that had begun by then
+
+
+class Store:
+    def __init__(self, path: Path) -> None:
+        self.database = Database(path)
+        self.quiet = Quiet(self.database)
+
+    def write(self, events: Iterable[tuple[Event, Why | None]]) -> None:
+        """Enter events, or what they have become; a reason once given stays until there is a newer one."""
+        rows = [_row(event, why) for event, why in events]
+        if not rows:
+            return
+        with self.database.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO events (id, places, jobs, owner, onset_s, seen_s, end_s, score, view, model, why)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+                " places = excluded.places, jobs = excluded.jobs, owner = excluded.owner, onset_s = excluded.onset_s,"
+                " seen_s = excluded.seen_s, end_s = excluded.end_s, score = excluded.score, view = excluded.view,"
+                " why = COALESCE(excluded.why, why)",
+                rows,
+            )
+
+    def events(self, which: Filter = Filter(), limit: int = 100, offset: int = 0) -> list[Case]:
+        """Newest first."""
+        where, values = _where(which)
+        query = f"SELECT * FROM events WHERE {where} ORDER BY onset_s DESC, id LIMIT ? OFFSET ?"
+        return [_case(row) for row in self.database.rows(query, (*values, limit, offset))]
+
+    def count(self, which: Filter = Filter()) -> int:
+        where, values = _where(which)
+        return int(self.database.rows(f"SELECT COUNT(*) FROM events WHERE {where}", tuple(values))[0][0])
+
+    def event(self, event_id: str) -> Case:
+        rows = self.database.rows("SELECT * FROM events WHERE id = ?", (event_id,))
+        if not rows:
+            raise NoSuchEvent(f"no event {event_id!r}")
+        return _case(rows[0])
+
+    def find(self, name: str) -> str:
+        """The id of the event of this name, or of the only one whose id begins so."""
+        rows = self.database.rows(
+            "SELECT id FROM events WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
+            (name, name, len(name), name, name),
+        )
+        ids = [str(row["id"]) for row in rows]
+        if not ids:
+            raise NoSuchEvent(f"no event {name!r}")
+        if len(ids) > 1 and ids[0] != name:
+            raise SettingsError(
+                f"more than one event begins with {name!r}: {', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
+            )
+        return ids[0]
+
+    def alike(self, case: Case, limit: int = 10) -> list[Case]:
+        """Past events that the same view saw in the same channel, vetted ones first, then the newest."""
+        channel = case.why.channel if case.why else ""
+        rows = self.database.rows(
+            "SELECT * FROM events WHERE id != ? AND view = ? AND COALESCE(json_extract(why, '$.ratios[0].channel'), '')"
+            " = ? AND onset_s <= ? ORDER BY verdict = '', onset_s DESC, id LIMIT ?",
+            (case.id, case.event.view, channel, case.event.onset_s, limit),
+        )
+        return [_case(row) for row in rows]
+
+    def vet(self, ids: Sequence[str], verdict: str, *, who: str, comment: str = "", now_s: float) -> list[Case]:
+        """Say what events were: all of these or, where one is unknown, none."""
+        if verdict not in VERDICTS:
+            raise SettingsError(f"no verdict {verdict!r}; there are {', '.join(VERDICTS)}")
+        if len(comment) > LONGEST_COMMENT:
+            raise SettingsError(f"a comment of {len(comment)} characters; {LONGEST_COMMENT} at most")
+        after = {"verdict": verdict, "who": who, "comment": comment, "vetted_s": now_s}
+        with self.database.transaction() as connection:
+            for event_id in dict.fromkeys(ids):
+                before = _said(connection, event_id)
+                _say(connection, event_id, after)
+                audit_log.note(connection, now_s, who, "vet", event_id, before, after)
+        return [self.event(event_id) for event_id in dict.fromkeys(ids)]
+
+    def undo(self, event_id: str, *, who: str, now_s: float) -> Case:
+        """Take the last verdict back; what was said before it holds again. To undo an undo is to redo."""
+        with self.database.transaction() as connection:
+            now = _said(connection, event_id)
+            last = connection.execute(
+                "SELECT before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
+                (event_id,),
+            ).fetchone()
+            if last is None:
+                raise SettingsError(f"nothing to undo: nobody has vetted event {event_id}")
+            before = json.loads(last["before"])
+            _say(connection, event_id, before)
+            audit_log.note(connection, now_s, who, "undo", event_id, now, before)
+        return self.event(event_id)
+
+    def between(self, start_s: float, end_s: float) -> list[Vetted]:
+        """What was said of this time, as the nightly cycle hears it; an open event lasts until it was last seen."""
+        rows = self.database.rows(
+            "SELECT * FROM events WHERE verdict != '' AND onset_s < ? AND COALESCE(end_s, seen_s) > ? ORDER BY onset_s",
+            (end_s, start_s),
+        )
+        cases = [_case(row) for row in rows]
+        said = [
+            Vetted(node, cpus, case.event.onset_s, case.event.end_s or case.event.seen_s, cast(Verdict, case.verdict))
+            for case in cases
+            for node, cpus in case.event.places
+        ]
+        for window in self.quiet.maintenance(start_s):
+            if window.start_s < end_s:
+                said += [Vetted(node, (), window.start_s, window.end_s, "maintenance") for node in window.nodes]
+        return said
+
+    def audit(self, subject: str = "", before_id: int = 0, limit: int = 100) -> list[audit_log.Entry]:
+        return audit_log.read(self.database, subject, before_id, limit)
+
+    def note(self, who: str, action: str, subject: str, now_s: float, after: dict[str, Any] | None = None) -> None:
+        """Tell the audit of something done elsewhere: a promotion, a freeze."""
+        with self.database.transaction() as connection:
+            audit_log.note(connection, now_s, who, action, subject, after=after)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _row(event: Event, why: Why | None) -> tuple[Any, ...]:
+    return (
+        event.id,
+        json.dumps(event.places),
+        json.dumps(event.jobs),
+        event.owner,
+        event.onset_s,
+        event.seen_s,
+        event.end_s,
+        event.score,
+        event.view,
+        event.model,
+        None if why is None else json.dumps(asdict(why)),
+    )
+
+
+def _case(row: sqlite3.Row) -> Case:
+    event = Event(
+        id=row["id"],
+        places=tuple((node, tuple(cpus)) for node, cpus in json.loads(row["places"])),
+        jobs=tuple(json.loads(row["jobs"])),
+        owner=row["owner"],
+        onset_s=row["onset_s"],
+        seen_s=row["seen_s"],
+        end_s=row["end_s"],
+        score=row["score"],
+        view=row["view"],
+        model=row["model"],
+    )
+    why = None
+    if row["why"] is not None:
+        plain = json.loads(row["why"])
+        ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
+        nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
+        why = Why(**{**plain, "ratios": ratios, "nearest": nearest})
+    return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
+
+
+def _where(which: Filter) -> tuple[str, list[Any]]:
+    clauses: list[str] = ["1"]
+    values: list[Any] = []
+    if which.open is not None:
+        clauses.append("end_s IS NULL" if which.open else "end_s IS NOT NULL")
+    for column in ("owner", "view"):
+        if wanted := getattr(which, column):
+            clauses.append(f"{column} = ?")
+            values.append(wanted)
+    if which.verdict is not None:
+        clauses.append("verdict = ?")
+        values.append(which.verdict)
+    # A look for the letters first: only where they are is JSON taken apart, which costs several times as much.
+    if which.node:
+        clauses.append(
+            "instr(places, ?) AND EXISTS (SELECT 1 FROM json_each(places) WHERE json_extract(value, '$[0]') = ?)"
+        )
+        values += [json.dumps(which.node), which.node]
+    if which.job:
+        clauses.append("instr(jobs, ?) AND EXISTS (SELECT 1 FROM json_each(jobs) WHERE value = ?)")
+        values += [json.dumps(which.job), which.job]
+    if which.start_s is not None:
+        clauses.append("(end_s IS NULL OR end_s >= ?)")
+        values.append(which.start_s)
+    if which.end_s is not None:
+        clauses.append("onset_s <= ?")
+        values.append(which.end_s)
+    return " AND ".join(clauses), values
+
+
+def _said(connection: sqlite3.Connection, event_id: str) -> dict[str, Any]:
+    row = connection.execute("SELECT verdict, who, comment, vetted_s FROM events WHERE id = ?", (event_id,)).fetchone()
+    if row is None:
+        raise NoSuchEvent(f"no event {event_id!r}")
+    return dict(row)
+
+
+def _say(connection: sqlite3.Connection, event_id: str, what: dict[str, Any]) -> None:
+    connection.execute(
+        "UPDATE events SET verdict = :verdict, who = :who, comment = :comment, vetted_s = :vetted_s WHERE id = :id",
+        {**what, "id": event_id},
+    )

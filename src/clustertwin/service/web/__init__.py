@@ -1,0 +1,1 @@
+"""The HTTP interface: access control, the API and the pages."""

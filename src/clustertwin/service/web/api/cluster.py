@@ -1,0 +1,153 @@
+"""What is going on: the snapshot, a node's threads and traces, jobs, and the embedding."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, HTTPException, Query
+
+from clustertwin.service.live.problems import problems
+from clustertwin.service.live.snapshot import ServiceState, Snapshot
+from clustertwin.service.outgoing import job_report
+from clustertwin.service.store.event_store import Filter
+from clustertwin.service.web.api.json_values import case, plain
+from clustertwin.telemetry.detection.events.explanation import rows_of
+
+MOST_POINTS = 20_000
+
+
+def router(state: ServiceState) -> APIRouter:
+    api = APIRouter(tags=["cluster"])
+
+    @api.get("/snapshot", summary="Everything at a glance")
+    def snapshot() -> dict[str, Any]:
+        return {**summary(state.snapshot), "problems": problems(state)}
+
+    @api.get("/nodes", summary="All nodes, strangest first")
+    def nodes() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = plain(state.snapshot.nodes)
+        return found
+
+    @api.get("/history", summary="The strangest score of each node over the last hour")
+    def history() -> dict[str, Any]:
+        found: dict[str, Any] = plain(state.snapshot.history)
+        return found
+
+    @api.get("/nodes/{node}", summary="One node and each of its threads")
+    def node(node: str) -> dict[str, Any]:
+        return _node(state.snapshot, node)
+
+    @api.get("/nodes/{node}/traces", summary="The last seconds of its threads, as seen and as the model has them")
+    def traces(
+        node: str, seconds: Annotated[int, Query(ge=1, le=300)] = 100, reconstructed: bool = False
+    ) -> dict[str, Any]:
+        return _traces(state, node, seconds, reconstructed)
+
+    @api.get("/jobs", summary="Running jobs, strangest first")
+    def jobs() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = plain(state.snapshot.jobs)
+        return found
+
+    @api.get("/jobs/{job}", summary="A job's report: of one that runs, or that is recorded")
+    def job(job: str) -> dict[str, Any]:
+        usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
+        if usage is None:
+            raise HTTPException(404, f"no job {job!r} runs now or is recorded")
+        cases = [case(one) for one in state.store.events(Filter(job=job), 50)]
+        return {
+            **plain(usage),
+            "report": job_report.render(usage),
+            "notes": job_report.notes(usage),
+            "events": cases,
+        }
+
+    @api.get("/embedding", summary="Every scored thread as a point in the model's embedding")
+    def embedding(limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = 2000) -> dict[str, Any]:
+        return _embedding(state.snapshot, limit)
+
+    return api
+
+
+def summary(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot without its arrays."""
+    names = "number now_s phase ready_in_s source nodes jobs model threshold stride_s stride_why lag_s scoring_s"
+    names += " faults opened_total scored_total"
+    told = {name: plain(getattr(snapshot, name)) for name in names.split()}
+    scored = snapshot.scored.end_s if snapshot.scored else None
+    return {**told, "open_events": len(snapshot.events), "scored_s": scored}
+
+
+def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    found = next((one for one in snapshot.nodes if one.node == name), None)
+    if found is None:
+        raise HTTPException(404, f"no node {name!r}")
+    moment, scores = snapshot.scored, snapshot.scores
+    threads = []
+    if moment is not None and scores is not None and name in moment.nodes:
+        for row in np.flatnonzero(moment.node == moment.nodes.index(name)).tolist():
+            threads.append(
+                {
+                    "cpu": int(moment.cpu[row]),
+                    "job": moment.jobs[moment.job[row]] if moment.job[row] >= 0 else "",
+                    "since_s": moment.end_s - int(moment.age_s[row]),
+                    "score": plain(float(scores.score[row])),
+                    "error": plain(float(scores.error[row])),
+                    "view": scores.spoke(row),
+                    "surprise": dict(zip(scores.views, plain(scores.surprise[row]), strict=True)),
+                }
+            )
+    return {**plain(found), "scored_s": moment.end_s if moment else None, "threads_scored": threads}
+
+
+def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -> dict[str, Any]:
+    moment, detector = state.snapshot.moment, state.detector
+    if moment is None or name not in moment.nodes:
+        raise HTTPException(404, f"no node {name!r}")
+    rows = np.flatnonzero(moment.node == moment.nodes.index(name))
+    values = np.where(moment.valid[rows, -seconds:, None], moment.values[rows, -seconds:], np.nan)
+    told: dict[str, Any] = {
+        "node": name,
+        "start_s": moment.end_s - seconds,
+        "end_s": moment.end_s,
+        "channels": moment.schema.names,
+        "cpus": moment.cpu[rows].tolist(),
+        "jobs": [moment.jobs[job] if job >= 0 else "" for job in moment.job[rows]],
+        "values": plain(values),
+        "reconstructed": None,
+    }
+    if reconstructed and detector is not None:
+        from clustertwin.telemetry.detection.features.inference import reconstruct
+
+        few, mine = moment.among(rows)
+        told["reconstructed"] = plain(reconstruct(detector.stored, few)[mine][:, -seconds:])
+    return told
+
+
+def _embedding(snapshot: Snapshot, limit: int) -> dict[str, Any]:
+    moment, scores = snapshot.scored, snapshot.scores
+    if moment is None or scores is None:
+        return {"model": "", "points": [], "events": []}
+    known = np.flatnonzero(~np.isnan(scores.score))
+    known = known[np.argsort(-scores.score[known], kind="stable")][:limit]
+    types = {one.job: one.job_type for one in snapshot.jobs}
+    points = []
+    for row in known.tolist():
+        job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
+        points.append(
+            {
+                "node": moment.nodes[moment.node[row]],
+                "cpu": int(moment.cpu[row]),
+                "job": job,
+                "job_type": types.get(job, ""),
+                "score": plain(float(scores.score[row])),
+                "embedding": plain(scores.embedding[row]),
+            }
+        )
+    where = {row: i for i, row in enumerate(known.tolist())}
+    regions = [
+        {"event": event.id, "points": [where[row] for row in rows_of(moment, event).tolist() if row in where]}
+        for event in snapshot.events[:100]
+    ]
+    model = snapshot.model.version if snapshot.model else ""
+    return {"model": model, "points": points, "events": regions}

@@ -1,0 +1,125 @@
+"""What the canvases draw: a snapshot -> rows of bytes over time, as plain JSON values.
+
+A byte is 0 … 254 from nothing to everything and 255 where nothing is known. Of a score, the middle is the threshold.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.traces import Trace
+from clustertwin.service.live.snapshot import Snapshot
+from clustertwin.service.web.api.json_values import plain
+from clustertwin.telemetry.moments.moment import Moment
+
+UNKNOWN = 255
+MOST_ROWS = 200
+CLUSTER_COLUMNS = 240
+
+
+def levels(ratios: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
+    """[0, 1] -> bytes; NaN is unknown."""
+    known = ~np.isnan(ratios)
+    made = np.full(ratios.shape, UNKNOWN, np.uint8)
+    made[known] = np.rint(np.clip(ratios[known], 0, 1) * (UNKNOWN - 1)).astype(np.uint8)
+    return made
+
+
+def encoded(made: NDArray[np.uint8]) -> str:
+    return b64encode(np.ascontiguousarray(made).tobytes()).decode()
+
+
+def cluster(snapshot: Snapshot) -> dict[str, Any]:
+    """Nodes × time, worst first: the strangest score of each node over the last hour."""
+    history, threshold = snapshot.history, snapshot.threshold
+    names = [state.node for state in snapshot.nodes][:MOST_ROWS]
+    step_s, end_s, scores = _resampled(history.times_s, history.score, max(snapshot.stride_s, 5))
+    row = {node: i for i, node in enumerate(history.nodes)}
+    empty = np.full(scores.shape[1], np.nan, np.float32)
+    shown = np.array([scores[row[name]] if name in row else empty for name in names]).reshape(len(names), len(empty))
+    return {
+        "labels": names,
+        "more": max(len(snapshot.nodes) - MOST_ROWS, 0),
+        "columns": len(empty),
+        "end_s": end_s,
+        "step_s": step_s,
+        "threshold": None if np.isnan(threshold) else threshold,
+        "levels": encoded(levels(shown / (2 * threshold))),
+    }
+
+
+def _resampled(
+    times_s: NDArray[np.int64], score: NDArray[np.float32], stride_s: int
+) -> tuple[int, int, NDArray[np.float32]]:
+    """Scorings at any times -> even columns, each with the strangest score in it; NaN where there was none."""
+    if not len(times_s):
+        return stride_s, 0, np.full((len(score), 0), np.nan, np.float32)
+    end_s = int(times_s[-1])
+    span_s = max(end_s - int(times_s[0]) + stride_s, 60 * stride_s)
+    step_s = max(stride_s, -(-span_s // CLUSTER_COLUMNS))
+    columns = -(-span_s // step_s)
+    place = columns - 1 - (end_s - times_s) // step_s
+    made = np.full((len(score), columns), -np.inf, np.float32)
+    for column, scores in zip(place.tolist(), np.where(np.isnan(score), -np.inf, score).T, strict=True):
+        np.maximum(made[:, column], scores, out=made[:, column])
+    # Scorings a little further apart than a column is wide leave some columns out; that is no gap in what is known.
+    scored = np.isin(np.arange(columns), place)
+    between = np.flatnonzero(~scored[1:-1] & scored[:-2] & scored[2:]) + 1
+    made[:, between] = made[:, between - 1]
+    made[np.isneginf(made)] = np.nan
+    return step_s, end_s, made
+
+
+def node(snapshot: Snapshot, name: str, channel: str) -> dict[str, Any] | None:
+    """Threads × seconds of one node, its jobs as bands; None for a node nobody knows."""
+    moment = snapshot.moment
+    if moment is None or name not in moment.nodes:
+        return None
+    mine = np.flatnonzero(moment.node == moment.nodes.index(name))
+    return {
+        "cpus": moment.cpu[mine].tolist(),
+        "columns": moment.values.shape[1],
+        "end_s": moment.end_s,
+        "step_s": 1,
+        "channel": channel,
+        "levels": encoded(levels(shares(moment, mine, channel))),
+        "scores": plain(_scores(snapshot, name, moment.cpu[mine])),
+        "threshold": None if np.isnan(snapshot.threshold) else snapshot.threshold,
+        "bands": _bands(moment, mine),
+    }
+
+
+def shares(seen: Moment | Trace, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
+    """(thread, second) of one channel; `busy` is all that is not idle or stolen, waiting for a disk included."""
+    index = seen.schema.index("other" if channel == "busy" else channel)
+    values = seen.values[rows, :, index]
+    return np.where(seen.valid[rows], 1 - values if channel == "busy" else values, np.nan)
+
+
+def _scores(snapshot: Snapshot, name: str, cpus: NDArray[np.int32]) -> NDArray[np.float32]:
+    """The scores of these threads, from the last scoring; threads may have come since."""
+    found = np.full(len(cpus), np.nan, np.float32)
+    if snapshot.scored is None or snapshot.scores is None or name not in snapshot.scored.nodes:
+        return found
+    rows = np.flatnonzero(snapshot.scored.node == snapshot.scored.nodes.index(name))
+    score = dict(zip(snapshot.scored.cpu[rows].tolist(), snapshot.scores.score[rows].tolist(), strict=True))
+    return np.array([score.get(int(cpu), np.nan) for cpu in cpus], np.float32)
+
+
+def _bands(moment: Moment, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+    """One band for each run of neighbouring threads of a job: its rows, and since when it has held them."""
+    bands: list[dict[str, Any]] = []
+    for place, row in enumerate(rows):
+        if moment.job[row] < 0:
+            continue
+        name, from_s = moment.jobs[moment.job[row]], int(moment.end_s - moment.age_s[row])
+        last = bands[-1] if bands else None
+        if last and last["name"] == name and last["rows"][1] == place - 1 and last["from_s"] == from_s:
+            last["rows"][1] = place
+        else:
+            bands.append({"name": name, "rows": [place, place], "from_s": from_s, "to_s": moment.end_s})
+    return bands

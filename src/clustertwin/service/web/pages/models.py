@@ -1,0 +1,89 @@
+"""Models: who scores now and since when, who came before, what is learnt at night; an admin rolls back or freezes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi.responses import HTMLResponse
+
+from clustertwin.core.errors import TwinError
+from clustertwin.service.live.night_runner import tell_registry
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.web.pages.rendering import render
+from clustertwin.telemetry.learning.champions import learning_state as learning
+from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
+
+Action = Literal["rollback", "promote", "freeze", "resume"]
+ACTIONS = ("promote", "rollback", "freeze", "resume")
+
+
+def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
+    pages = APIRouter(include_in_schema=False)
+
+    @pages.get("/models")
+    def page(request: Request) -> HTMLResponse:
+        return render(request, state, "models.html", **_about(state))
+
+    @pages.post("/models")
+    def act(
+        request: Request,
+        action: Annotated[Action, Form()],
+        version: Annotated[str, Form()] = "",
+        reason: Annotated[str, Form()] = "",
+    ) -> HTMLResponse:
+        who, now_s = getattr(request.state, "who", ""), clock()
+        try:
+            subject = _do(state, action, version, reason.strip(), now_s)
+        except TwinError as error:
+            raise HTTPException(409, str(error)) from error
+        state.store.note(who, action, subject, now_s, {"reason": reason.strip()})
+        if action in ("promote", "rollback"):
+            tell_registry(state.home)
+        return render(request, state, "models.html", **_about(state))
+
+    return pages
+
+
+def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: float) -> str:
+    """What was asked for; gives what it was done to."""
+    home = state.teachable()
+    from clustertwin.telemetry.learning.champions import champion_store
+
+    if action == "rollback":
+        return champion_store.rollback(home, next_fence(home), now_s).version
+    if action == "promote":
+        return champion_store.promote(home, version, next_fence(home), reason or "promoted by hand", now_s).version
+    if action == "freeze":
+        learning.freeze(home, reason)
+    else:
+        learning.resume(home)
+    return "learning"
+
+
+def _about(state: ServiceState) -> dict[str, Any]:
+    """A file that cannot be read is a line of the page, not its end."""
+    from clustertwin.telemetry.learning.champions import champion_store
+
+    wrong = []
+    champion, learns = None, learning.LearningState()
+    try:
+        champion = champion_store.read_champion(state.home)
+    except TwinError as error:
+        wrong.append(str(error))
+    try:
+        learns = learning.read_state(state.home)
+    except TwinError as error:
+        wrong.append(str(error))
+    versions = champion_store.versions(state.home)[::-1]
+    done = [entry for entry in state.store.audit(limit=200) if entry.action in ACTIONS][:12]
+    return {
+        "champion": champion,
+        "learns": learns,
+        "versions": versions,
+        "wrong": wrong,
+        "done": done,
+        "replayed": state.replayed,
+    }

@@ -1,0 +1,1 @@
+"""Recorded campaigns -> signatures, and how well simulated windows match recorded ones."""

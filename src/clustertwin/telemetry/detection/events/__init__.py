@@ -1,0 +1,1 @@
+"""From scores to events: tracking over time, and the explanation of each event."""

@@ -1,0 +1,1 @@
+"""One file for each kernel subject: kernel file -> samples."""

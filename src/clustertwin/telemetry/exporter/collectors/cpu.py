@@ -1,0 +1,102 @@
+"""/proc/stat -> seconds of every hardware thread by mode. The hot path of the exporter: one split, one join.
+
+The kernel counts ticks of 1/USER_HZ second; they are written as `1234e-2`, never converted. Guest time is
+part of `user` and `nice` and is not repeated. Threads come and go: the frame of the text is rebuilt when they do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from clustertwin.core.errors import InputError
+from clustertwin.telemetry.exporter.kernelfile import read_file
+from clustertwin.telemetry.exporter.text_format import family
+
+MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+USER_HZ = os.sysconf("SC_CLK_TCK")
+
+_LINE = re.compile(rb"cpu(0|[1-9]\d{0,5})((?: +\d+){4,}) *\n")
+_NAME = "twin_cpu_seconds_total"
+_HEAD = family(_NAME, "counter", "Seconds each hardware thread spent in each mode.")
+
+
+def cpu_lines(stat: bytes) -> bytes:
+    """The kernel's own lines of single threads, `cpu0 …` to the last, from all of /proc/stat."""
+    start = stat.find(b"\n") + 1 if stat.startswith(b"cpu ") else 0
+    end = stat.find(b"\nintr ", start)
+    if end >= 0:
+        return stat[start : end + 1]
+    return b"".join(line for line in stat[start:].splitlines(keepends=True) if line.startswith(b"cpu"))
+
+
+def parse_cpu_lines(lines: bytes, faults: list[str]) -> dict[int, tuple[int, ...]]:
+    """Thread number -> its ticks in the kernel's order; a line that is no such thing goes to `faults`."""
+    ticks: dict[int, tuple[int, ...]] = {}
+    width = 0
+    for line in lines.splitlines(keepends=True):
+        match = _LINE.fullmatch(line)  # a line cut short may end inside a number: without its end it is no line
+        row = tuple(map(int, match[2].split())) if match else ()
+        width = width or len(row)
+        if match and int(match[1]) not in ticks and len(row) == width:
+            ticks[int(match[1])] = row
+        else:
+            shown = line[:60].decode("ascii", "backslashreplace")
+            faults.append(f"/proc/stat: not a thread's line of {width or 'ten'} counts, or a thread again: {shown!r}")
+    return ticks
+
+
+class CpuCollector:
+    """Per-thread CPU time. `lines` holds what was last read, verbatim, for the ring."""
+
+    def __init__(self, rootfs: str, user_hz: int = USER_HZ) -> None:
+        self._path = os.path.join(rootfs, "proc/stat")
+        self._exponent = {1000: "e-3", 100: "e-2"}.get(user_hz)
+        self._user_hz = user_hz
+        self._names: list[bytes] = []
+        self._width = 0
+        self._plain = b""  # what is left of good lines when digits, blanks and line ends are taken away
+        self._frame: list[bytes] = []  # text, value, text, value … text
+        self.lines = b""
+
+    def read(self) -> bytes:
+        """Read the kernel now."""
+        self.lines = b""
+        self.lines = cpu_lines(read_file(self._path))
+        if not self.lines:
+            raise InputError(self._path, "no line of a single thread (cpu0 …)")
+        return self.lines
+
+    def collect(self, faults: list[str]) -> bytes:
+        lines = self.read()
+        tokens = lines.split()  # name, ticks…, name, ticks…
+        known = (
+            len(tokens) == len(self._names) * self._width
+            and tokens[:: self._width] == self._names
+            and lines.endswith(b"\n")
+            and lines.translate(None, b"0123456789 \n") == self._plain
+        )
+        if not known or self._exponent is None:
+            tokens = self._relearn(lines, faults)
+        modes = min(self._width - 1, len(MODES))
+        for i in range(modes):
+            self._frame[2 * i + 1 :: 2 * modes] = tokens[i + 1 :: self._width]
+        return b"".join(self._frame)
+
+    def _relearn(self, lines: bytes, faults: list[str]) -> list[bytes]:
+        """Make the frame anew for the threads that are there, checking every line; the slow way."""
+        ticks = parse_cpu_lines(lines, faults)
+        if not ticks:
+            raise InputError(self._path, "no thread's line can be read")
+        rows = [(b"cpu%d" % cpu, *(self._seconds(tick) for tick in row)) for cpu, row in ticks.items()]
+        self._names = [row[0] for row in rows]
+        self._width = len(rows[0])
+        self._plain = b"cpu" * len(rows)
+        end = f"{self._exponent or ''}\n"
+        starts = [f'{_NAME}{{cpu="{cpu}",mode="{mode}"}} ' for cpu in ticks for mode in MODES[: self._width - 1]]
+        texts = [_HEAD + starts[0].encode(), *((end + start).encode() for start in starts[1:]), end.encode()]
+        self._frame = [part for text in texts for part in (text, b"")][:-1]
+        return [token for row in rows for token in row]
+
+    def _seconds(self, tick: int) -> bytes:
+        return b"%d" % tick if self._exponent else repr(tick / self._user_hz).encode()

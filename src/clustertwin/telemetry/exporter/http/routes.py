@@ -1,0 +1,83 @@
+"""What the exporter serves, and to whom: a request -> /metrics, /ring or the landing page, or why not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Iterator
+
+from clustertwin import __version__
+from clustertwin.telemetry.exporter.http.messages import Answer, Request, refusal
+from clustertwin.telemetry.exporter.http.webconfig import Passwords
+from clustertwin.telemetry.exporter.text_format import CONTENT_TYPE
+
+
+class Site:
+    """What is where: a request -> an answer."""
+
+    def __init__(
+        self,
+        node: str,
+        scrape: Callable[[], list[bytes]],
+        ring_since: Callable[[float], Iterator[bytes] | None],
+        telemetry_path: str = "/metrics",
+        users: dict[str, str] | None = None,
+    ) -> None:
+        self._scrape, self._ring_since, self._telemetry_path = scrape, ring_since, telemetry_path
+        self._passwords = Passwords(users) if users else None
+        self._landing = _landing_page(node, telemetry_path)
+
+    def answer(self, request: Request) -> Answer:
+        if self._passwords and not self._is_welcome(request.headers.get("authorization", "")):
+            return refusal(401, "a name and a password are needed", 'WWW-Authenticate: Basic realm="clustertwin"')
+        if request.path not in (self._telemetry_path, "/ring", "/"):
+            return refusal(404, f"there are {self._telemetry_path}, /ring and /")
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "only GET and HEAD", "Allow: GET, HEAD")
+        if request.path == self._telemetry_path:
+            return Answer(200, self._scrape(), CONTENT_TYPE)
+        if request.path == "/ring":
+            return self._ring(request.query)
+        return Answer(200, [self._landing], "text/html; charset=utf-8")
+
+    def _ring(self, query: str) -> Answer:
+        key, _, value = (query or "since=0").partition("=")
+        try:
+            since_s = float(value) if key == "since" else math.nan
+        except ValueError:
+            since_s = math.nan
+        if not math.isfinite(since_s):
+            return refusal(400, "since must be seconds since 1970, as in /ring?since=1731700000.5")
+        pieces = self._ring_since(since_s)
+        return Answer(200, pieces) if pieces is not None else refusal(404, "this exporter keeps no ring")
+
+    def _is_welcome(self, authorization: str) -> bool:
+        assert self._passwords
+        scheme, _, encoded = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        return bool(colon) and self._passwords.is_right(name, password)
+
+
+def _escaped(text: str) -> str:
+    for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(char, entity)
+    return text
+
+
+def _landing_page(node: str, telemetry_path: str) -> bytes:
+    name, path = _escaped(node), _escaped(telemetry_path)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>clustertwin exporter · {name}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}</style></head>
+<body><h1>clustertwin exporter</h1>
+<p>Node <strong>{name}</strong>, version {__version__}.</p>
+<ul><li><a href="{path}">{path}</a>: this node's counters, now</li>
+<li><a href="/ring">/ring</a>: the kernel's own counters, second by second, of the last minutes
+(<code>?since=</code> seconds since 1970)</li></ul></body></html>
+""".encode()

@@ -1,0 +1,1 @@
+"""cgroups -> jobs: their CPU sets, owners and counters."""

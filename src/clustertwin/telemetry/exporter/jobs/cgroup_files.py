@@ -1,0 +1,111 @@
+"""The files of a job's cgroup -> sample lines: a visible table of files, what each tells, and how.
+
+Texts come as their words, with blanks for `=`: `user_usec 7 …`, `some avg10 0.00 … total 7 …`, or one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from clustertwin.telemetry.exporter.text_format import family
+
+#: In the order in which they are told.
+FAMILIES: dict[str, bytes] = {
+    name: family(name, kind, text)
+    for name, kind, text in (
+        ("twin_job_cpu_allocated", "gauge", "1 for every hardware thread in the job's own CPU set."),
+        ("twin_job_owner_uid", "gauge", "The user id of the job's owner."),
+        ("twin_job_cpu_seconds_total", "counter", "CPU seconds the job used, by mode."),
+        ("twin_job_cpu_throttled_seconds_total", "counter", "Seconds the job was held back by its CPU quota."),
+        ("twin_job_memory_bytes", "gauge", "Memory the job uses, files in memory included."),
+        ("twin_job_memory_peak_bytes", "gauge", "The most memory the job ever used."),
+        (
+            "twin_job_pressure_seconds_total",
+            "counter",
+            "Seconds in which some, or all (full), tasks of the job waited.",
+        ),
+        ("twin_job_read_bytes_total", "counter", "Bytes the job read from block devices."),
+        ("twin_job_written_bytes_total", "counter", "Bytes the job wrote to block devices."),
+    )
+}
+
+#: A file's words and the job's labels -> sample lines for each of the file's families, in their order.
+#: ValueError or KeyError: not what the kernel writes there.
+Writer = Callable[[list[bytes], bytes], tuple[bytes, ...]]
+
+_CPU = b'twin_job_cpu_seconds_total{%b,mode="user"} %de-6\ntwin_job_cpu_seconds_total{%b,mode="system"} %de-6\n'
+
+
+def words_of(text: bytes) -> list[bytes]:
+    return text.replace(b"=", b" ").split()
+
+
+def cpu_stat(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
+    usec = dict(zip(words[::2], words[1::2], strict=False))
+    used = _CPU % (labels, int(usec[b"user_usec"]), labels, int(usec[b"system_usec"]))
+    if b"throttled_usec" not in usec:
+        return (used,)
+    return used, b"twin_job_cpu_throttled_seconds_total{%b} %de-6\n" % (labels, int(usec[b"throttled_usec"]))
+
+
+def io_stat(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
+    read, written = (
+        sum(int(value) for key, value in pairwise(words) if key == name) for name in (b"rbytes", b"wbytes")
+    )
+    return (
+        b"twin_job_read_bytes_total{%b} %d\n" % (labels, read),
+        b"twin_job_written_bytes_total{%b} %d\n" % (labels, written),
+    )
+
+
+def number(metric: str) -> Writer:
+    """A file of one number of bytes."""
+    line = metric.encode() + b"{%b} %d\n"
+    return lambda words, labels: (line % (labels, int(b" ".join(words))),)
+
+
+def cpuacct(mode: str) -> Writer:
+    """A v1 file of one number of nanoseconds."""
+    line = b'twin_job_cpu_seconds_total{%b,mode="' + mode.encode() + b'"} %de-9\n'
+    return lambda words, labels: (line % (labels, int(b" ".join(words))),)
+
+
+def pressure(resource: str) -> Writer:
+    line = b'twin_job_pressure_seconds_total{%b,resource="' + resource.encode() + b'",share="%b"} %de-6\n'
+
+    def write(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
+        shares = zip(words[::9], words[7::9], words[8::9], strict=True)
+        return (b"".join([line % (labels, _SHARES[share, key], int(total)) for share, key, total in shares]),)
+
+    return write
+
+
+_SHARES = {(b"some", b"total"): b"some", (b"full", b"total"): b"full"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file that may be in a job's directory: managers delegate only some controllers, so all are optional."""
+
+    version: int
+    name: str
+    families: tuple[str, ...]
+    write: Writer
+
+
+_USED = "twin_job_cpu_seconds_total"
+FILES: tuple[JobFile, ...] = (
+    JobFile(2, "cpu.stat", (_USED, "twin_job_cpu_throttled_seconds_total"), cpu_stat),
+    JobFile(2, "memory.current", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
+    JobFile(2, "memory.peak", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
+    JobFile(2, "cpu.pressure", ("twin_job_pressure_seconds_total",), pressure("cpu")),
+    JobFile(2, "io.pressure", ("twin_job_pressure_seconds_total",), pressure("io")),
+    JobFile(2, "memory.pressure", ("twin_job_pressure_seconds_total",), pressure("memory")),
+    JobFile(2, "io.stat", ("twin_job_read_bytes_total", "twin_job_written_bytes_total"), io_stat),
+    JobFile(1, "cpuacct.usage_user", (_USED,), cpuacct("user")),
+    JobFile(1, "cpuacct.usage_sys", (_USED,), cpuacct("system")),
+    JobFile(1, "memory.usage_in_bytes", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
+    JobFile(1, "memory.max_usage_in_bytes", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
+)

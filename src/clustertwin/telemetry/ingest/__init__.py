@@ -1,0 +1,1 @@
+"""Kernel counters from any source -> traces of ratios that sum to one."""

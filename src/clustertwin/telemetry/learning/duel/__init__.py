@@ -1,0 +1,1 @@
+"""The duel: contestants' results -> the next champion."""

@@ -1,0 +1,1 @@
+"""The nightly cycle: a day's traces and verdicts -> challengers."""

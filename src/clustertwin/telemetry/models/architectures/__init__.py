@@ -1,0 +1,1 @@
+"""One file for each architecture, with its configuration."""

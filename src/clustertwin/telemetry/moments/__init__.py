@@ -1,0 +1,1 @@
+"""The last minutes of every thread: traces as they arrive -> moments that a detector scores."""

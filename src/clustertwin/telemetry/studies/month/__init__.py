@@ -1,0 +1,1 @@
+"""A simulated month under each learning strategy."""

@@ -1,0 +1,56 @@
+"""Compiled loops work with a cache and without one, and a cache does not outlive what it was made of."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numba
+import pytest
+
+from clustertwin.core.compiled import compiled
+
+
+def twice(x: float) -> float:
+    return 2 * x
+
+
+def test_a_loop_compiles_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    njit = numba.njit
+
+    def nowhere_to_cache(*, cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function 'twice': no locator available for file")
+        return njit(**options)
+
+    monkeypatch.setattr("clustertwin.core.compiled.numba", SimpleNamespace(njit=nowhere_to_cache))
+    assert compiled(twice)(2.0) == 4.0
+
+
+OUTER = """
+from runpy import run_path
+from clustertwin.core.compiled import compiled
+
+inner = run_path(r"{inner}")["inner"]
+
+@compiled
+def outer(x: float) -> float:
+    return inner(x) + 1
+"""
+INNER = """
+from clustertwin.core.compiled import compiled
+
+@compiled
+def inner(x: float) -> float:
+    return {factor} * x
+"""
+
+
+def test_a_loop_is_compiled_anew_when_one_that_it_calls_has_changed_in_another_file(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.py", tmp_path / "outer.py"
+    outer.write_text(OUTER.format(inner=inner))
+    for factor, answer in ((2, 5.0), (3, 7.0)):
+        inner.write_text(INNER.format(factor=factor))
+        assert runpy.run_path(str(outer))["outer"](2.0) == answer

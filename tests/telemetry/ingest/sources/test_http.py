@@ -1,0 +1,109 @@
+"""Asking a server: retries that end, deadlines that hold, and errors that name what and where."""
+
+from __future__ import annotations
+
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.servers import free_address
+
+from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.telemetry.ingest.sources.http import Endpoint, Http
+
+
+def quick(url: str, **settings: Any) -> Http:
+    return Http(Endpoint(url, backoff_s=0.001, **settings))
+
+
+def test_a_passing_trouble_is_tried_again(server: Any) -> None:
+    server.say("busy", 503)
+    server.say("busy", 503)
+    server.say("here")
+    assert quick(server.url).get("/x", {"a": "b c"}) == b"here"
+    assert [path for path, _ in server.requests] == ["/x?a=b+c"] * 3
+
+
+def test_tries_are_bounded_and_the_last_reason_is_told(server: Any) -> None:
+    server.say('{"status":"error","errorType":"timeout","error":"query timed out"}', 503)
+    with pytest.raises(SourceError, match=rf"{server.url}/x: HTTP 503: query timed out"):
+        quick(server.url, tries=3).get("/x")
+    assert len(server.requests) == 3
+
+
+def test_a_refusal_is_told_at_once(server: Any) -> None:
+    server.say("<h1>who are you?</h1>", 401)
+    with pytest.raises(SourceError, match="HTTP 401: <h1>who are you"):
+        quick(server.url).get("/x")
+    assert len(server.requests) == 1
+
+
+def test_nobody_there_is_told_with_the_address() -> None:
+    address = free_address()
+    with pytest.raises(SourceError, match=rf"http://{address}/x: .*refused"):
+        quick(f"http://{address}").get("/x")
+
+
+def drip(request: BaseHTTPRequestHandler) -> None:
+    """One byte now and then, for ever."""
+    request.send_response(200)
+    request.send_header("Content-Length", "1000000")
+    request.end_headers()
+    try:
+        while True:
+            request.wfile.write(b".")
+            time.sleep(0.01)
+    except OSError:
+        request.close_connection = True
+
+
+def test_a_server_that_drips_is_cut_off_at_the_deadline(server: Any) -> None:
+    server.answers.append(drip)
+    with pytest.raises(SourceError, match=r"no answer within 0\.3 s"):
+        quick(server.url, deadline_s=0.3).get("/x")
+    assert len(server.requests) == 1
+
+
+def test_an_answer_beyond_the_cap_is_not_read(server: Any) -> None:
+    server.say(b"." * 100_000)
+    with pytest.raises(SourceError, match="more than 1000 bytes"):
+        quick(server.url, most_bytes=1000).get("/x")
+
+
+def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
+    server.say("ok")
+    user, token = Endpoint(server.url, username="u", password="secret"), Endpoint(server.url, bearer_token="secret")
+    Http(user).get("/")
+    Http(token).get("/")
+    assert [headers["Authorization"] for _, headers in server.requests] == ["Basic dTpzZWNyZXQ=", "Bearer secret"]
+    assert "secret" not in repr(user) + repr(token)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"url": "prometheus:9090"}, "is no address like"),
+        ({"url": "ftp://prometheus"}, "is no address like"),
+        ({"url": "http://me:secret@prometheus"}, "not inside the address"),
+        ({"url": "http://p", "username": "u", "bearer_token": "t"}, "not both"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_is_refused(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason) as error:
+        Endpoint(**settings)
+    assert "secret" not in str(error.value)
+
+
+def test_an_authority_that_cannot_be_read_is_a_setting_to_mend(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"ca\.pem: no certificate authority"):
+        quick("https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")).get("/")
+
+
+@pytest.mark.real
+def test_a_certificate_is_trusted_only_by_its_own_authority(secure: tuple[str, Path]) -> None:
+    url, certificate = secure
+    assert quick(url, ca_file=str(certificate)).get("/cert.pem").startswith(b"-----BEGIN")
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        quick(url, tries=1).get("/cert.pem")

@@ -1,0 +1,222 @@
+"""Live sources: this host, an exporter's ring and page, and the watch that asks them each second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
+from clustertwin.telemetry.ingest.counters import JobCpus, Reading
+from clustertwin.telemetry.ingest.rates import Faults, RateStream
+from clustertwin.telemetry.ingest.sources import watch
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.local_host import Host
+from clustertwin.telemetry.ingest.sources.ring_blocks import Blocks, parse_blocks
+from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
+
+RING = b"""t 10.250
+cpu0 100 0 50 850 0 0 0 0 0 0
+cpu1 200 0 50 750 0 0 0 0 0 0
+job slurm a%20b 0-1
+t 11.250
+cpu0 150 0 50 900 0 0 0 0 0 0
+cpu1 200 0 50 850 0 0 0 0 0 0
+"""
+PAGE = b'twin_cpu_seconds_total{cpu="0",mode="user"} 1\ntwin_node_info{node="n1"} 1\n'
+HAS_RING = b"twin_exporter_ring_begin_timestamp_seconds 10.25\n"
+
+
+class Clock:
+    """A clock that moves only when slept."""
+
+    def __init__(self, now_s: float) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Scripted:
+    """A live source that takes 10 ms to answer, and fails at the seconds it is told to."""
+
+    def __init__(self, clock: Clock, fails: range = range(0), stalls: dict[int, float] | None = None) -> None:
+        self.clock, self.fails, self.stalls = clock, fails, stalls or {}
+
+    def readings(self) -> list[Reading]:
+        now_s = self.clock.now_s
+        self.clock.sleep(self.stalls.get(int(now_s), 0.01))
+        if int(now_s) in self.fails:
+            raise SourceError("gone")
+        return [Reading("n1", now_s, (0,), np.full((1, 8), now_s / 8))]
+
+
+def test_watch_gives_each_second_once() -> None:
+    clock = Clock(99.5)
+    found = list(watch(Scripted(clock), 5, clock=clock, sleep=clock.sleep))
+    assert [trace.start_s for trace in found] == [100, 101, 102, 103, 104]
+    assert all(trace.valid.all() for trace in found)
+
+
+def test_watch_waits_through_an_outage_and_counts_the_gap() -> None:
+    clock, stream = Clock(100.0), RateStream()
+    found = list(watch(Scripted(clock, range(103, 106)), 9, stream=stream, clock=clock, sleep=clock.sleep))
+    assert [trace.start_s for trace in found] == [100, 101, 106, 107, 108]
+    assert stream.faults == Faults(gap=4)
+
+
+def test_watch_gives_up_when_patience_ends() -> None:
+    clock = Clock(100.0)
+    with pytest.raises(SourceError, match="gone"):
+        list(watch(Scripted(clock, range(103, 999)), 500, patience_s=20, clock=clock, sleep=clock.sleep))
+    assert 120 < clock.now_s < 130
+
+
+@pytest.mark.parametrize(("fails", "end_s"), [(range(100, 999), 101), (range(107, 999), 113)])
+def test_watch_tells_of_a_source_never_there_at_once_and_of_one_that_stays_away_at_the_end(
+    fails: range, end_s: float
+) -> None:
+    clock = Clock(100.0)
+    with pytest.raises(SourceError, match="gone"):
+        list(watch(Scripted(clock, fails), 10, clock=clock, sleep=clock.sleep))
+    assert clock.now_s < end_s
+
+
+def test_watch_does_not_hurry_after_a_stall() -> None:
+    clock, stream = Clock(100.0), RateStream()
+    found = list(watch(Scripted(clock, stalls={102: 3.3}), 9, stream=stream, clock=clock, sleep=clock.sleep))
+    assert [trace.start_s for trace in found] == [100, 101, 105, 106, 107, 108]
+    assert stream.faults.gap == 3
+
+
+def test_the_ring_becomes_readings_with_jobs() -> None:
+    first, second = parse_blocks(RING, "n1", "ring")
+    assert (first.time_s, first.cpus) == (10.25, (0, 1))
+    np.testing.assert_array_equal(second.seconds[0], [1.5, 0, 0.5, 9, 0, 0, 0, 0])
+    assert first.jobs == (JobCpus("a b", (0, 1)),)
+    assert second.jobs == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"cpu1 200 0 50\n",  # too few counts
+        b"cpu1 200 0 50 750 0 0 0 0 0 x\n",
+        b"cpu01 200 0 50 750 0 0 0 0 0 0\n",
+        b"cpu0 200 0 50 750 0 0 0 0 0 0\n",  # a thread again
+        b"cpu1 200 0 50 750\n",  # of another width
+        b"cpu1 200 0 50 75",  # cut short
+    ],
+)
+def test_a_thread_whose_line_is_odd_is_left_out(line: bytes) -> None:
+    (reading,) = parse_blocks(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line, "n1", "ring")
+    assert reading.cpus == (0,)
+    np.testing.assert_array_equal(reading.seconds, [[1, 0, 0.5, 8.5, 0, 0, 0, 0]])
+
+
+counts = st.lists(st.integers(0, 10**19), min_size=4, max_size=12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([b" ", b"  "])), max_size=6), counts, st.data())
+def test_what_is_scanned_is_what_is_parsed_line_by_line(threads, width, data) -> None:
+    """Ticks beyond what a float holds exactly are equal all the same."""
+    lines = b""
+    for cpu, blank in threads:
+        row = data.draw(st.lists(st.integers(0, 10**19), min_size=len(width), max_size=len(width)))
+        lines += b"cpu%d" % cpu + b"".join(blank + b"%d" % tick for tick in row) + b"\n"
+    slow = sorted(parse_cpu_lines(lines, []).items())
+    reading = Blocks("n1", "ring").reading(1.0, lines, b"")
+    assert reading.cpus == tuple(cpu for cpu, _ in slow)
+    expected = [[float(tick) / 100 for tick in row[:8]] for _, row in slow]
+    np.testing.assert_allclose(reading.seconds, np.array(expected).reshape(reading.seconds.shape), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"<html>", "not the ring of an exporter"),
+        (b"t soon\ncpu0 1 1 1 1\n", "b'soon' is no time"),
+        (b"t 10\ncpu0 1 1 1 1\njob slurm\n", "not a job's line"),
+        (b"t 10\ncpu0 1 1 1 1\njob slurm 1 0-x\n", "no list of CPUs"),
+    ],
+)
+def test_a_ring_that_is_none_is_named(text: bytes, reason: str) -> None:
+    with pytest.raises(SourceError, match=rf"n1/ring: .*{reason}"):
+        parse_blocks(text, "n1", "n1/ring")
+
+
+def test_an_exporters_ring_is_given_once_and_without_holes(server: Any) -> None:
+    server.say(PAGE + HAS_RING)
+    server.say(RING)
+    server.say(RING.replace(b"t 10.250", b"t 12.250").replace(b"t 11.250", b"t 13.250"))
+    server.say(RING.replace(b"t 10.250", b"t 13.250").replace(b"t 11.250", b"t 14.250"))
+    exporter = Exporter(Endpoint(server.url), clock=lambda: 11.5)
+    given = [[reading.time_s for reading in exporter.readings()] for _ in range(3)]
+    assert given == [[11.25], [12.25, 13.25], [14.25]]
+    assert [path for path, _ in server.requests] == [
+        "/metrics",
+        "/ring?since=9.500",
+        "/ring?since=11.251",
+        "/ring?since=13.251",
+    ]
+
+
+def test_an_exporter_without_a_ring_is_read_by_its_page(server: Any) -> None:
+    server.say(PAGE)
+    exporter = Exporter(Endpoint(server.url), clock=lambda: 7.0)
+    (reading,) = exporter.readings()
+    assert (reading.node, reading.time_s, reading.cpus) == ("n1", 7.0, (0,))
+    with pytest.raises(SourceError, match="keeps no ring"):
+        exporter.counters(0, 10)
+
+
+def test_an_exporters_past_is_what_its_ring_holds(server: Any) -> None:
+    server.say(PAGE + HAS_RING)
+    server.say(RING)
+    (counters,) = Exporter(Endpoint(server.url)).counters(10, 11)
+    assert (counters.node, counters.times_s.tolist()) == ("n1", [10.25])
+
+
+def test_a_page_that_is_no_exposition_is_a_source_error_with_its_line(server: Any) -> None:
+    server.say("<html>\n")
+    with pytest.raises(SourceError, match=rf"{server.url}/metrics:1: '<html>' does not begin with a metric name"):
+        Exporter(Endpoint(server.url)).readings()
+
+
+def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/stat").write_text(
+        "cpu  3 0 0 3\ncpu0 100 0 50 850 1 2 3 4 0 0\ncpu2 1 2 3 4 5 6 7 8 0 0\nintr 0\n"
+    )
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 250 kB\n")
+    (tmp_path / "proc/pressure/io").write_text(
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+    )
+    (reading,) = Host(tmp_path, "n1", clock=lambda: 5.0).readings()
+    assert (reading.node, reading.time_s, reading.cpus) == ("n1", 5.0, (0, 2))
+    np.testing.assert_array_equal(reading.seconds[1], np.arange(1, 9) / 100)
+    assert (reading.memory_used_ratio, reading.io_stalled_s) == (0.75, 2.5)
+
+
+def test_a_host_without_proc_says_which_file(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"proc/stat: No such file"):
+        Host(tmp_path).readings()
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text("intr 0\n")
+    with pytest.raises(SourceError, match=r"proc/stat: no line of a single thread"):
+        Host(tmp_path).readings()
+
+
+@pytest.mark.slow
+def test_this_host_gives_a_second_that_sums_to_one() -> None:
+    (trace,) = watch(Host(), 1)
+    assert trace.valid.any()
+    np.testing.assert_allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)

@@ -1,0 +1,145 @@
+"""Prometheus's JSON: known answers, nodes and jobs told apart, and answers that make no sense."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.traces import JobSpan
+from clustertwin.telemetry.ingest.sources import traces
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+
+
+def matrix(*rows: tuple[dict[str, str], list[tuple[float, Any]]]) -> str:
+    result = [{"metric": labels, "values": [[t, str(v)] for t, v in values]} for labels, values in rows]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+def thread(instance: str, cpu: str, mode: str, values: list[tuple[float, Any]]) -> tuple[dict[str, str], Any]:
+    return {"instance": instance, "job": "node", "cpu": cpu, "mode": mode}, values
+
+
+def source(server: Any, **settings: Any) -> Prometheus:
+    return Prometheus(Endpoint(server.url, backoff_s=0.001), **settings)
+
+
+def test_counters_are_raw_samples_by_node_thread_and_mode(server: Any) -> None:
+    server.say(
+        matrix(
+            thread("b:1", "1", "user", [(10.5, 1), (11.5, 1.5)]),
+            thread("b:1", "0", "user", [(10.5, 3), (11.5, 4)]),
+            thread("b:1", "0", "idle", [(10.5, 5), (11.5, 5)]),
+            thread("a:1", "0", "user", [(10.25, 7), (11.25, "NaN")]),
+        )
+    )
+    server.say(matrix(({"instance": "a:1", "node": "alpha"}, [(11, 1)])))  # twin_node_info
+    server.say(matrix(({"instance": "b:1", "jobid": "17", "cpu": "1"}, [(11.5, 1)])))  # twin_job_cpu_allocated
+    alpha, b = source(server).counters(10, 12)
+    assert (alpha.node, alpha.cpus, alpha.modes) == ("alpha", (0,), ("user",))
+    assert (b.node, b.cpus, b.modes) == ("b", (0, 1), ("user", "idle"))
+    np.testing.assert_array_equal(alpha.seconds, [[[7], [np.nan]]])
+    np.testing.assert_array_equal(b.seconds, [[[3, 5], [4, 5]], [[1, np.nan], [1.5, np.nan]]])
+    np.testing.assert_array_equal(b.times_s, [10.5, 11.5])
+    assert b.spans == (JobSpan("17", "b", (1,), 11.5, 11.5),)
+    assert "query=twin_cpu_seconds_total%7B%7D%5B3000ms%5D" in server.requests[0][0]
+
+
+def test_a_site_with_only_node_exporter_is_read_too(server: Any) -> None:
+    server.say(matrix())
+    server.say(matrix(thread("n1:9100", "0", "user", [(10, 1), (11, 2)])))
+    server.say(matrix(({"instance": "n1:9100", "nodename": "n1.site"}, [(11, 1)])))
+    (counters,) = source(server).counters(10, 12)
+    assert counters.node == "n1.site"
+    assert "node_cpu_seconds_total" in server.requests[1][0]
+
+
+def test_two_targets_with_one_name_keep_their_addresses(server: Any) -> None:
+    server.say(matrix(thread("n1:1", "0", "user", [(10, 1)]), thread("n1:2", "0", "user", [(10, 1)])))
+    server.say(matrix())
+    assert [c.node for c in source(server, dialect="node").counters(10, 12)] == ["n1:1", "n1:2"]
+
+
+def test_node_channels_are_asked_for_where_wanted(server: Any) -> None:
+    server.say(matrix(thread("n1:1", "0", "user", [(10, 1), (11, 2)])))
+    server.say(matrix())  # the name
+    server.say(matrix(({"instance": "n1:1"}, [(10, 1000), (11, 1000)])))
+    server.say(matrix(({"instance": "n1:1"}, [(10, 250), (11, 500)])))
+    server.say(matrix(({"instance": "n1:1"}, [(11, 0.5)])))
+    (counters,) = source(server, dialect="node", node_channels=True).counters(10, 12)
+    np.testing.assert_array_equal(counters.memory_used_ratio, [0.75, 0.5])
+    np.testing.assert_array_equal(counters.io_stalled_s, [np.nan, 0.5])
+
+
+def test_matchers_narrow_every_question(server: Any) -> None:
+    server.say(matrix())
+    with pytest.raises(SourceError, match='no node_cpu_seconds_total with cluster="a" between 10 and 12'):
+        source(server, dialect="node", matchers='cluster="a"').counters(10, 12)
+    assert "%7Bcluster%3D%22a%22%7D" in server.requests[0][0]
+
+
+def test_a_long_range_is_asked_for_in_pieces_without_doubling(server: Any) -> None:
+    every = [(float(t), t) for t in range(1001)]  # the server gives more than it was asked for
+    server.say(matrix(thread("n1:1", "0", "user", every)))
+    (series,) = source(server).raw("x", 0, 1000)
+    np.testing.assert_array_equal(series.times_s, np.arange(1001))
+    assert len(server.requests) == 3
+
+
+def test_samples_too_far_apart_say_which_interval_would_do(server: Any) -> None:
+    server.say(matrix(thread("n1:1", "0", "user", [(t, t) for t in range(0, 300, 15)])))
+    server.say(matrix())
+    with pytest.raises(SourceError, match=r"n1: samples are 15 s apart, not 1: .* an interval of 15 s"):
+        traces(source(server, dialect="node"), 0, 300)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("<html>hello</html>", "does not answer like Prometheus"),
+        ("[]", "does not answer like Prometheus"),
+        ('{"status":"success"}', "does not answer like Prometheus"),
+        ('{"status":"error","error":"too many samples"}', "too many samples"),
+        ('{"status":"success","data":{"resultType":"vector","result":[]}}', "a vector, not raw samples"),
+        ('{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}', "a series that is none"),
+        (matrix(({"cpu": "0"}, [(1, "much")])), "a series that is none"),
+        (matrix(({"cpu": "zero", "mode": "user"}, [(10, 1)])), "cpu='zero' is no hardware thread"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_named(server: Any, body: str, reason: str) -> None:
+    server.say(body)
+    with pytest.raises(SourceError, match=reason) as error:
+        source(server).counters(10, 12)
+    assert server.url in str(error.value)
+
+
+# Rows that are almost right: each leaf may be of another kind.
+leaves = st.sampled_from([None, True, 10.5, 11, "11.5", "NaN", "+Inf", "x", "", [], [1], {}, {"a": 1}, 1e300, -1])
+almost_rows = st.fixed_dictionaries(
+    {},
+    optional={
+        "metric": leaves | st.dictionaries(st.sampled_from(["cpu", "mode", "instance"]), leaves | st.just("0")),
+        "values": leaves | st.lists(st.lists(leaves, min_size=1, max_size=3), max_size=3),
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(leaves | st.lists(leaves | almost_rows, max_size=3))
+def test_no_json_raises_anything_but_our_error(server: Any, result: Any) -> None:
+    server.answers.clear()
+    server.say(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+    with suppress(SourceError):
+        traces(source(server, node_channels=True), 10, 12, node_channels=True)
+
+
+def test_an_unknown_dialect_names_the_known(server: Any) -> None:
+    with pytest.raises(SettingsError, match="no dialect 'x'; there are twin, node"):
+        source(server, dialect="x")

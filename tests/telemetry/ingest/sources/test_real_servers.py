@@ -1,0 +1,262 @@
+"""One minute of real servers: what Prometheus and VictoriaMetrics stored equals what was read directly.
+
+Our exporter reads this host, and its ring is the direct reading: a scrape and the ring hold the same sample.
+node_exporter keeps nothing, so it reads a small /proc of our own, moved on once a second at a moment when
+nobody scrapes; reading that directly, at the phase of a server's scrapes, must give the server's counters.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from tests.servers import exporter, node_exporter, prometheus, victoria_metrics
+
+from clustertwin.core.errors import SourceError
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.ingest.counters import Counters, Reading, stack
+from clustertwin.telemetry.ingest.rates import Faults, to_trace
+from clustertwin.telemetry.ingest.sources import traces
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.local_host import Host
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+SECONDS = 60
+SERVERS = ("prometheus", "victoria_metrics")
+
+
+@dataclass
+class Proc:
+    """A /proc/stat of four threads that moves on when told, each second in another way."""
+
+    root: Path
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
+
+    def __post_init__(self) -> None:
+        (self.root / "proc").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope").mkdir(parents=True)
+        (self.root / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu memory\n")
+        self.ticks = self.rng.integers(1_000, 1_000_000, size=(4, 8))
+        self.move()
+
+    def start_job(self) -> None:
+        job = self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17"
+        job.mkdir()
+        for name in ("cpuset.cpus", "cpuset.cpus.effective"):
+            (job / name).write_text("1-2\n")
+
+    def end_job(self) -> None:
+        shutil.rmtree(self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17")
+
+    def move(self) -> None:
+        self.ticks += self.rng.multinomial(100, np.full(8, 1 / 8), size=4)
+        rows = [("cpu ", self.ticks.sum(axis=0)), *((f"cpu{i}", row) for i, row in enumerate(self.ticks))]
+        text = "".join(f"{name} {' '.join(map(str, row))} 0 0\n" for name, row in rows)
+        text += "intr 0\nctxt 0\nbtime 1700000000\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
+        draft = self.root / "draft"
+        draft.write_text(text)
+        draft.replace(self.root / "proc" / "stat")
+
+
+@dataclass
+class Minute:
+    """What one minute left behind."""
+
+    urls: dict[str, str]
+    exporters: dict[str, str]  # the one each server scraped, and the one that was asked live
+    start_s: int
+    end_s: int
+    direct: dict[str, list[Reading]]  # the /proc of our own, read at each server's phase
+    lagging: list[Reading]  # of an exporter of its own, asked live but not for fifteen seconds in the middle
+    slurm: str  # the exporter of a node with one Slurm job, for the third fifteen seconds
+
+
+def scrape_phase(source: Prometheus) -> float:
+    """When in the second a server scrapes what this source reads; waits for its third sample."""
+    for _ in range(200):
+        now_s = time.time()
+        try:
+            found = source.counters(now_s - 20, now_s)
+            if len(found[0].times_s) >= 3:
+                return float(found[0].times_s[-1] % 1)
+        except SourceError:
+            pass
+        time.sleep(0.1)
+    pytest.fail(f"{source} does not scrape")
+
+
+def each_second(phase: float, work: object, stop: threading.Event) -> threading.Thread:
+    """Do `work` at this phase of every second until told to stop."""
+
+    def run() -> None:
+        while not stop.wait((phase - time.time()) % 1 or 1.0):
+            work()  # type: ignore[operator]
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
+    tmp = tmp_path_factory.mktemp("minute")
+    proc, host = Proc(tmp / "root"), Host(tmp / "root", "n1", jobs=False)
+    with ExitStack() as open_servers:
+        enter = open_servers.enter_context
+        node = enter(
+            node_exporter(
+                tmp / "node",
+                "--collector.disable-defaults",
+                "--collector.cpu",
+                "--collector.uname",
+                f"--path.procfs={proc.root}/proc",
+            )
+        )
+        # Nobody scrapes the one that is asked live: of two samples at once nobody could say which is the second's.
+        ours = {name: enter(exporter(tmp / f"exporter-{name}", f"--node={name}")) for name in (*SERVERS, "asked")}
+        slurm = enter(exporter(tmp / "slurm", "--node=slurm", f"--path.rootfs={proc.root}"))
+        start = {"prometheus": prometheus, "victoria_metrics": victoria_metrics}
+        targets = {"node": [node.address], "slurm": [slurm.address]}
+        urls = {name: enter(start[name](tmp / name, {"twin": [ours[name].address], **targets})).url for name in SERVERS}
+        phases = {name: scrape_phase(Prometheus(Endpoint(url), dialect="node")) for name, url in urls.items()}
+        direct: dict[str, list[Reading]] = {name: [] for name in SERVERS}
+        stop = threading.Event()
+        # Halfway through the longer stretch between the scrapes of the two servers, nobody reads.
+        first, second = sorted(phases.values())
+        away = (first + second) / 2 + (0.5 if second - first < 0.5 else 0.0)
+        threads = [each_second(away % 1, proc.move, stop)]
+        for name, phase in phases.items():
+            threads.append(each_second(phase, lambda name=name: direct[name].extend(host.readings()), stop))
+        source, lagging = Exporter(Endpoint(ours["asked"].url)), []
+        start_s = int(time.time()) + 2
+
+        def ask_live() -> None:
+            if not start_s + 20 < time.time() < start_s + 35:
+                lagging.extend(source.readings())
+
+        threads.append(each_second(0.0, ask_live, stop))
+        time.sleep(SECONDS / 2)
+        proc.start_job()
+        time.sleep(SECONDS / 4)
+        proc.end_job()
+        time.sleep(SECONDS / 4 + 4)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        time.sleep(2)  # VictoriaMetrics shows what is a second old
+        exporters = {name: server.url for name, server in ours.items()}
+        yield Minute(urls, exporters, start_s, start_s + SECONDS, direct, lagging, slurm.url)
+
+
+def twin(minute: Minute, server: str) -> Prometheus:
+    """The exporter on this host, as a server stored it."""
+    return Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"')
+
+
+def only(history: object, minute: Minute) -> Counters:
+    (counters,) = history.counters(minute.start_s - 1.5, minute.end_s + 1.5)  # type: ignore[attr-defined]
+    return counters
+
+
+def assert_same_trace(a: Trace, b: Trace, phase: float) -> None:
+    """Every second of the minute is there, valid and equal to the last bit."""
+    assert a.values.shape[1] == SECONDS
+    assert a.valid.all()
+    assert b.valid.all()
+    # A sampler at the half second is a hair from either label: there the two readings may disagree by one.
+    shifts = (0,) if abs(phase - 0.5) > 0.05 else (0, 1, -1)
+    assert any(np.array_equal(a.values[:, 1:-1], b.values[:, 1 + s : SECONDS - 1 + s]) for s in shifts)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_gives_our_exporters_counters_as_its_ring_does(minute: Minute, server: str) -> None:
+    stored = only(twin(minute, server), minute)
+    ring = only(Exporter(Endpoint(minute.exporters[server])), minute)
+    assert stored.node == server
+    assert (stored.cpus, stored.modes) == (ring.cpus, ring.modes)
+    nearest = np.abs(ring.times_s[:, None] - stored.times_s).argmin(axis=0)
+    assert len(stored.times_s) >= SECONDS
+    np.testing.assert_allclose(ring.times_s[nearest], stored.times_s, atol=0.4)
+    np.testing.assert_array_equal(stored.seconds, ring.seconds[:, nearest])
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_gives_our_exporters_trace_as_its_ring_does(minute: Minute, server: str) -> None:
+    (stored,), _ = traces(twin(minute, server), minute.start_s, minute.end_s)
+    ring = Exporter(Endpoint(minute.exporters[server]))
+    (read,), _ = traces(ring, minute.start_s, minute.end_s)
+    assert_same_trace(stored, read, only(ring, minute).times_s[0] % 1)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_gives_node_exporters_trace_as_read_directly(minute: Minute, server: str) -> None:
+    (stored,), faults = traces(Prometheus(Endpoint(minute.urls[server]), dialect="node"), minute.start_s, minute.end_s)
+    read, _ = to_trace(stack(minute.direct[server]), start_s=minute.start_s, end_s=minute.end_s)
+    assert_same_trace(stored, read, minute.direct[server][0].time_s % 1)
+    assert len(np.unique(stored.values[0], axis=0)) > SECONDS / 2  # it did move
+    assert faults == Faults()
+
+
+def test_an_exporter_asked_late_gives_all_that_was_missed(minute: Minute) -> None:
+    lagging, faults = to_trace(stack(minute.lagging), start_s=minute.start_s, end_s=minute.end_s - 2)
+    ring = Exporter(Endpoint(minute.exporters["asked"]))
+    (whole,), _ = traces(ring, minute.start_s, minute.end_s - 2)
+    assert replace(faults, doubled=0) == Faults()  # our own first look at the page is one more sample
+    np.testing.assert_array_equal(lagging.values[:, 1:], whole.values[:, 1:])  # and falls into the first second
+
+
+@pytest.mark.parametrize("server", [*SERVERS, "ring"])
+def test_a_slurm_job_is_a_span_through_every_door(minute: Minute, server: str) -> None:
+    ring = Exporter(Endpoint(minute.slurm))
+    source = ring if server == "ring" else Prometheus(Endpoint(minute.urls[server]), matchers='job="slurm"')
+    (span,) = only(source, minute).spans
+    assert (span.job, span.node, span.cpus) == ("17", "slurm", (1, 2))
+    assert span.start_s == pytest.approx(minute.start_s - 2 + SECONDS / 2, abs=2.5)
+    assert span.end_s - span.start_s == pytest.approx(SECONDS / 4, abs=2.5)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_memory_comes_with_the_counters_where_wanted(minute: Minute, server: str) -> None:
+    source = Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"', node_channels=True)
+    memory = only(source, minute).memory_used_ratio
+    assert memory is not None
+    assert ((memory > 0) & (memory < 1)).all()
+
+
+def test_a_range_in_many_pieces_is_the_same_range(minute: Minute, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = only(twin(minute, "prometheus"), minute)
+    monkeypatch.setattr("clustertwin.telemetry.ingest.sources.prometheus.PIECE_S", 7.0)
+    for server in SERVERS:
+        pieces = only(twin(minute, server), minute)
+        assert len(np.unique(pieces.times_s)) == len(pieces.times_s) >= SECONDS
+        if server == "prometheus":
+            np.testing.assert_array_equal(pieces.times_s, whole.times_s)
+            np.testing.assert_array_equal(pieces.seconds, whole.seconds)
+
+
+def test_a_query_the_server_refuses_is_told_in_its_words(minute: Minute) -> None:
+    with pytest.raises(SourceError, match=r"/api/v1/query: HTTP 4\d\d: .*parse error"):
+        Prometheus(Endpoint(minute.urls["prometheus"]), matchers="what=").counters(0, 1)
+
+
+def test_nothing_in_the_range_is_an_error_that_says_so(minute: Minute) -> None:
+    with pytest.raises(SourceError, match="no twin_cpu_seconds_total or node_cpu_seconds_total between 10 and 20"):
+        Prometheus(Endpoint(minute.urls["prometheus"])).counters(10, 20)
+
+
+def test_a_server_that_is_no_prometheus_is_told_apart(minute: Minute) -> None:
+    exporter_url = minute.exporters["prometheus"]
+    assert httpx.get(exporter_url).status_code == 200
+    with pytest.raises(SourceError, match="HTTP 404"):
+        Prometheus(Endpoint(exporter_url)).counters(10, 20)

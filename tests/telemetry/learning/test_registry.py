@@ -1,0 +1,165 @@
+"""A night's records in MLflow itself: a database in the home, and a real tracking server."""
+
+import os
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import psutil
+import pytest
+from tests import servers
+from tests.servers import free_address, running
+
+from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.learning.champions import champion_store, registry_spool
+from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
+from clustertwin.telemetry.learning.champions.registry import MODEL, Record, Registry, embedded
+from clustertwin.telemetry.learning.night.nightly_cycle import run
+from clustertwin.telemetry.models.model_store import ModelError
+
+
+def client_of(registry):
+    """Imported only now: MLflow takes seconds, which the fast tests' collection need not wait for."""
+    mlflow = pytest.importorskip("mlflow")
+    return mlflow.MlflowClient(tracking_uri=registry.uri, registry_uri=registry.uri)
+
+
+@contextmanager
+def tracking_server(directory, address=None):
+    address = address or free_address()
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [
+        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", address.rpartition(":")[2],
+        "--workers", "1", "--backend-store-uri", f"sqlite:///{directory}/mlflow.db",
+        "--artifacts-destination", str(directory / "artifacts"),
+    ]  # fmt: skip
+    os.environ |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with running(directory, address, command, "/health") as server:
+        try:
+            yield server
+        finally:
+            stop(server)
+
+
+def stop(server):
+    """The server and its workers, which outlive it."""
+    with suppress(psutil.NoSuchProcess):
+        for process in (*psutil.Process(server.process.pid).children(recursive=True), server.process):
+            process.kill()
+    server.process.wait()
+
+
+def three_nights(make_site, book):
+    nights = []
+    for number in (2, 3, 4):
+        site, day = make_site(number, book=book)
+        nights.append(run(site, day))
+    return site, nights
+
+
+def versions_of(registry):
+    client = client_of(registry)
+    return client, {v.tags.get("version"): v for v in client.search_model_versions(f"name = '{MODEL}'")}
+
+
+@pytest.mark.slow
+def test_three_nights_are_in_the_embedded_registry_with_their_lineage(make_site, tmp_path):
+    registry = Registry(embedded(tmp_path))
+    site, nights = three_nights(make_site, lambda: registry)
+    assert all("1 records sent" in night.registry for night in nights)
+    assert registry_spool.waiting(site.home) == []
+    client, versions = versions_of(registry)
+    serving = champion_store.read_champion(site.home)
+    assert (
+        client.get_model_version_by_alias(MODEL, "champion").tags["version"] == serving.version == registry.champion()
+    )
+    run_ = client.get_run(versions[serving.version].run_id)
+    assert run_.data.params["day"] in {night.day for night in nights}
+    artifacts = {item.path for item in client.list_artifacts(run_.info.run_id, "model")}
+    assert {"model/weights.safetensors", "model/model.json", "model/lineage.json"} <= artifacts
+    assert {item.path for item in client.list_artifacts(run_.info.run_id, "night")} == {
+        "night/duel.png",
+        "night/night.json",
+    }
+    children = client.search_runs([run_.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run_.info.run_id}'")
+    assert {child.info.run_name for child in children} == {"champion", "linear/scratch"}
+    assert all(child.data.metrics["error"] > 0 for child in children)
+
+    fetched = tmp_path / "fetched"
+    registry.fetch(serving.version, fetched)
+    assert champion_store.digest(fetched) == serving.sha256
+    # The same record again is the same record.
+    before = len(client.search_runs([run_.info.experiment_id]))
+    registry.enter(_record(site, nights[-1]))
+    assert len(client.search_runs([run_.info.experiment_id])) == before
+
+    # Back to the first champion of all, which no night registered.
+    for _ in serving.before:
+        back = champion_store.rollback(site.home, next_fence(site.home), 0.0)
+        assert registry_spool.tell(site.home, lambda: registry) == "told who serves"
+        assert registry.champion() == back.version
+    registry.fetch(back.version, tmp_path / "first")
+    assert champion_store.digest(tmp_path / "first") == back.sha256
+
+
+def _record(site, night):
+    return Record(night.day, {"day": night.day}, {}, {"champion": {}}, str(site.home / "nights" / night.day / "report"))
+
+
+@pytest.mark.slow
+def test_a_foreign_model_in_the_registry_is_never_taken(tmp_path):
+    registry = Registry(embedded(tmp_path))
+    client = client_of(registry)
+    experiment = client.create_experiment("other", artifact_location=(tmp_path / "other").as_uri())
+    run_ = client.create_run(experiment)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights.pkl").write_bytes(b"\x80\x04")
+    client.log_artifacts(run_.info.run_id, str(tmp_path / "model"), "model")
+    client.create_registered_model(MODEL)
+    client.create_model_version(
+        MODEL, f"{run_.info.artifact_uri}/model", run_.info.run_id, tags={"version": "linear-x"}
+    )
+    client.set_registered_model_alias(MODEL, "champion", "1")
+    with pytest.raises(ModelError, match="SHA-256"):
+        registry.fetch("linear-x", tmp_path / "fetched")
+    with pytest.raises(ModelError, match="no version"):
+        registry.fetch("linear-y", tmp_path / "fetched")
+    assert not (tmp_path / "fetched").exists()
+
+
+@pytest.mark.slow
+def test_a_registry_that_is_not_there_is_a_source_error(tmp_path):
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1"):
+        Registry(f"http://{free_address()}").enter(Record("2026-01-02", {}, {}, {}, str(tmp_path)))
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_real_server_that_dies_during_the_night_hears_of_it_when_it_is_back(make_site, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "READY_S", 120.0)  # it needs nine seconds, and more beside other tests
+    with tracking_server(tmp_path / "server") as server:
+        registry = Registry(server.url)
+        site, day = make_site(2, book=lambda: registry)
+        first = run(site, day)
+        assert first.registry == "1 records sent"
+        assert registry.champion() == first.champion
+        site, day = make_site(3, book=lambda: registry)
+
+        def kill(place):
+            if place == "before judge":
+                stop(server)
+
+        second = run(replace(site, at=kill), day)
+        assert second.outcome in ("promoted", "kept")
+        assert "waits" in second.registry
+        assert [record.name for record in registry_spool.waiting(site.home)] == [day.name]
+        address = server.address
+    with tracking_server(tmp_path / "server", address):
+        site, day = make_site(4, book=lambda: registry)
+        third = run(site, day)
+        assert third.registry == "2 records sent"
+        client, _ = versions_of(registry)
+        experiment = client.get_experiment_by_name(MODEL).experiment_id
+        days = {found.data.params.get("day") for found in client.search_runs([experiment])} - {None}
+        assert days == {"2026-01-02", "2026-01-03", "2026-01-04"}
+        assert registry.champion() == champion_store.read_champion(site.home).version
