@@ -1,14 +1,14 @@
-# make up    set up and watch this machine    make test   set up and run every test
-# make quick the fast suite, under a minute   make lint   ruff, mypy, import contracts
-# make bench every benchmark, us and the peers in one run
+# make up     install and watch this machine     make test   install and run every test
+# make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
+# make bench  every benchmark, with the peers in the same run
 SHELL   := /bin/bash
 PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
-# uv does not read pip's find-links; hand it on, so that a local wheel directory works for both.
+# uv does not read pip's find-links. Pass them on, so that a local wheel directory works for both.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
-# Images often forbid Python to keep what it compiled; the tests start hundreds of processes, and each would compile anew.
+# Images often disable bytecode caching. The tests start hundreds of processes, and each would compile again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --compile-bytecode -e '.[all,sdv,dev]'
 	@touch $@
 
-servers: ## the real servers of the tests; where they cannot be installed the tests say what they skip
+servers: ## the servers that the tests use; where they cannot be installed, the tests say what they skip
 	@deploy/install-test-servers
 
 up: setup
@@ -53,8 +53,8 @@ BENCHES := exporter parser recording metrics scoring training detection events h
 
 bench: setup servers ## LOG=log.swf and DATA=directory of labelled servers for the two that need real data
 	@for b in $(BENCHES); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
-	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: left out, needs LOG="; fi
-	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: left out, needs DATA="; fi
+	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: skipped, needs LOG="; fi
+	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: skipped, needs DATA="; fi
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,25 +6,25 @@ import sys
 
 #: name -> (import string of a typer app or command, its line in `twin --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "doctor": ("clustertwin.cli.doctor:app", "What is installed, reachable and missing on this machine."),
-    "up": ("clustertwin.cli.up:app", "Watch this machine, or a recording, live in the browser."),
+    "doctor": ("clustertwin.cli.doctor:app", "Check what is installed, reachable and missing on this machine."),
+    "up": ("clustertwin.cli.up:app", "Watch this machine, or replay a recording, in the browser."),
     "serve": ("clustertwin.cli.serve:app", "Watch a cluster through Prometheus or its exporters."),
     "events": ("clustertwin.cli.events:app", "Events: list, show, confirm, dismiss, new-normal, undo."),
     "maintenance": ("clustertwin.cli.maintenance:app", "Maintenance windows: list, add, end."),
     "silence": ("clustertwin.cli.silence:app", "Silences: list, add, end."),
-    "audit": ("clustertwin.cli.audit:app", "Who did what: verdicts, promotions, quiet times, tokens."),
-    "job": ("clustertwin.cli.job:app", "A job's report, with the directive to change."),
-    "token": ("clustertwin.cli.token:app", "Tokens: add, list, remove."),
+    "audit": ("clustertwin.cli.audit:app", "The audit log: verdicts, promotions, maintenance, tokens."),
+    "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
+    "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
-    "top": ("clustertwin.cli.top:app", "Live in the terminal: this host's threads, or all that a service knows."),
+    "top": ("clustertwin.cli.top:app", "Threads live in the terminal, of this host or of a service."),
     "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
     "recording": ("clustertwin.cli.recording:app", "Recordings: info, windows, export."),
-    "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run for real and recorded, or simulated."),
+    "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run and record them, or simulate them."),
     "study": ("clustertwin.cli.study:app", "The reference study: sampling, reconstruction, detection, separability."),
     "train": ("clustertwin.cli.train:app", "Train an autoencoder on recordings."),
     "model": ("clustertwin.cli.model:app", "Models: list, show, promote, rollback."),
     "learn": ("clustertwin.cli.learn:app", "Learning: run, simulate, timing, freeze, resume."),
-    "digest": ("clustertwin.cli.digest:app", "The week in brief: events, verdicts, false alarms."),
+    "digest": ("clustertwin.cli.digest:app", "A summary of the week: events, verdicts, false alarms."),
     "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),
     "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
 }
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main() -> None:
     """Run `twin`; errors of our own tree become one line and their exit code."""
     if sys.argv[1:2] == ["exporter"]:
-        # The node's agent pays for no command line it does not use (25 MB on every node of a cluster).
+        # The exporter runs on every node within 25 MB, so it loads no command-line library.
         from clustertwin.telemetry.exporter.__main__ import main as exporter
 
         sys.exit(exporter(sys.argv[2:]))
