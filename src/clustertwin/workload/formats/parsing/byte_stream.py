@@ -1,4 +1,4 @@
-"""A log's bytes, plain or gzip: path -> one stream, or blocks of whole lines, with progress on the way."""
+"""The bytes of a log, plain or gzip: path -> one stream, or blocks of complete lines, with progress."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import BinaryIO, cast
 
 from clustertwin.core.errors import TraceError
 
-#: Told after every block how many bytes of the file (as it lies on disk) are behind us.
+#: Called after every block with the number of bytes read from the file, before unpacking.
 Progress = Callable[[int], None]
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-class _Told(io.RawIOBase):
-    """A file that says how far it has been read; under gzip this counts compressed bytes, as the file's size does."""
+class _ProgressFile(io.RawIOBase):
+    """A file that reports its position. Below gzip it counts compressed bytes, like the file's size."""
 
     def __init__(self, path: Path, progress: Progress) -> None:
         self._file, self._progress = open(path, "rb"), progress  # noqa: SIM115 - closed by close()
@@ -36,9 +36,9 @@ class _Told(io.RawIOBase):
 
 
 def open_bytes(path: Path, progress: Progress | None = None) -> BinaryIO:
-    """The file's content, unpacked where it is gzip (by its first bytes, not its name)."""
+    """The content of a file. Gzip is recognised by its first bytes, not by the file name."""
     try:
-        raw = io.BufferedReader(_Told(path, progress or (lambda done: None)), buffer_size=1 << 20)
+        raw = io.BufferedReader(_ProgressFile(path, progress or (lambda position: None)), buffer_size=1 << 20)
         packed = raw.peek(2)[:2] == GZIP_MAGIC
     except OSError as error:
         raise TraceError(path, error.strerror or str(error)) from error
@@ -46,13 +46,13 @@ def open_bytes(path: Path, progress: Progress | None = None) -> BinaryIO:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """The first bytes, to tell a format by."""
+    """The first bytes, from which the format is detected."""
     with open_bytes(path) as stream:
         return _read(stream, size, path)
 
 
 def blocks(path: Path, size: int = 1 << 22, progress: Progress | None = None) -> Iterator[bytes]:
-    """Blocks of whole lines, about `size` bytes each."""
+    """Blocks of complete lines, about `size` bytes each."""
     with open_bytes(path, progress) as stream:
         rest = b""
         while block := _read(stream, size, path):
@@ -70,6 +70,6 @@ def _read(stream: BinaryIO, size: int, path: Path) -> bytes:
     try:
         return stream.read(size)
     except (EOFError, gzip.BadGzipFile) as error:
-        raise TraceError(path, f"the gzip file is broken: {error}") from error
+        raise TraceError(path, f"the gzip data is damaged: {error}") from error
     except OSError as error:
         raise TraceError(path, error.strerror or str(error)) from error

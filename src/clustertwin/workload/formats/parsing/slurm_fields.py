@@ -1,4 +1,4 @@
-"""Slurm's own words, shared by its text report and its database: durations, memory, TRES lists, states -> numbers."""
+"""Field values of Slurm, in its text report and in its database: durations, memory, TRES lists, states -> numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from clustertwin.workload.jobs import Status
 
-#: State of a job -> how it ended; what still waits or runs has not ended.
+#: Slurm job state -> how the job ended. Waiting and running jobs are UNKNOWN.
 STATES = {
     "COMPLETED": Status.COMPLETED, "FAILED": Status.FAILED, "NODE_FAIL": Status.FAILED, "BOOT_FAIL": Status.FAILED,
     "OUT_OF_MEMORY": Status.FAILED, "LAUNCH_FAILED": Status.FAILED, "RECONFIG_FAIL": Status.FAILED,
@@ -16,7 +16,7 @@ STATES = {
     "CONFIGURING": Status.UNKNOWN, "COMPLETING": Status.UNKNOWN, "STOPPED": Status.UNKNOWN,
     "REQUEUE_HOLD": Status.UNKNOWN, "SPECIAL_EXIT": Status.FAILED, "STAGE_OUT": Status.UNKNOWN,
 }  # fmt: skip
-#: The same, by number, in the order of Slurm's `enum job_states`.
+#: Job states by number, in the order of Slurm's `enum job_states`.
 STATE_NUMBERS = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
                  "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")  # fmt: skip
 NEVER = ("", "Unknown", "None", "N/A")
@@ -27,15 +27,19 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?([nc]?)$")
 
 
 def parse_state(word: str) -> float:
-    """`CANCELLED by 1000` -> how the job ended."""
+    """`CANCELLED by 1000` -> a `Status`."""
     state = word.split()[0].rstrip("+") if word.split() else ""
     if state not in STATES:
-        raise ValueError("not a state of Slurm")
+        raise ValueError("not a Slurm job state")
     return float(STATES[state])
 
 
 def parse_duration(word: str) -> float:
-    """`1-02:03:04`, `02:03:04`, `03:04` -> seconds; no limit, or not known, is -1."""
+    """`1-02:03:04`, `02:03:04`, `03:04` -> seconds; -1 if unlimited or unknown.
+
+    >>> parse_duration("1-02:03:04")
+    93784.0
+    """
     if word in NO_LIMIT:
         return -1.0
     match = _DURATION.match(word)
@@ -46,17 +50,21 @@ def parse_duration(word: str) -> float:
 
 
 def parse_memory(word: str, nodes: float = 1, cpus: float = 1) -> float:
-    """`4000M`, `16G`, `2Gc` (a cpu), `4Gn` (a node) -> bytes of the job; a bare number is MB."""
+    """`4000M`, `16G`, `2Gc` (per cpu), `4Gn` (per node) -> bytes of the job. A number without a unit is in MB."""
     if word in ("", "0", "?", "0n", "0c"):
         return -1.0
     match = _MEMORY.match(word)
     if not match:
         raise ValueError("not an amount of memory")
-    each = float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or "M")
-    return each * {"": 1.0, "n": nodes, "c": cpus}[match[3]]
+    amount = float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or "M")
+    return amount * {"": 1.0, "n": nodes, "c": cpus}[match[3]]
 
 
 def parse_tres(word: str) -> dict[str, str]:
-    """`cpu=8,gres/gpu=2,mem=16G,node=1` -> its parts."""
+    """A TRES list -> its entries.
+
+    >>> parse_tres("cpu=8,gres/gpu=2,mem=16G,node=1")
+    {'cpu': '8', 'gres/gpu': '2', 'mem': '16G', 'node': '1'}
+    """
     pairs = (part.partition("=") for part in word.split(",") if part)
     return {name: value for name, _, value in pairs}

@@ -1,4 +1,4 @@
-"""Words -> small codes, the same for the same word through all batches of a log."""
+"""Words -> small integer codes, the same code for the same word in all batches of a log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Codes:
-    """Counts up from 0 in the order words first appear; words that mean nobody (`unknown`) are -1."""
+class WordCodes:
+    """Assigns 0, 1, 2 … in the order of first appearance. Words in `unknown` get -1."""
 
     def __init__(self, unknown: frozenset[str] = frozenset({""})) -> None:
         self._codes: dict[str, int] = {}
@@ -26,4 +26,5 @@ class Codes:
 
     @property
     def words(self) -> tuple[str, ...]:
+        """The word of each code."""
         return tuple(self._codes)
