@@ -1,4 +1,4 @@
-"""Two samples of one column -> how far their distributions are apart."""
+"""Distance between the distributions of one column in two logs: KS complement and Wasserstein distance."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Marginal:
-    ks_complement: float  # 1: the same distribution
-    wasserstein_log: float  # mean distance of quantiles, in factors of e; 0: the same
+    ks_complement: float  # 1 is the same distribution
+    wasserstein_log: float  # mean distance of the quantiles of log(1 + x); 0 is the same distribution
 
 
 def ks_complement(real: Floats, synthetic: Floats) -> float:
-    """1 minus the largest distance of the two cumulative distributions.
+    """1 minus the largest distance between the two cumulative distributions.
 
     >>> ks_complement(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
     0.5
     """
     a, b = np.sort(real), np.sort(synthetic)
     at = np.concatenate([a, b])
-    apart = np.searchsorted(a, at, side="right") / len(a) - np.searchsorted(b, at, side="right") / len(b)
-    return float(1.0 - np.abs(apart).max())
+    distance = np.searchsorted(a, at, side="right") / len(a) - np.searchsorted(b, at, side="right") / len(b)
+    return float(1.0 - np.abs(distance).max())
 
 
 def wasserstein_log(real: Floats, synthetic: Floats) -> float:
-    """The mean distance of the quantiles of log(1 + x): 0.1 means that values are off by some 10 %.
+    """The mean distance between the quantiles of log(1 + x): 0.1 means that values differ by about 10 %.
 
     >>> round(wasserstein_log(np.array([0.0, 0.0]), np.array([np.e - 1, np.e - 1])), 12)
     1.0
     """
     a, b = np.sort(np.log1p(np.maximum(real, 0))), np.sort(np.log1p(np.maximum(synthetic, 0)))
-    # Between two neighbouring steps of either distribution both quantile functions are constant.
+    # Both quantile functions are constant between two neighbouring steps of either distribution.
     steps = np.unique(np.concatenate([np.arange(1, len(a) + 1) / len(a), np.arange(1, len(b) + 1) / len(b)]))
     widths = np.diff(steps, prepend=0.0)
     middles = steps - widths / 2
@@ -46,7 +46,7 @@ def wasserstein_log(real: Floats, synthetic: Floats) -> float:
     return float(np.sum(widths * np.abs(quantile_a - quantile_b)))
 
 
-def marginals(real: Sample, synthetic: Sample, names: tuple[str, ...]) -> dict[str, Marginal]:
-    """Column by column."""
+def marginals(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...]) -> dict[str, Marginal]:
+    """The distances of each named column."""
     pairs = {name: (real.column(name), synthetic.column(name)) for name in names}
     return {name: Marginal(ks_complement(a, b), wasserstein_log(a, b)) for name, (a, b) in pairs.items()}

@@ -1,4 +1,4 @@
-"""Two logs on one machine -> the load they offer: work asked for over work the machine could do in the same time."""
+"""Offered load of two logs on one machine: submitted work over the work the machine can do in the same time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Literal
 
 import numpy as np
 
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
 from clustertwin.workload.jobs import Jobs
 
-#: What a job occupies.
+#: The resource that a job occupies.
 Unit = Literal["cpus", "nodes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What jobs occupy (cpus or nodes), and how many there are."""
+    """The size of a machine: how many cpus or nodes it has."""
 
     procs: int
     unit: Unit
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    real: float  # 1: the machine could be busy all the time
+class LoadComparison:
+    real: float  # 1: as much work as the machine can do
     synthetic: float
 
     @property
@@ -33,19 +33,19 @@ class Load:
 
 
 def capacity(jobs: Jobs, procs: int | None = None) -> Capacity:
-    """Nodes where the log counts them, else cpus; as many as it says its machine has, else its largest job."""
+    """Nodes if the log counts them, else cpus: `procs`, or the size that the log states, or its largest job."""
     unit: Unit = "nodes" if np.any(jobs.nodes > 0) else "cpus"
     known = jobs.machine.nodes if unit == "nodes" else jobs.machine.cpus
     return Capacity(procs or known or max(1, int(getattr(jobs, unit).max())), unit)
 
 
 def offered_load(jobs: Jobs, on: Capacity) -> float:
-    """Processor time of all jobs over the processor time there was between the first and the last submission."""
+    """Processor time of all jobs over the processor time available between the first and the last submission."""
     size = np.maximum(getattr(jobs, on.unit), 0)
     span_s = float(jobs.submit_s[-1] - jobs.submit_s[0])
     return float((size * np.maximum(jobs.run_s, 0)).sum() / (on.procs * span_s)) if span_s > 0 else 0.0
 
 
-def load(real: Sample, synthetic: Sample, on: Capacity) -> Load:
+def load(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> LoadComparison:
     """Both logs on the same machine."""
-    return Load(offered_load(real.jobs, on), offered_load(synthetic.jobs, on))
+    return LoadComparison(offered_load(real.jobs, on), offered_load(synthetic.jobs, on))

@@ -1,4 +1,4 @@
-"""A log against the rules of the real one -> the share of its jobs that could have run there, and why not."""
+"""Synthetic jobs checked against rules that every real job keeps -> the share of valid jobs, and the broken rules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.fidelity.load import Capacity
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.offered_load import Capacity
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    share: float  # of jobs that break no rule
-    broken: dict[str, int]  # rule -> jobs that break it
+    share: float  # share of jobs that break no rule
+    broken: dict[str, int]  # rule -> number of jobs that break it
 
 
-def validity(real: Sample, synthetic: Sample, on: Capacity) -> Validity:
-    """Rules that hold for every real job, applied to each synthetic one."""
+def validity(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> Validity:
+    """Apply the rules that hold for every real job to each synthetic job."""
     jobs = synthetic.jobs
     broken: dict[str, NDArray[np.bool_]] = {
         "interval below zero": synthetic.column("interval") < 0,
@@ -26,9 +26,9 @@ def validity(real: Sample, synthetic: Sample, on: Capacity) -> Validity:
     }
     for name in ("nodes", "cpus", "gpus"):
         values, truth = synthetic.column(name), real.column(name)
-        # SWF has no GPUs: a log that does not speak of them breaks no rule of one whose jobs have none.
-        silent = np.all(values < 0) and np.all(truth <= 0)
-        if np.any(truth >= 0) and not silent:
+        # SWF has no column for GPUs: unknown counts break no rule if no real job has any.
+        absent = np.all(values < 0) and np.all(truth <= 0)
+        if np.any(truth >= 0) and not absent:
             broken[f"{name} not a whole number"] = values % 1 != 0
             broken[f"{name} below the log's least"] = values < truth.min()
     broken[f"larger than the machine ({on.procs} {on.unit})"] = synthetic.column(on.unit) > on.procs
@@ -43,8 +43,8 @@ def validity(real: Sample, synthetic: Sample, on: Capacity) -> Validity:
     return Validity(float(1 - bad.mean()), {rule: int(mask.sum()) for rule, mask in broken.items() if mask.any()})
 
 
-def _cpus_per_node(real: Sample) -> tuple[float, float] | None:
-    """The least and the most cpus a node that the real log shows."""
+def _cpus_per_node(real: ComparedLog) -> tuple[float, float] | None:
+    """The smallest and the largest number of cpus per node in the real log."""
     cpus, nodes = real.column("cpus"), real.column("nodes")
     if not (np.all(cpus > 0) and np.all(nodes > 0)):
         return None

@@ -1,7 +1,8 @@
-"""Synthetic jobs against the jobs they were learnt from -> how close they come, beside how close real strangers come.
+"""How close synthetic jobs come to real jobs, next to the same numbers for a real hold-out.
 
-The yardstick is a hold-out: one half of the real log (interleaved blocks) measured against the other. Distances shrink
-as there is more to be close to, so synthetic jobs are measured against the same half; copies are sought in all of it.
+The hold-out is one half of the real log (interleaved blocks), compared with the other half. Distances to the closest
+record shrink as the reference grows, so synthetic jobs are compared with the same half. Copies are counted against the
+complete real log.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
 
 Floats = NDArray[np.float64]
 
@@ -21,30 +22,30 @@ BLOCK_JOBS = 250
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """A job is a copy if everything but its arrival is the same as some real job's."""
+    """A synthetic job is a copy if some real job equals it in every compared column except the arrival."""
 
     copy_rate: float
     copy_rate_holdout: float
-    closest_median: float  # distance to the closest record, in standard deviations of the logs
+    closest_median: float  # distance to the closest record, in standard deviations of log(1 + x)
     closest_median_holdout: float
     closest_5th: float
     closest_5th_holdout: float
 
 
 def copy_rate(real: Floats, synthetic: Floats) -> float:
-    """The share of rows that occur in `real`, digit by digit."""
-    known = {row.tobytes() for row in np.ascontiguousarray(real) + 0.0}  # + 0.0: no negative zeros
+    """The share of synthetic rows that occur in `real` exactly."""
+    known = {row.tobytes() for row in np.ascontiguousarray(real) + 0.0}  # + 0.0 turns -0.0 into 0.0
     return float(np.mean([row.tobytes() in known for row in np.ascontiguousarray(synthetic) + 0.0]))
 
 
 def closest(real: Floats, synthetic: Floats) -> Floats:
-    """The distance of each synthetic row to its closest real one."""
+    """The distance of each synthetic row to the closest real row."""
     tree = require("scipy.spatial", "models").cKDTree(real)
     return np.asarray(tree.query(synthetic)[0])
 
 
-def privacy(real: Sample, synthetic: Sample, names: tuple[str, ...]) -> Privacy:
-    """Copies and close calls, and the same of the hold-out."""
+def privacy(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...]) -> Privacy:
+    """Copy rate and distances to the closest record, for the synthetic log and for the hold-out."""
     a, b = real.table(names), synthetic.table(names)
     kept = [i for i, name in enumerate(names) if name != "interval"]
     block = min(BLOCK_JOBS, max(1, len(a) // 2))

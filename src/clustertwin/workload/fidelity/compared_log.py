@@ -1,4 +1,4 @@
-"""A log as it is compared: jobs, their size on the machine, and columns as they were written -> named float columns."""
+"""A log prepared for comparison: jobs and the original values of rounded columns -> named float columns."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.formats import Reading
+from clustertwin.workload.formats import ParsedLog
 from clustertwin.workload.jobs import Jobs
 
 Floats = NDArray[np.float64]
 
-#: What is compared, where a log has it: name in reports -> column.
+#: The compared columns, if a log has them: name in reports -> column of the job table.
 COMPARED = {"interval": "interval_s", "run": "run_s", "limit": "request_s", "cpus": "cpus", "nodes": "nodes",
             "gpus": "gpus", "memory": "memory_bytes"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Jobs with a name; `as_written`: counts a lenient reader had to round (half a node is compared as half a node)."""
+class ComparedLog:
+    """Jobs with a name.
+
+    `as_written` holds the original values of counts that a lenient reader rounded; they are compared unrounded.
+    """
 
     name: str
     jobs: Jobs
     as_written: dict[str, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, log: Sample | Reading | Jobs, name: str = "") -> Sample:
-        if isinstance(log, Sample):
+    def of(cls, log: ComparedLog | ParsedLog | Jobs, name: str = "") -> ComparedLog:
+        if isinstance(log, ComparedLog):
             return log
-        if isinstance(log, Reading):
+        if isinstance(log, ParsedLog):
             return cls(name, log.jobs, log.as_written)
         return cls(name, log)
 
@@ -37,9 +40,9 @@ class Sample:
         return len(self.jobs)
 
     def column(self, name: str) -> Floats:
-        """A compared column; an interval is the time since the job before."""
+        """A compared column. The interval is the time since the previous job."""
         if name == "interval":
-            # A log without a date may start anywhere: only then is the time before its first job part of it.
+            # In a log without a date, time zero is the start of the log, so the first interval counts.
             first = self.jobs.submit_s[:1] if self.jobs.epoch_s else 0.0
             return np.diff(self.jobs.submit_s, prepend=first)
         values = self.as_written.get(COMPARED[name], getattr(self.jobs, COMPARED[name]))
@@ -49,16 +52,16 @@ class Sample:
         """(job, column)"""
         return np.column_stack([self.column(name) for name in names])
 
-    def rows(self, which: NDArray[np.intp], name: str) -> Sample:
-        """These jobs one after another, each with the interval it had."""
+    def rows(self, which: NDArray[np.intp], name: str) -> ComparedLog:
+        """The chosen jobs one after another, each with its original interval."""
         jobs = self.jobs.take(which)
         submit_s = np.cumsum(self.column("interval")[which])
         jobs = replace(jobs, submit_s=submit_s, id=np.arange(1, len(which) + 1))
-        return Sample(name, jobs, {column: values[which] for column, values in self.as_written.items()})
+        return ComparedLog(name, jobs, {column: values[which] for column, values in self.as_written.items()})
 
 
-def in_nodes_too(synthetic: Sample, real: Sample) -> Sample:
-    """A log in processors alone, as SWF writes it, beside one in nodes: its nodes, where the real log implies them."""
+def with_nodes(synthetic: ComparedLog, real: ComparedLog) -> ComparedLog:
+    """Add node counts to a log that has only processors, such as SWF, if the real log has a constant ratio of both."""
     ours, theirs = synthetic.jobs, real.jobs
     if np.any(ours.nodes >= 0) or not np.all((theirs.nodes > 0) & (theirs.cpus > 0)):
         return synthetic
@@ -69,11 +72,11 @@ def in_nodes_too(synthetic: Sample, real: Sample) -> Sample:
     return replace(synthetic, jobs=replace(ours, nodes=nodes))
 
 
-def compared(real: Sample, synthetic: Sample) -> tuple[str, ...]:
-    """The columns that vary in the real log and are known in both."""
+def compared(real: ComparedLog, synthetic: ComparedLog) -> tuple[str, ...]:
+    """The columns that vary in the real log and are known in both logs."""
 
-    def tells(name: str) -> bool:
+    def usable(name: str) -> bool:
         a, b = real.column(name), synthetic.column(name)
         return len(np.unique(a)) > 1 and bool(np.any(a >= 0) and np.any(b >= 0))
 
-    return tuple(name for name in COMPARED if tells(name))
+    return tuple(name for name in COMPARED if usable(name))

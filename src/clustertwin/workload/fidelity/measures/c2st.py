@@ -1,8 +1,9 @@
-"""Two logs -> how well a classifier tells them apart (C2ST): 0.5 it cannot, 1 it always can.
+"""Classifier two-sample test (C2ST): two logs -> the AUC of a classifier that separates them; 0.5 is chance, 1 perfect.
 
-Gradient-boosted trees (scikit-learn's histogram kind, 15 leaves, 100 rounds), five-fold cross-validated; the area under
-the ROC curve over all held-out predictions. Rows: the compared columns of one job. Windows: those of 16 consecutive
-jobs, in order, not overlapping; what rows hide (bursts, repeated submissions), windows show.
+The classifier is gradient-boosted trees (scikit-learn's histogram version, 15 leaves, 100 rounds) with five-fold
+cross-validation. The AUC is computed over all held-out predictions. *Rows* are the compared columns of one job.
+*Windows* are the columns of 16 consecutive jobs, in order and not overlapping; they also show bursts and repeated
+submissions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
 
 Floats = NDArray[np.float64]
 
@@ -30,22 +31,22 @@ class C2st:
 
 def windows(table: Floats, length: int = WINDOW_JOBS) -> Floats:
     """(job, column) -> (window, length * column), the jobs of each window in order."""
-    whole = len(table) // length
-    return table[: whole * length].reshape(whole, -1)
+    count = len(table) // length
+    return table[: count * length].reshape(count, -1)
 
 
 def folds(table: Floats, seed: int) -> NDArray[np.int64]:
-    """(row,) the fold each row is held out in; equal rows share one.
+    """(row,) the fold in which each row is held out; equal rows share a fold.
 
-    Otherwise a copy would be judged by trees that saw its original under the other label, and a generator that copies
-    would score below 0.5, better than any honest one.
+    Otherwise the trees could train on the original of a held-out copy, with the other label, and a generator that
+    copies would score below 0.5.
     """
-    distinct, place = np.unique(table, axis=0, return_inverse=True)
-    return np.random.default_rng(seed).permutation(np.arange(len(distinct)) % FOLDS)[place.ravel()]
+    distinct, index = np.unique(table, axis=0, return_inverse=True)
+    return np.random.default_rng(seed).permutation(np.arange(len(distinct)) % FOLDS)[index.ravel()]
 
 
 def auc(real: Floats, synthetic: Floats, seed: int = 0, alike: slice | NDArray[np.intp] = slice(None)) -> float:
-    """How well trees tell the rows of two tables apart; 0.5 where there are too few to try.
+    """AUC of trees that separate the rows of two tables; 0.5 if there are too few rows.
 
     Rows that are equal in the columns `alike` are held out together.
     """
@@ -58,14 +59,14 @@ def auc(real: Floats, synthetic: Floats, seed: int = 0, alike: slice | NDArray[n
     label = np.concatenate([np.zeros(len(real)), np.ones(len(synthetic))])
     trees = ensemble.HistGradientBoostingClassifier(max_leaf_nodes=LEAVES, early_stopping=False, random_state=seed)
     held_out = selection.PredefinedSplit(folds(table[:, alike], seed))
-    # On a busy machine the threads of such small fits wait for each other far longer than they work.
+    # One thread: on a busy machine the threads of such small fits mostly wait for each other.
     with require("threadpoolctl", "models").threadpool_limits(1):
-        chance = selection.cross_val_predict(trees, table, label, cv=held_out, method="predict_proba")[:, 1]
-    return float(metrics.roc_auc_score(label, chance))
+        probability = selection.cross_val_predict(trees, table, label, cv=held_out, method="predict_proba")[:, 1]
+    return float(metrics.roc_auc_score(label, probability))
 
 
-def c2st(real: Sample, synthetic: Sample, names: tuple[str, ...], seed: int = 0) -> C2st:
-    """Rows and windows of the same columns; jobs that differ in their arrival alone are copies."""
+def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed: int = 0) -> C2st:
+    """Rows and windows of the same columns. Jobs that differ only in their arrival count as copies."""
     a, b = real.table(names), synthetic.table(names)
     job = np.array([i for i, name in enumerate(names) if name != "interval"])
     jobs = (np.arange(WINDOW_JOBS)[:, None] * len(names) + job).ravel()  # the same columns of each job of a window
