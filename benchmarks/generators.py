@@ -63,10 +63,10 @@ DESIGN: dict[str, dict[str, float]] = {
 
 def design(log: Path, seeds: int) -> None:
     """One row a variant: mean over the seeds, as a ratio to the real log's value."""
-    from clustertwin.workload.fidelity.arrivals import autocorrelation, fano
-    from clustertwin.workload.fidelity.load import capacity
-    from clustertwin.workload.fidelity.marginals import ks_complement
-    from clustertwin.workload.fidelity.scheduler import seen
+    from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, fano
+    from clustertwin.workload.fidelity.measures.marginals import ks_complement
+    from clustertwin.workload.fidelity.measures.offered_load import capacity
+    from clustertwin.workload.fidelity.measures.schedule_metrics import seen
     from clustertwin.workload.formats import read
     from clustertwin.workload.generators.crossover import Crossover
 
