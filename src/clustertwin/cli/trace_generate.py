@@ -16,7 +16,7 @@ from clustertwin.cli.output import Json, err, print_json, print_table
 
 Force = Annotated[bool, typer.Option(help="Overwrite existing files.")]
 Lenient = Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 @dataclass(frozen=True)
