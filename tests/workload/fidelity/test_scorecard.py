@@ -85,9 +85,9 @@ def test_the_figures_published_for_theta(data):
 
 
 def test_jobs_that_are_all_equal_cannot_be_compared() -> None:
-    alike = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
+    equal_jobs = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
     with pytest.raises(TraceError, match="all jobs are equal"):
-        scorecard(alike, alike, procs=4)
+        scorecard(equal_jobs, equal_jobs, procs=4)
 
 
 @pytest.mark.slow

@@ -27,13 +27,13 @@ WHOLE_SECONDS = ("sacct", "supercloud")
 
 
 @st.composite
-def logs(draw: st.DrawFn, whole: bool = False) -> Jobs:
+def logs(draw: st.DrawFn, whole_seconds: bool = False) -> Jobs:
     n = draw(st.integers(1, 6))
 
     def column(values: st.SearchStrategy) -> list:
         return draw(st.lists(values, min_size=n, max_size=n))
 
-    second = st.integers(0, 10**6).map(float) if whole else st.floats(0, 1e7).map(lambda value: round(value, 3))
+    second = st.integers(0, 10**6).map(float) if whole_seconds else st.floats(0, 1e7).map(lambda value: round(value, 3))
     return Jobs.build(
         np.cumsum(column(second)) * 1.0,
         column(second),
@@ -59,7 +59,7 @@ def logs(draw: st.DrawFn, whole: bool = False) -> Jobs:
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
 def test_a_log_survives_a_round_trip(format: str, draw: st.DataObject, tmp_path: Path) -> None:
-    jobs = draw.draw(logs(whole=format in WHOLE_SECONDS))
+    jobs = draw.draw(logs(whole_seconds=format in WHOLE_SECONDS))
     path = tmp_path / f"log{SUFFIX[format]}"
     assert write(jobs, path, force=True, format=format) == len(jobs)
     assert sniff(path) == format

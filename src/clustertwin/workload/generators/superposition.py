@@ -101,7 +101,7 @@ def _thin(
 def _cut(blocks: Iterable[Jobs], change: WorkloadChange, n: int | None) -> Iterator[Jobs]:
     """Move the start, stop after n jobs or after `change.days`, fit jobs to the machine and number them."""
     until_s = np.inf if change.days is None else change.days * DAY_S
-    made = 0
+    taken = 0
     for block in blocks:
         epoch_s, skip_s = _start(block.epoch_s, change)
         submit_s = block.submit_s - skip_s
@@ -109,13 +109,13 @@ def _cut(blocks: Iterable[Jobs], change: WorkloadChange, n: int | None) -> Itera
         inside = slice(int(np.searchsorted(submit_s, 0.0)), last)
         jobs, submit_s = block.take(inside), submit_s[inside]
         if n is not None:
-            jobs, submit_s = jobs.take(slice(0, n - made)), submit_s[: n - made]
+            jobs, submit_s = jobs.take(slice(0, n - taken)), submit_s[: n - taken]
         if len(jobs):
-            ids = np.arange(made + 1, made + len(jobs) + 1)
+            ids = np.arange(taken + 1, taken + len(jobs) + 1)
             jobs = replace(jobs, id=ids, submit_s=submit_s, epoch_s=epoch_s)
-            made += len(jobs)
+            taken += len(jobs)
             yield jobs if change.machine is None else fit_to_machine(jobs, change.machine)
-        if made == n or last < len(block):
+        if taken == n or last < len(block):
             return
 
 

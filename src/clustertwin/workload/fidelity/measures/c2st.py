@@ -45,10 +45,10 @@ def folds(table: Floats, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(np.arange(len(distinct)) % FOLDS)[index.ravel()]
 
 
-def auc(real: Floats, synthetic: Floats, seed: int = 0, alike: slice | NDArray[np.intp] = slice(None)) -> float:
+def auc(real: Floats, synthetic: Floats, seed: int = 0, identity: slice | NDArray[np.intp] = slice(None)) -> float:
     """AUC of trees that separate the rows of two tables; 0.5 if there are too few rows.
 
-    Rows that are equal in the columns `alike` are held out together.
+    Rows that are equal in the columns `identity` are held out together.
     """
     if min(len(real), len(synthetic)) < 2 * FOLDS:
         return 0.5
@@ -58,7 +58,7 @@ def auc(real: Floats, synthetic: Floats, seed: int = 0, alike: slice | NDArray[n
     table = np.concatenate([real, synthetic])
     label = np.concatenate([np.zeros(len(real)), np.ones(len(synthetic))])
     trees = ensemble.HistGradientBoostingClassifier(max_leaf_nodes=LEAVES, early_stopping=False, random_state=seed)
-    held_out = selection.PredefinedSplit(folds(table[:, alike], seed))
+    held_out = selection.PredefinedSplit(folds(table[:, identity], seed))
     # One thread: on a busy machine the threads of such small fits mostly wait for each other.
     with require("threadpoolctl", "models").threadpool_limits(1):
         probability = selection.cross_val_predict(trees, table, label, cv=held_out, method="predict_proba")[:, 1]

@@ -32,14 +32,14 @@ class UserComparison:
 def behaviour(jobs: Jobs) -> UserBehaviour:
     """The behaviour of the users of one log."""
     _, counts = np.unique(jobs.user, return_counts=True)
-    again = jobs.user[1:] == jobs.user[:-1]
-    alike = (jobs.nodes[1:] == jobs.nodes[:-1]) & (jobs.cpus[1:] == jobs.cpus[:-1])
-    alike &= jobs.request_s[1:] == jobs.request_s[:-1]
+    same_user = jobs.user[1:] == jobs.user[:-1]
+    same_job = (jobs.nodes[1:] == jobs.nodes[:-1]) & (jobs.cpus[1:] == jobs.cpus[:-1])
+    same_job &= jobs.request_s[1:] == jobs.request_s[:-1]
     return UserBehaviour(
         len(counts), gini(counts), float(counts.max() / len(jobs)),
-        float(again.mean()) if len(again) else 0.0,
-        float(alike[again].mean()) if again.any() else 0.0,
-        len(jobs) / (1 + int((~again).sum())),
+        float(same_user.mean()) if len(same_user) else 0.0,
+        float(same_job[same_user].mean()) if same_user.any() else 0.0,
+        len(jobs) / (1 + int((~same_user).sum())),
     )  # fmt: skip
 
 
