@@ -1,10 +1,10 @@
-"""Fit and sample every generator on one log: seconds to fit, jobs a second, peak memory of a long stream.
+"""Fit and sample every generator on one log: seconds to fit, jobs per second, peak memory of a long stream.
 
     python benchmarks/generators.py LOG [--generators crossover,bootstrap,…] [--jobs 200000] [--stream 5000000]
     python benchmarks/generators.py LOG --design [--seeds 5]
 
-Each runs in a process of its own, so that its memory is its own. `--design` leaves out one part of `crossover` after
-another, and shows what a scheduler (FCFS with EASY backfilling) then sees.
+Each generator runs in its own process, so that its memory can be measured. `--design` removes or changes one part of
+`crossover` at a time and simulates the result (FCFS with EASY backfilling).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import numpy as np
 LIGHT = "crossover,bootstrap,lublin,gaussian-copula"
 
 
-def one(log: Path, name: str, jobs: int, stream: int) -> None:
-    """Measure one generator; prints a row."""
+def measure(log: Path, name: str, jobs: int, stream: int) -> None:
+    """Measure one generator and print its row."""
     from clustertwin.workload.formats import read, write
     from clustertwin.workload.generators import make
 
     real = read(log, lenient=True)
-    if name == "crossover":  # compiled once a machine, by numba; not what is measured
+    if name == "crossover":  # numba compiles once per machine; the benchmark excludes it
         make(name).fit(real, np.random.default_rng(0)).sample(100, np.random.default_rng(0))
     began = perf_counter()
     fitted = make(name).fit(real, np.random.default_rng(0))
     fit_s = perf_counter() - began
     began = perf_counter()
-    made = sum(len(block) for block in fitted.stream(jobs, np.random.default_rng(1)))
+    sampled = sum(len(block) for block in fitted.stream(jobs, np.random.default_rng(1)))
     sample_s = perf_counter() - began
     written_s = float("nan")
     if stream:
@@ -43,43 +43,43 @@ def one(log: Path, name: str, jobs: int, stream: int) -> None:
             write(fitted.stream(stream, np.random.default_rng(2)), Path(directory) / "long.swf")
             written_s = perf_counter() - began
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name:16} {fit_s:9.2f} {made / sample_s:12,.0f} {stream / written_s:14,.0f} {peak_mb:9.0f}", flush=True)
+    print(f"{name:16} {fit_s:9.2f} {sampled / sample_s:12,.0f} {stream / written_s:14,.0f} {peak_mb:9.0f}", flush=True)
 
 
-#: What is left out -> settings
+#: name of a variant -> the settings that differ
 DESIGN: dict[str, dict[str, float]] = {
-    "as it is": {},
-    "no exchange: sessions jittered only": {"sweeps": 0},
-    "any amount of work may move": {"most_work_s": np.inf},
-    "tails of any length": {"ratio": np.inf},
+    "unchanged": {},
+    "no exchange, only jitter": {"sweeps": 0},
+    "no limit on moved work": {"most_work_s": np.inf},
+    "no limit on the ratio of lengths": {"ratio": np.inf},
     "neither limit": {"most_work_s": np.inf, "ratio": np.inf},
-    "neither limit, two days at most": {"most_work_s": np.inf, "ratio": np.inf, "far_s": 2 * 86400.0},
+    "neither limit, at most two days": {"most_work_s": np.inf, "ratio": np.inf, "far_s": 2 * 86400.0},
     "twice the exchanges": {"sweeps": 8},
-    "as it is, a month at most": {"far_s": 30 * 86400.0},
+    "at most a month": {"far_s": 30 * 86400.0},
     "long sessions are not cut": {"longest_s": np.inf},
     "sessions end after 20 minutes": {"pause_s": 1200.0},
 }
 
 
 def design(log: Path, seeds: int) -> None:
-    """One row a variant: mean over the seeds, as a ratio to the real log's value."""
-    from clustertwin.workload.fidelity.arrivals import autocorrelation, fano
-    from clustertwin.workload.fidelity.load import capacity
-    from clustertwin.workload.fidelity.marginals import ks_complement
-    from clustertwin.workload.fidelity.scheduler import seen
+    """One row per variant: the mean over the seeds, as a ratio to the value of the real log."""
+    from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, fano
+    from clustertwin.workload.fidelity.measures.marginals import ks_complement
+    from clustertwin.workload.fidelity.measures.offered_load import capacity
+    from clustertwin.workload.fidelity.measures.schedule_metrics import schedule_means
     from clustertwin.workload.formats import read
     from clustertwin.workload.generators.crossover import Crossover
 
     real = read(log, lenient=True)
     on = capacity(real)
-    target = seen(real, on, "EASY")
+    target = schedule_means(real, on, "EASY")
     print(f"{log.name:36} {'KS interval':>12} {'lag 1':>7} {'Fano 20':>8} {'wait':>6} {'slowdown':>9}")
     for name, settings in DESIGN.items():
         fitted = Crossover(**settings).fit(real, np.random.default_rng(0))  # type: ignore[arg-type]
         rows = []
         for seed in range(seeds):
             jobs = fitted.sample(len(real), np.random.default_rng(seed))
-            easy = seen(jobs, on, "EASY")
+            easy = schedule_means(jobs, on, "EASY")
             rows.append((
                 ks_complement(real.interval_s[1:], jobs.interval_s[1:]),
                 autocorrelation(jobs.interval_s[1:], 1) - autocorrelation(real.interval_s[1:], 1),
@@ -93,23 +93,23 @@ def design(log: Path, seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path)
-    parser.add_argument("--generators", default=LIGHT)
-    parser.add_argument("--jobs", type=int, default=200_000, help="sampled to nowhere")
-    parser.add_argument("--stream", type=int, default=5_000_000, help="written to SWF; 0: none")
-    parser.add_argument("--design", action="store_true", help="what each part of crossover is good for")
-    parser.add_argument("--seeds", type=int, default=5, help="of --design")
+    parser.add_argument("--generators", default=LIGHT, help="generators to measure, separated by commas")
+    parser.add_argument("--jobs", type=int, default=200_000, help="jobs to sample without writing them")
+    parser.add_argument("--stream", type=int, default=5_000_000, help="jobs to write as SWF; 0 writes none")
+    parser.add_argument("--design", action="store_true", help="measure variants of crossover instead")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds for --design")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.design:
-        design(asked.log, asked.seeds)
+    options = parser.parse_args()
+    if options.design:
+        design(options.log, options.seeds)
         return
-    if asked.one:
-        one(asked.log, asked.one, asked.jobs, asked.stream)
+    if options.one:
+        measure(options.log, options.one, options.jobs, options.stream)
         return
     print(f"{'':16} {'fit, s':>9} {'jobs/s':>12} {'jobs/s to SWF':>14} {'peak, MB':>9}", flush=True)
-    for name in asked.generators.split(","):
-        rest = ["--one", name, "--jobs", str(asked.jobs), "--stream", str(asked.stream)]
-        subprocess.run([sys.executable, __file__, str(asked.log), *rest], check=True)
+    for name in options.generators.split(","):
+        rest = ["--one", name, "--jobs", str(options.jobs), "--stream", str(options.stream)]
+        subprocess.run([sys.executable, __file__, str(options.log), *rest], check=True)
 
 
 if __name__ == "__main__":

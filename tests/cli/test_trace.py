@@ -1,4 +1,4 @@
-"""`twin trace` as a user types it: its exit code, its standard output, its files."""
+"""`twin trace` on the command line: exit codes, standard output, files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "log.csv"
 
 
-def test_convert_writes_and_says_what_it_read(twin, source, tmp_path):
+def test_convert_writes_a_log_and_reports_what_it_read(twin, source, tmp_path):
     done = twin("convert", source, tmp_path / "log.swf", "--json")
     assert done.returncode == 0, done.stderr
     document = orjson.loads(done.stdout)
@@ -50,20 +50,20 @@ def test_convert_refuses_faults_and_overwriting_with_one_line(twin, source, tmp_
     assert refused.stderr == f"twin: {bad}:1: 3 fields, SWF has 18\n"
     again = twin("convert", source, bad)
     assert again.returncode == 1
-    assert "--force" in again.stderr
+    assert f"{bad} already exists; use --force to overwrite it" in again.stderr
     assert bad.read_text() == "1 2 3\n"
 
 
-def test_lenient_lists_every_line_it_touched(twin, tmp_path):
+def test_lenient_lists_every_line_it_changed(twin, tmp_path):
     good = "{} {} 0 60 4 -1 -1 4 3600 -1 1 7 2 -1 3 -1 -1 -1\n"
     (tmp_path / "log.swf").write_text(good.format(1, 5) + "1 2 3\n" + good.format(2, 3))
     done = twin("convert", tmp_path / "log.swf", tmp_path / "out.parquet", "--lenient", "--json")
-    found = orjson.loads(done.stdout)["read"]["findings"]
-    assert [(each["line"], each["fate"]) for each in found] == [(2, "dropped"), (3, "repaired")]
+    findings = orjson.loads(done.stdout)["read"]["findings"]
+    assert [(finding["line"], finding["fate"]) for finding in findings] == [(2, "dropped"), (3, "repaired")]
 
 
-def test_anonymise_leaves_no_names_and_is_consistent_under_one_secret(twin, source, tmp_path):
-    (tmp_path / "secret").write_text("a secret nobody guesses")
+def test_anonymise_removes_names_and_is_consistent_for_one_secret(twin, source, tmp_path):
+    (tmp_path / "secret").write_text("a secret of many letters")
     for out in ("a.csv", "b.csv"):
         assert twin("anonymise", source, tmp_path / out, "--secret-file", tmp_path / "secret").returncode == 0
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
@@ -76,7 +76,7 @@ def test_anonymise_leaves_no_names_and_is_consistent_under_one_secret(twin, sour
 
 
 @pytest.mark.slow
-def test_describe_prints_and_draws(twin, source, tmp_path):
+def test_describe_prints_and_plots(twin, source, tmp_path):
     pytest.importorskip("matplotlib")
     done = twin("describe", source, "--procs", 16, "--out", tmp_path / "log.png")
     assert "400 jobs in" in done.stdout, done.stderr
@@ -86,14 +86,14 @@ def test_describe_prints_and_draws(twin, source, tmp_path):
     assert sum(document["by_hour"]) == pytest.approx(1)
 
 
-def test_a_picture_nobody_draws_is_refused_before_the_work(twin, source, tmp_path):
+def test_a_plot_in_an_unknown_format_is_refused(twin, source, tmp_path):
     refused = twin("describe", source, "--out", tmp_path / "log.doc")
     assert refused.returncode == 2
     assert ".png, .svg, .pdf, .html" in refused.stderr
 
 
 @pytest.mark.slow
-def test_compare_writes_a_scorecard_and_one_page_that_needs_nothing_else(twin, source, tmp_path):
+def test_compare_writes_a_scorecard_and_one_self_contained_page(twin, source, tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     write(log(seed=1), tmp_path / "twin.csv")

@@ -1,4 +1,4 @@
-"""Cleaning, hiding and describing a log."""
+"""Clean, anonymise and describe a log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.workload.anonymise import anonymise, pseudonym
 from clustertwin.workload.clean import clean
 from clustertwin.workload.describe import describe, running, short
-from clustertwin.workload.fidelity.load import Capacity
+from clustertwin.workload.fidelity.measures.offered_load import Capacity
 from clustertwin.workload.jobs import Jobs, Machine
 
 SECRET = b"sixteen bytes or more"
 
 
-def test_every_job_left_out_has_a_reason():
+def test_every_removed_job_has_a_reason():
     jobs = Jobs.build(np.arange(5.0), [10, 0, -1, 5, 5], cpus=[1, 1, 1, -1, 99], machine=Machine(8, 1))
     cleaned = clean(jobs)
     assert cleaned.jobs.id.tolist() == [1]
@@ -42,7 +42,7 @@ def test_the_same_person_has_the_same_pseudonym_in_every_log_of_one_secret():
     assert set(other.names["user"]).isdisjoint(first.names["user"])
 
 
-def test_nothing_of_the_people_is_left_but_how_they_behave():
+def test_names_are_removed_and_the_behaviour_of_users_stays():
     hidden = anonymise(people(("ann", "bob"), [0, 1, 0, -1]), SECRET)
     assert hidden.user[0] == hidden.user[2] != hidden.user[1]
     assert hidden.user[3] == -1
@@ -55,14 +55,14 @@ def test_a_secret_that_can_be_guessed_is_refused():
         anonymise(people(("ann",), [0]), b"1234")
 
 
-def test_a_description_on_paper():
+def test_a_small_log_is_described_exactly():
     jobs = Jobs.build([0.0, 3600.0], [1800.0, 3600.0], nodes=[2, 4], user=[5, 5], status=[1, 0])
-    found = describe(jobs, procs=4)
-    assert (found.jobs, found.span_s, found.machine) == (2, 3600, Capacity(4, "nodes"))
-    assert found.offered_load == (2 * 1800 + 4 * 3600) / (4 * 3600)
-    assert found.columns["nodes"].mean == 3
-    assert (found.status, found.top_users) == ({"failed": 0.5, "completed": 0.5}, {"5": 1.0})
-    assert found.first == ""
+    description = describe(jobs, procs=4)
+    assert (description.jobs, description.span_s, description.machine) == (2, 3600, Capacity(4, "nodes"))
+    assert description.offered_load == (2 * 1800 + 4 * 3600) / (4 * 3600)
+    assert description.columns["nodes"].mean == 3
+    assert (description.status, description.top_users) == ({"failed": 0.5, "completed": 0.5}, {"5": 1.0})
+    assert description.first == ""
 
 
 def test_the_load_over_time_is_the_work_in_each_bin():

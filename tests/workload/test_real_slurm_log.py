@@ -1,4 +1,4 @@
-"""From a real Slurm's accounting to a synthetic log and its report, through the commands a person types."""
+"""From the accounting of a real Slurm to a synthetic log and its report, through the commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARRAY = 70
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Two nodes that call sixteen CPUs their own: sleeping jobs need none, and an array is through in seconds."""
+    """Two nodes configured with sixteen CPUs each: sleeping jobs need no real CPU, so an array ends in seconds."""
     if reason := reason_to_skip():
         pytest.skip(reason)
     nodes = {"n1": tuple(range(16)), "n2": tuple(range(16, 32))}
@@ -33,7 +33,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def accounting(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What sacct says after an array, a job that fails and one that is cancelled."""
+    """The output of sacct after an array, a failed job and a cancelled one."""
     for part in range(10):
         limit, pause = f"--time={1 + part % 3}", f"--wrap=sleep {1 + part % 2}.1"
         slurm.run("sbatch", f"--array=1-{ARRAY // 10}", limit, "--output=/dev/null", "--job-name=a|pipe", pause)
@@ -64,10 +64,10 @@ def test_sacct_becomes_a_log_a_synthetic_log_and_a_report(accounting: Path, tmp_
 
     clean = twin("trace", "clean", tmp_path / "jobs.swf", tmp_path / "clean.swf")
     assert clean.returncode == 0, clean.stderr
-    made = twin(
+    generated = twin(
         "trace", "generate", tmp_path / "clean.swf", "--jobs", "80", "--seed", "1", "--out", tmp_path / "syn.swf"
     )
-    assert made.returncode == 0, made.stderr
+    assert generated.returncode == 0, generated.stderr
     assert len(read(tmp_path / "syn.swf")) == 80
 
     report = twin(

@@ -1,4 +1,4 @@
-"""`twin trace`: job logs — convert, describe, clean, anonymise, compare."""
+"""`twin trace`: job logs. Convert, describe, clean, anonymise, generate, compare."""
 
 from __future__ import annotations
 
@@ -12,58 +12,57 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clustertwin.cli.app import group
-from clustertwin.cli.imagine import generate, generators, study
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.core.errors import SettingsError
 
 app = group("Job logs: convert, describe, clean, anonymise, generate, compare.")
 
-In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; .gz is fine.")
-Out = typer.Argument(help="Where to; the suffix chooses the format (.swf .csv .sacct .parquet, and .gz).")
-Lenient = typer.Option(False, help="Mend what can be mended, drop what cannot, and list every line.")
+In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip.")
+Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")
+Lenient = typer.Option(False, help="Repair or drop faulty lines, and list each one.")
 From = typer.Option(None, "--from", help="Format of the input: swf, sacct, alcf, supercloud, parquet.")
-To = typer.Option(None, "--to", help="Format of the output, where the suffix does not say.")
-Zone = typer.Option(None, "--timezone", help="Where the log's clock stood, such as Europe/Rome.")
-Force = typer.Option(False, help="Overwrite what is already there.")
-Procs = typer.Option(None, "--procs", min=1, help="Nodes (or cpus, where a log has no nodes) of the machine.")
+To = typer.Option(None, "--to", help="Format of the output, if the suffix does not decide it.")
+Zone = typer.Option(None, "--timezone", help="Time zone of the log, such as Europe/Rome.")
+Force = typer.Option(False, help="Overwrite existing files.")
+Procs = typer.Option(None, "--procs", min=1, help="Size of the machine in nodes (in cpus, if the log has no nodes).")
 
-PICTURES = (".png", ".svg", ".pdf", ".html")
-#: Findings shown to a person; the JSON document has them all.
+PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
+#: How many findings are printed. The JSON document has all of them.
 SHOWN = 10
 
 
 @contextmanager
-def _bar(path: Path) -> Iterator[Any]:
-    """Progress over a file's bytes, for files that take a while."""
+def _progress_bar(path: Path) -> Iterator[Any]:
+    """Progress over the bytes of a large file."""
     total = path.stat().st_size if path.is_file() else 0
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True, disable=total < 32 << 20) as progress:
         task = progress.add_task(path.name, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        yield lambda position: progress.update(task, completed=position)
 
 
 def _read(path: Path, lenient: bool, format: str | None = None, timezone: str | None = None) -> Any:
     from clustertwin.workload.formats import read_report
 
-    with _bar(path) as progress:
-        reading = read_report(path, lenient, format, timezone, progress)
-    for found in reading.findings[:SHOWN]:
-        where = f"{path}:{found.line}" if found.line is not None else str(path)
-        fate = f"{found.fate}{', ' + found.remedy if found.remedy else ''}"
-        err.print(
-            f"{where}: {found.reason} ({fate})", style="dim" if found.fate == "noted" else "yellow", soft_wrap=True
-        )
-    if len(reading.findings) > SHOWN:
-        more = len(reading.findings) - SHOWN
-        err.print(f"{path}: … and {more} more findings (--json lists them all)", style="dim", soft_wrap=True)
-    return reading
+    with _progress_bar(path) as progress:
+        parsed = read_report(path, lenient, format, timezone, progress)
+    for finding in parsed.findings[:SHOWN]:
+        where = f"{path}:{finding.line}" if finding.line is not None else str(path)
+        fate = f"{finding.fate}{', ' + finding.remedy if finding.remedy else ''}"
+        style = "dim" if finding.fate == "noted" else "yellow"
+        err.print(f"{where}: {finding.reason} ({fate})", style=style, soft_wrap=True)
+    if len(parsed.findings) > SHOWN:
+        more = len(parsed.findings) - SHOWN
+        err.print(f"{path}: … and {more} more findings (--json lists all of them)", style="dim", soft_wrap=True)
+    return parsed
 
 
-def _said(reading: Any) -> dict[str, Any]:
-    return {"format": reading.format, "jobs": len(reading.jobs), "findings": [asdict(f) for f in reading.findings]}
+def _input_document(parsed: Any) -> dict[str, Any]:
+    return {"format": parsed.format, "jobs": len(parsed.jobs), "findings": [asdict(f) for f in parsed.findings]}
 
 
-def _written(path: Path, jobs: int, extra: dict[str, Any], json: bool) -> None:
+def _report_written(path: Path, jobs: int, extra: dict[str, Any], json: bool) -> None:
     if json:
         print_json({"out": str(path), "jobs": jobs, **extra})
     else:
@@ -81,14 +80,15 @@ def convert(
     force: bool = Force,
     json: bool = Json,
 ) -> None:
-    """Rewrite a log in another format."""
-    from clustertwin.workload.formats import refuse_existing, writable, write
+    """Convert a log to another format."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.formats import writable, write
 
     refuse_existing(out, force)
     to = to or writable(out)
-    reading = _read(source, lenient, source_format, timezone)
-    jobs = write(reading.jobs, out, force, to)
-    _written(out, jobs, {"format": to, "read": _said(reading)}, json)
+    parsed = _read(source, lenient, source_format, timezone)
+    jobs = write(parsed.jobs, out, force, to)
+    _report_written(out, jobs, {"format": to, "read": _input_document(parsed)}, json)
 
 
 @app.command()
@@ -100,18 +100,19 @@ def clean(
     force: bool = Force,
     json: bool = Json,
 ) -> None:
-    """Leave out jobs that never ran, still run, have no size or do not fit the machine; say which."""
-    from clustertwin.workload.clean import clean as tidy
-    from clustertwin.workload.formats import refuse_existing, write
+    """Remove jobs that never ran, still run, have no size or do not fit the machine, and list them by reason."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.clean import clean as remove_unusable
+    from clustertwin.workload.formats import write
 
     refuse_existing(out, force)
-    reading = _read(source, lenient, timezone=timezone)
-    cleaned = tidy(reading.jobs)
+    parsed = _read(source, lenient, timezone=timezone)
+    cleaned = remove_unusable(parsed.jobs)
     jobs = write(cleaned.jobs, out, force)
     if not json:
         for reason, ids in cleaned.removed.items():
-            err.print(f"{len(ids)} left out: {reason} (job {ids[0]}{' …' if len(ids) > 1 else ''})", soft_wrap=True)
-    _written(out, jobs, {"removed": cleaned.removed, "read": _said(reading)}, json)
+            err.print(f"{len(ids)} removed: {reason} (job {ids[0]}{' …' if len(ids) > 1 else ''})", soft_wrap=True)
+    _report_written(out, jobs, {"removed": cleaned.removed, "read": _input_document(parsed)}, json)
 
 
 @app.command()
@@ -119,33 +120,34 @@ def anonymise(
     source: Path = In,
     out: Path = Out,
     secret_file: Path = typer.Option(
-        None, exists=True, dir_okay=False, help="A file with the secret; logs with one secret can be joined."
+        None, exists=True, dir_okay=False, help="File with a secret; logs with the same secret can be joined."
     ),
     lenient: bool = Lenient,
     timezone: str = Zone,
     force: bool = Force,
     json: bool = Json,
 ) -> None:
-    """Replace users, groups and queues by keyed pseudonyms and drop names, headers and ids.
+    """Replace users, groups and queues by keyed pseudonyms, and remove names, headers and ids.
 
-    Without --secret-file a random secret is used once and forgotten.
+    Without --secret-file, a random secret is used once and not stored.
     """
     import secrets
 
-    from clustertwin.workload.anonymise import anonymise as hide
-    from clustertwin.workload.formats import refuse_existing, write
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.anonymise import anonymise as pseudonymise
+    from clustertwin.workload.formats import write
 
     refuse_existing(out, force)
     secret = secret_file.read_bytes().strip() if secret_file else secrets.token_bytes(32)
-    reading = _read(source, lenient, timezone=timezone)
-    jobs = write(hide(reading.jobs, secret), out, force)
-    _written(out, jobs, {"joinable": secret_file is not None}, json)
+    parsed = _read(source, lenient, timezone=timezone)
+    jobs = write(pseudonymise(parsed.jobs, secret), out, force)
+    _report_written(out, jobs, {"joinable": secret_file is not None}, json)
 
 
 @app.command()
 def describe(
     source: Path = In,
-    out: Path = typer.Option(None, help="Draw the log: a .png, .svg, .pdf or .html file."),
+    out: Path = typer.Option(None, help="Also plot the log: a .png, .svg, .pdf or .html file."),
     procs: int = Procs,
     lenient: bool = Lenient,
     source_format: str = From,
@@ -153,118 +155,119 @@ def describe(
     force: bool = Force,
     json: bool = Json,
 ) -> None:
-    """How many jobs, how large, how long, when, whose, and how busy the machine was."""
-    from clustertwin.workload.describe import describe as look
+    """Show sizes, run times, limits, users and the offered load of a log."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.describe import describe as summarise
 
-    if out is not None and out.suffix not in PICTURES:
-        raise SettingsError(f"{out}: a log is drawn as {', '.join(PICTURES)}")
-    reading = _read(source, lenient, source_format, timezone)
-    described = look(reading.jobs, procs)
+    if out is not None and out.suffix not in PLOT_SUFFIXES:
+        raise SettingsError(f"{out}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
     if out is not None:
-        _draw(reading.jobs, described, source.name, out, force)
+        refuse_existing(out, force)
+    parsed = _read(source, lenient, source_format, timezone)
+    description = summarise(parsed.jobs, procs)
+    if out is not None:
+        _write_plot(parsed.jobs, description, source.name, out)
     if json:
-        print_json({**asdict(described), "read": _said(reading)})
+        print_json({**asdict(description), "read": _input_document(parsed)})
     else:
-        _print_description(source, described)
+        _print_description(source, description)
 
 
-def _draw(jobs: Any, described: Any, title: str, out: Path, force: bool) -> None:
-    from clustertwin.workload.formats import writing
-    from clustertwin.workload.portrait import draw, page
+def _write_plot(jobs: Any, description: Any, title: str, out: Path) -> None:
+    from clustertwin.core import files
+    from clustertwin.workload.log_plots import draw, page
 
-    with writing(out, force) as file:
-        if out.suffix == ".html":
-            file.write(page(jobs, described, title).encode())
-            return
-        draw(jobs, described, title).savefig(file, format=out.suffix.removeprefix("."), dpi=120)
+    if out.suffix == ".html":
+        files.write(out, page(jobs, description, title))
+        return
+    with files.replacing(out) as file:
+        draw(jobs, description, title).savefig(file, format=out.suffix.removeprefix("."), dpi=120)
 
 
-def _print_description(source: Path, described: Any) -> None:
+def _print_description(source: Path, description: Any) -> None:
     from clustertwin.workload.describe import MEASURED, QUANTILES, short
 
-    when = f", {described.first} to {described.last}" if described.first else ""
-    days, on = described.span_s / 86400, described.machine
-    typer.echo(f"{source.name}: {described.jobs} jobs in {days:.1f} days{when}")
-    typer.echo(f"{described.users} users in {described.groups} groups, Gini {described.user_gini:.2f}")
-    typer.echo(f"offered load {described.offered_load:.3f} of {on.procs} {on.unit}")
-    typer.echo("ended: " + ", ".join(f"{word} {share:.1%}" for word, share in described.status.items()))
-    columns = ["", "known", "mean", "least", *(f"{q:.0%}" for q in QUANTILES), "most"]
+    period = f", {description.first} to {description.last}" if description.first else ""
+    days, machine = description.span_s / 86400, description.machine
+    typer.echo(f"{source.name}: {description.jobs} jobs in {days:.1f} days{period}")
+    typer.echo(
+        f"{description.users} users in {description.groups} groups, Gini coefficient {description.user_gini:.2f}"
+    )
+    typer.echo(f"offered load {description.offered_load:.3f} on {machine.procs} {machine.unit}")
+    typer.echo("status: " + ", ".join(f"{status} {share:.1%}" for status, share in description.status.items()))
+    columns = ["", "known", "mean", "min", *(f"{q:.0%}" for q in QUANTILES), "max"]
     rows = []
-    for name, s in described.columns.items():
+    for name, s in description.columns.items():
         values = (s.mean, s.least, *s.quantiles, s.most)
         rows.append((MEASURED[name], s.known, *(short(value, name) for value in values)))
     print_table("Columns", columns, rows)
-    print_table("Busiest users", ["user", "share"], list(described.top_users.items()))
+    print_table("Busiest users", ["user", "share of jobs"], list(description.top_users.items()))
 
 
 @app.command()
 def compare(
     real: Path = typer.Argument(help="The real log."),
     synthetic: list[Path] = typer.Argument(help="Synthetic logs."),
-    out: Path = typer.Option(None, help="A directory for report.html and scorecard.json."),
+    out: Path = typer.Option(None, help="Output directory for report.html and scorecard.json."),
     procs: int = Procs,
-    seed: int = typer.Option(0, help="Of the bootstrap row and of the classifier's folds."),
+    seed: int = typer.Option(0, help="Random seed of the bootstrap and of the classifier's folds."),
     lenient: bool = Lenient,
     force: bool = Force,
     json: bool = Json,
 ) -> None:
-    """Score synthetic logs against the real one, beside what two halves of the real one score."""
-    from clustertwin.workload.fidelity import Sample
+    """Compare synthetic logs with the real log, next to real against real."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.fidelity import ComparedLog
     from clustertwin.workload.fidelity import compare as score
 
-    _refuse_report(out, force)
-    truth = Sample.of(_read(real, lenient), real.stem)
-    others = [Sample.of(_read(path, lenient), path.stem) for path in synthetic]
+    if out is not None:
+        for name in ("report.html", "scorecard.json"):
+            refuse_existing(out / name, force)
+    reference = ComparedLog.of(_read(real, lenient), real.stem)
+    others = [ComparedLog.of(_read(path, lenient), path.stem) for path in synthetic]
     with Progress(console=err, transient=True) as progress:
         task = progress.add_task("comparing", total=len(others) + 3)
-        cards = score(truth, others, procs, seed, done=lambda name: progress.advance(task))
+        cards = score(reference, others, procs, seed, done=lambda name: progress.advance(task))
     if out is not None:
-        _write_report(out, truth, others, cards, force)
+        _write_report(out, reference, others, cards)
     if json:
         print_json([card.document() for card in cards])
     else:
         _print_cards(cards)
 
 
-def _refuse_report(out: Path | None, force: bool) -> None:
-    from clustertwin.workload.formats import refuse_existing
-
-    if out is not None:
-        for name in ("report.html", "scorecard.json"):
-            refuse_existing(out / name, force)
-
-
-def _write_report(out: Path, real: Any, synthetic: Any, cards: Any, force: bool) -> None:
+def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
     import orjson
 
-    from clustertwin.workload.fidelity.report import report
-    from clustertwin.workload.formats import writing
+    from clustertwin.core import files
+    from clustertwin.workload.fidelity.fidelity_report import report
 
-    out.mkdir(parents=True, exist_ok=True)
+    files.make_directory(out)
     option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-    with writing(out / "scorecard.json", force) as file:
-        file.write(orjson.dumps([card.document() for card in cards], option=option))
-    with writing(out / "report.html", force) as file:
-        file.write(report(real, synthetic, cards).encode())
+    files.write(out / "scorecard.json", orjson.dumps([card.document() for card in cards], option=option))
+    files.write(out / "report.html", report(real, synthetic, cards))
     err.print(str(out / "report.html"), soft_wrap=True)
 
 
 def _print_cards(cards: Any) -> None:
     names = cards[-1].columns
-    like, apart, seen = [], [], []
+    marginals, separation, dynamics = [], [], []
     for card in cards:
         scores = [f"{card.marginals[name].ks_complement:.3f}" if name in card.marginals else "" for name in names]
-        like.append((card.name, *scores))
-        apart.append((card.name, f"{card.c2st.row_auc:.3f}", f"{card.c2st.window_auc:.3f}",
-                      f"{card.validity.share:.1%}", f"{card.privacy.copy_rate:.3f}"))  # fmt: skip
-        arrive, easy = card.arrivals, card.scheduler["EASY"]
-        lag, lag_real = arrive.autocorrelation[1], arrive.autocorrelation_real[1]
-        fano, fano_real = arrive.fano[20], arrive.fano_real[20]
-        seen.append((card.name, f"{lag:.2f} ({lag_real:.2f})", f"{fano:.1f} ({fano_real:.1f})",
-                     f"{card.load.ratio:.2f}", f"{easy.synthetic.wait_s:,.0f} ({easy.real.wait_s:,.0f})"))  # fmt: skip
-    print_table("KS complement (1: the same distribution)", ["", *names], like)
-    print_table("Told apart (AUC, 0.5: not)", ["", "rows", "windows", "valid", "copies"], apart)
-    print_table("Arrivals, load and waits (real)", ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], seen)
+        marginals.append((card.name, *scores))
+        separation.append((card.name, f"{card.c2st.row_auc:.3f}", f"{card.c2st.window_auc:.3f}",
+                           f"{card.validity.share:.1%}", f"{card.privacy.copy_rate:.3f}"))  # fmt: skip
+        arrivals, easy = card.arrivals, card.scheduler["EASY"]
+        lag, lag_real = arrivals.autocorrelation[1], arrivals.autocorrelation_real[1]
+        fano, fano_real = arrivals.fano[20], arrivals.fano_real[20]
+        dynamics.append((card.name, f"{lag:.2f} ({lag_real:.2f})", f"{fano:.1f} ({fano_real:.1f})",
+                         f"{card.load.ratio:.2f}",
+                         f"{easy.synthetic.wait_s:,.0f} ({easy.real.wait_s:,.0f})"))  # fmt: skip
+    print_table("KS complement (1 is the same distribution)", ["", *names], marginals)
+    print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "windows", "valid", "copies"],
+                separation)  # fmt: skip
+    print_table("Arrivals, load and simulated waits (real log in brackets)",
+                ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], dynamics)  # fmt: skip
 
 
 app.command()(generate)

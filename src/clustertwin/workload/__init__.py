@@ -1,1 +1,1 @@
-"""What the cluster is asked to do: job logs, generators, fidelity, scheduling."""
+"""The workload half: job logs, synthetic logs and their fidelity, scheduling."""

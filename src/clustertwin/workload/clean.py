@@ -1,4 +1,4 @@
-"""A log -> the jobs that can be simulated and learnt from, and the rest by the reason it was left out."""
+"""A log -> the jobs that can be simulated and learnt from, and the removed jobs by reason."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from clustertwin.workload.jobs import Jobs
 @dataclass(frozen=True, slots=True)
 class Cleaned:
     jobs: Jobs
-    removed: dict[str, NDArray[np.int64]]  # reason -> ids; a job counts under its first reason
+    removed: dict[str, NDArray[np.int64]]  # reason -> job ids; a job appears under its first reason only
 
 
 def clean(jobs: Jobs) -> Cleaned:
-    """Leave out jobs that never ran, still run, have no size, or do not fit the machine the log itself names."""
+    """Remove jobs that never ran, still run, have no size, or are larger than the machine that the log states."""
     size_known = (jobs.cpus > 0) | (jobs.nodes > 0)
     machine = jobs.machine
     too_large = (machine.nodes > 0) & (jobs.nodes > machine.nodes)
@@ -28,10 +28,10 @@ def clean(jobs: Jobs) -> Cleaned:
         "no size": ~size_known,
         "larger than the machine": too_large,
     }
-    left = np.ones(len(jobs), dtype=bool)
+    kept = np.ones(len(jobs), dtype=bool)
     removed = {}
     for reason, mask in reasons.items():
-        if np.any(mask & left):
-            removed[reason] = jobs.id[mask & left]
-        left &= ~mask
-    return Cleaned(jobs.take(left), removed)
+        if np.any(mask & kept):
+            removed[reason] = jobs.id[mask & kept]
+        kept &= ~mask
+    return Cleaned(jobs.take(kept), removed)

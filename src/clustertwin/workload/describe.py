@@ -1,4 +1,4 @@
-"""A log -> the figures people ask for first: how many jobs, how large, how long, when, whose, how busy the machine."""
+"""Summary statistics of a log: sizes, run times, limits, submissions by hour and weekday, users and offered load."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.fidelity.arrivals import by_hour, by_weekday
-from clustertwin.workload.fidelity.load import Capacity, capacity, offered_load
-from clustertwin.workload.fidelity.users import gini
+from clustertwin.workload.fidelity.measures.arrivals import by_hour, by_weekday
+from clustertwin.workload.fidelity.measures.offered_load import Capacity, capacity, offered_load
+from clustertwin.workload.fidelity.measures.user_behaviour import gini
 from clustertwin.workload.jobs import Jobs, Status
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -20,36 +20,36 @@ MEASURED = {"interval_s": "interval", "wait_s": "wait", "run_s": "run time", "re
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean, extremes and quantiles over the jobs where the value is known."""
+class ColumnSpread:
+    """Mean, extremes and quantiles of a column over the jobs with a known value."""
 
     known: int
     mean: float
     least: float
-    quantiles: tuple[float, ...]  # of QUANTILES
+    quantiles: tuple[float, ...]  # at QUANTILES
     most: float
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class LogDescription:
     jobs: int
-    first: str  # ISO time, or "" where the log has no date
+    first: str  # ISO time of the first submission; "" if the log has no date
     last: str
     span_s: float
     machine: Capacity
     offered_load: float
-    columns: dict[str, Spread]
+    columns: dict[str, ColumnSpread]
     status: dict[str, float]  # share of jobs
     users: int
     groups: int
     user_gini: float
     top_users: dict[str, float]  # share of jobs
-    by_hour: tuple[float, ...]  # share of submissions, 24
-    by_weekday: tuple[float, ...]  # Monday first, 7
+    by_hour: tuple[float, ...]  # (24,) share of submissions
+    by_weekday: tuple[float, ...]  # (7,) share of submissions, Monday first
 
 
-def describe(jobs: Jobs, procs: int | None = None) -> Description:
-    """A log's figures, on the machine it names, on `procs`, or on one as large as its largest job."""
+def describe(jobs: Jobs, procs: int | None = None) -> LogDescription:
+    """Describe a log on a machine of `procs` (default: the size that the log states, or its largest job)."""
     on = capacity(jobs, procs)
     columns = {}
     for name in MEASURED:
@@ -58,24 +58,24 @@ def describe(jobs: Jobs, procs: int | None = None) -> Description:
             values = values[values >= 0]
         if len(values) and np.any(values != 0):
             columns[name] = spread(values)
-    who, counts = np.unique(jobs.user, return_counts=True)
+    users, counts = np.unique(jobs.user, return_counts=True)
     busiest = np.argsort(-counts, kind="stable")[:5]
-    return Description(
+    return LogDescription(
         len(jobs), _moment(jobs, 0), _moment(jobs, -1), float(jobs.submit_s[-1] - jobs.submit_s[0]), on,
         offered_load(jobs, on), columns, {word: share for word, share in _status(jobs) if share},
-        int((who >= 0).sum()), len(np.unique(jobs.group[jobs.group >= 0])), gini(counts),
-        {_name(jobs, int(who[i])): float(counts[i] / len(jobs)) for i in busiest},
+        int((users >= 0).sum()), len(np.unique(jobs.group[jobs.group >= 0])), gini(counts),
+        {_name(jobs, int(users[i])): float(counts[i] / len(jobs)) for i in busiest},
         tuple(by_hour(jobs).tolist()), tuple(by_weekday(jobs).tolist()),
     )  # fmt: skip
 
 
-def spread(values: NDArray[np.float64]) -> Spread:
+def spread(values: NDArray[np.float64]) -> ColumnSpread:
     quantiles = tuple(float(value) for value in np.quantile(values, QUANTILES))
-    return Spread(len(values), float(values.mean()), float(values.min()), quantiles, float(values.max()))
+    return ColumnSpread(len(values), float(values.mean()), float(values.min()), quantiles, float(values.max()))
 
 
 def running(jobs: Jobs, on: Capacity, bins: int = 150) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(bins,) middles and the mean share of the machine that ran there; an unknown wait counts as none."""
+    """(bins,) bin centres in seconds, and the mean share of the machine in use; an unknown wait counts as 0."""
     start_s = jobs.submit_s + np.maximum(jobs.wait_s, 0)
     end_s = start_s + np.maximum(jobs.run_s, 0)
     size = np.maximum(getattr(jobs, on.unit), 0).astype(np.float64)
@@ -85,16 +85,20 @@ def running(jobs: Jobs, on: Capacity, bins: int = 150) -> tuple[NDArray[np.float
 
 
 def _ramp(from_s: NDArray[np.float64], size: NDArray[np.float64], at_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum over jobs of size * (t - from), from then on."""
+    """At each time t, the sum of size * (t - from) over the jobs with from <= t."""
     order = np.argsort(from_s)
-    passed = np.searchsorted(from_s[order], at_s, side="right")
-    sizes = np.concatenate([[0.0], np.cumsum(size[order])])[passed]
-    moments = np.concatenate([[0.0], np.cumsum((size * from_s)[order])])[passed]
+    begun = np.searchsorted(from_s[order], at_s, side="right")
+    sizes = np.concatenate([[0.0], np.cumsum(size[order])])[begun]
+    moments = np.concatenate([[0.0], np.cumsum((size * from_s)[order])])[begun]
     return np.asarray(sizes * at_s - moments)
 
 
 def short(value: float, column: str) -> str:
-    """A number for a narrow table: 90 s, 12 min, 3.4 h, 2.1 d; 16 GB; 4,392."""
+    """A number for a narrow table: 90 s, 12 min, 3.4 h, 2.1 d; 16 GB; 4,392.
+
+    >>> short(7200, "run_s"), short(2**34, "memory_bytes")
+    ('2 h', '16 GB')
+    """
     if column.endswith("_s"):
         for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
             if value >= 2 * size:

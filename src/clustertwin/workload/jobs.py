@@ -1,6 +1,6 @@
-"""The job table: n jobs as numpy columns. Every reader gives one, everything else takes one.
+"""The job table: n jobs as numpy columns. Readers return it; everything else in this package takes it.
 
-As in SWF, -1 means unknown. Times are seconds; `submit_s` counts from `epoch_s` (0 where the log has no date).
+As in SWF, -1 means unknown. Times are in seconds. `submit_s` counts from `epoch_s`, which is 0 if the log has no date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class Status(IntEnum):
-    """How a job ended, in SWF's own numbers."""
+    """How a job ended, with the numbers of SWF."""
 
     UNKNOWN = -1
     FAILED = 0
@@ -24,7 +24,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The homogeneous machine a log comes from; 0 means not known."""
+    """The homogeneous machine of a log; 0 means unknown."""
 
     nodes: int = 0
     cpus_per_node: int = 0
@@ -38,15 +38,15 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A job log. `user`, `group` and `queue` are small codes; `names` gives their words where there are any."""
+    """A job log. `user`, `group` and `queue` are small codes; `names` holds their names if the log has any."""
 
     id: NDArray[np.int64]
     submit_s: NDArray[np.float64]  # since epoch_s, not decreasing
     wait_s: NDArray[np.float64]
     run_s: NDArray[np.float64]
-    request_s: NDArray[np.float64]  # the limit the user asked for
+    request_s: NDArray[np.float64]  # the time limit that the user requested
     nodes: NDArray[np.int64]
-    cpus: NDArray[np.int64]  # all cpus (SWF: processors) of the job
+    cpus: NDArray[np.int64]  # cpus (SWF: processors) of the whole job
     gpus: NDArray[np.int64]
     memory_bytes: NDArray[np.float64]  # per job
     user: NDArray[np.int64]
@@ -55,27 +55,31 @@ class Jobs:
     status: NDArray[np.int64]  # a Status
     epoch_s: float = 0.0
     machine: Machine = field(default_factory=Machine)
-    names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> word of code i
-    header: tuple[str, ...] = ()  # comment lines of the log it was read from
-    timezone: str = "UTC"  # where the log's hours of the day are counted, an IANA name
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> the name of each code
+    header: tuple[str, ...] = ()  # comment lines of the file
+    timezone: str = "UTC"  # IANA name of the zone in which hours of the day are counted
 
     @classmethod
     def build(cls, submit_s: Any, run_s: Any, **columns: Any) -> Jobs:
-        """A table from whichever columns there are; the rest are unknown, ids count from 1."""
+        """A table from the given columns. Other columns are unknown; ids count from 1.
+
+        >>> Jobs.build(submit_s=[0, 5], run_s=[60, 60], cpus=[4, 8]).nodes.tolist()
+        [-1, -1]
+        """
         n = len(submit_s)
         given: dict[str, Any] = {"id": np.arange(1, n + 1), "submit_s": submit_s, "run_s": run_s, **columns}
         kinds = {name: np.float64 if name.endswith(("_s", "_bytes")) else np.int64 for name in COLUMNS}
-        made: dict[str, Any] = {
+        table: dict[str, Any] = {
             name: np.ascontiguousarray(given.pop(name), dtype=kind) if name in given else np.full(n, -1, dtype=kind)
             for name, kind in kinds.items()
         }
-        return cls(**made, **given)
+        return cls(**table, **given)
 
     def __len__(self) -> int:
         return len(self.id)
 
     def take(self, which: NDArray[Any] | slice) -> Jobs:
-        """The jobs chosen by a mask, indices or a slice."""
+        """The jobs selected by a mask, indices or a slice."""
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -83,7 +87,7 @@ class Jobs:
 
     @property
     def interval_s(self) -> NDArray[np.float64]:
-        """Seconds since the previous submission; the first job's is 0."""
+        """Seconds since the previous submission; 0 for the first job."""
         return np.diff(self.submit_s, prepend=self.submit_s[:1])
 
 

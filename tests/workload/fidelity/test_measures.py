@@ -1,4 +1,4 @@
-"""Measures of fidelity: answers known on paper, properties, and agreement with scipy and sdmetrics."""
+"""Measures of fidelity: known answers, properties, and agreement with scipy and sdmetrics."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertwin.workload.fidelity import Sample
-from clustertwin.workload.fidelity.arrivals import autocorrelation, by_hour, by_weekday, fano
-from clustertwin.workload.fidelity.correlation import pearson, ranks, similarity, spearman
-from clustertwin.workload.fidelity.load import Capacity, capacity, offered_load
-from clustertwin.workload.fidelity.marginals import ks_complement, wasserstein_log
-from clustertwin.workload.fidelity.privacy import copy_rate, privacy
-from clustertwin.workload.fidelity.users import behaviour
-from clustertwin.workload.fidelity.validity import validity
+from clustertwin.workload.fidelity import ComparedLog
+from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.correlation import pearson, ranks, similarity, spearman
+from clustertwin.workload.fidelity.measures.marginals import ks_complement, wasserstein_log
+from clustertwin.workload.fidelity.measures.offered_load import Capacity, capacity, offered_load
+from clustertwin.workload.fidelity.measures.privacy import copy_rate, privacy
+from clustertwin.workload.fidelity.measures.user_behaviour import behaviour
+from clustertwin.workload.fidelity.measures.validity import validity
 from clustertwin.workload.fidelity.yardsticks import bootstrap, halves, interleaved
 from clustertwin.workload.jobs import Jobs, Machine
 
 
 @pytest.fixture(scope="module")
 def stats():
-    """An independent reference, imported only by the process that asks for it."""
+    """An independent reference, imported only by the tests that use it."""
     return pytest.importorskip("scipy.stats")
 
 
@@ -33,13 +33,13 @@ values = st.lists(st.integers(0, 50).map(float), min_size=2, max_size=40).map(np
 @given(a=values, b=values)
 def test_ks_and_wasserstein_agree_with_scipy(stats, a, b):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy doubts its p-value, which we do not use
+        warnings.simplefilter("ignore")  # scipy warns about its p-value, which we do not use
         assert ks_complement(a, b) == pytest.approx(1 - stats.ks_2samp(a, b).statistic)
     assert wasserstein_log(a, b) == pytest.approx(stats.wasserstein_distance(np.log1p(a), np.log1p(b)))
 
 
 @given(values)
-def test_a_column_is_like_itself(a):
+def test_a_column_has_no_distance_to_itself(a):
     assert ks_complement(a, a) == 1
     assert wasserstein_log(a, a) == 0
 
@@ -72,7 +72,7 @@ def test_ks_correlation_and_pair_scores_agree_with_sdmetrics():
         assert similarity(ours(real), ours(fake))[0, 1] == pytest.approx(theirs["score"])
 
 
-def test_a_column_that_never_varies_goes_with_nothing():
+def test_a_constant_column_has_no_correlation():
     table = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
     assert pearson(table)[0, 1] == 0
 
@@ -92,7 +92,7 @@ def test_fano_is_zero_for_a_clock_one_for_poisson_and_large_for_bursts():
 
 
 def test_hours_and_weekdays_are_local():
-    # Monday 3 June 2024, 22:30 UTC: half past midnight on Tuesday in Rome.
+    # Monday 3 June 2024, 22:30 UTC is half past midnight on Tuesday in Rome.
     jobs = Jobs.build([0.0], [1.0], epoch_s=1717453800.0, timezone="Europe/Rome")
     assert np.argmax(by_hour(jobs)) == 0
     assert np.argmax(by_weekday(jobs)) == 1
@@ -103,28 +103,28 @@ def test_offered_load_is_work_over_capacity():
     assert offered_load(jobs, Capacity(4, "nodes")) == (2 * 50 + 100) / (4 * 100)
 
 
-def test_the_machine_is_what_the_log_says_or_its_largest_job():
+def test_the_machine_size_is_what_the_log_states_or_its_largest_job():
     assert capacity(Jobs.build([0.0], [1.0], nodes=[3])) == Capacity(3, "nodes")
     assert capacity(Jobs.build([0.0], [1.0], cpus=[3], machine=Machine(10, 4))) == Capacity(40, "cpus")
     assert capacity(Jobs.build([0.0], [1.0], cpus=[3]), procs=7) == Capacity(7, "cpus")
 
 
-def test_users_in_a_row():
+def test_consecutive_jobs_of_one_user_are_counted():
     jobs = Jobs.build([0.0, 1, 2, 3], [1.0] * 4, user=[1, 1, 1, 2], cpus=[4, 4, 2, 2], request_s=[60.0] * 4)
-    found = behaviour(jobs)
-    assert (found.users, found.top_share, found.session_jobs) == (2, 0.75, 2)
-    assert found.same_user == pytest.approx(2 / 3)
-    assert found.same_job == 0.5
+    users = behaviour(jobs)
+    assert (users.users, users.top_share, users.session_jobs) == (2, 0.75, 2)
+    assert users.same_user == pytest.approx(2 / 3)
+    assert users.same_job == 0.5
 
 
 def test_validity_names_the_rule_that_is_broken():
-    real = Sample("real", Jobs.build([0.0, 1], [5.0, 70.0], nodes=[1, 4], cpus=[64, 256], request_s=[60.0, 60.0]))
+    real = ComparedLog("real", Jobs.build([0.0, 1], [5.0, 70.0], nodes=[1, 4], cpus=[64, 256], request_s=[60.0, 60.0]))
     jobs = Jobs.build(np.arange(5.0), [5, 5, 5, 71, 5], nodes=[1, 2, 9, 1, 1], cpus=[64, 128, 576, 64, 100],
                       request_s=[60.0] * 5)  # fmt: skip
-    fake = Sample("fake", jobs, {"nodes": np.array([1, 1.7, 9, 1, 1])})
-    found = validity(real, fake, Capacity(4, "nodes"))
-    assert found.share == pytest.approx(1 / 5)
-    assert found.broken == {
+    fake = ComparedLog("fake", jobs, {"nodes": np.array([1, 1.7, 9, 1, 1])})
+    result = validity(real, fake, Capacity(4, "nodes"))
+    assert result.share == pytest.approx(1 / 5)
+    assert result.broken == {
         "nodes not a whole number": 1,
         "larger than the machine (4 nodes)": 1,
         "ran further past its limit than any real job": 1,
@@ -133,33 +133,33 @@ def test_validity_names_the_rule_that_is_broken():
     assert validity(real, real, Capacity(4, "nodes")).share == 1
 
 
-def test_a_copy_is_the_same_in_every_digit():
+def test_a_copy_is_equal_in_every_digit():
     real = np.array([[1.0, 2.0], [3.0, 4.0]])
     assert copy_rate(real, np.array([[3.0, 4.0], [3.0, 4.5], [1.0, 2.0]])) == pytest.approx(2 / 3)
 
 
-def log(n: int = 400, seed: int = 0) -> Sample:
+def log(n: int = 400, seed: int = 0) -> ComparedLog:
     rng = np.random.default_rng(seed)
     nodes = rng.integers(1, 9, n)
     submit_s, run_s = np.cumsum(rng.exponential(60, n)), rng.lognormal(5, 1, n)
     limits, users = np.full(n, 7200.0), rng.integers(0, 5, n)
-    return Sample("real", Jobs.build(submit_s, run_s, nodes=nodes, cpus=nodes * 64, request_s=limits, user=users))
+    return ComparedLog("real", Jobs.build(submit_s, run_s, nodes=nodes, cpus=nodes * 64, request_s=limits, user=users))
 
 
-def test_the_bootstrap_is_all_copies_and_real_strangers_are_none():
+def test_every_job_of_the_bootstrap_is_a_copy_and_no_held_out_job_is():
     pytest.importorskip("scipy")
     real = log()
     drawn = bootstrap(real, np.random.default_rng(3)).synthetic
-    found = privacy(real, drawn, ("interval", "run", "nodes"))
-    assert (found.copy_rate, found.copy_rate_holdout) == (1, 0)
-    assert found.closest_5th == 0
+    result = privacy(real, drawn, ("interval", "run", "nodes"))
+    assert (result.copy_rate, result.copy_rate_holdout) == (1, 0)
+    assert result.closest_5th == 0
 
 
 def test_yardsticks_keep_every_interval_with_its_job():
     real = log()
     for pair in (halves(real), interleaved(real, 25)):
         together = np.concatenate([pair.real.table(("interval", "run")), pair.synthetic.table(("interval", "run"))])
-        whole = real.table(("interval", "run"))
-        assert np.allclose(np.sort(together, axis=0), np.sort(whole, axis=0))
+        expected = real.table(("interval", "run"))
+        assert np.allclose(np.sort(together, axis=0), np.sort(expected, axis=0))
     even = interleaved(real, 25).real
     assert np.allclose(even.column("run")[:50], real.column("run")[np.r_[0:25, 50:75]])

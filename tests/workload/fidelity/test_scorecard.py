@@ -1,4 +1,4 @@
-"""The scorecard as a whole: a log against itself, against noise, and the figures published for Theta."""
+"""The scorecard: a log against itself, against noise, and the figures published for Theta."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.fidelity import Sample, compare, scorecard
-from clustertwin.workload.fidelity.c2st import auc, folds, windows
-from clustertwin.workload.fidelity.report import report
+from clustertwin.workload.fidelity import ComparedLog, compare, scorecard
+from clustertwin.workload.fidelity.fidelity_report import report
+from clustertwin.workload.fidelity.measures.c2st import auc, folds, windows
 from clustertwin.workload.formats import read, read_report
 from clustertwin.workload.jobs import Jobs
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-lea
 
 
 def bursty(n: int, seed: int) -> Jobs:
-    """Sessions of like jobs by one user, as real logs have them."""
+    """Sessions of similar jobs by one user, as in real logs."""
     rng = np.random.default_rng(seed)
     session = np.repeat(np.arange(n), rng.geometric(0.2, n))[:n]
     user = rng.integers(0, 8, n)[session]
@@ -35,7 +35,7 @@ def test_windows_hold_consecutive_jobs_in_order():
     assert windows(table, 3).tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 
-def test_trees_cannot_tell_a_table_from_itself_and_always_tell_another_world():
+def test_trees_cannot_separate_equal_distributions_and_separate_distant_ones():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
     assert auc(a, b) == pytest.approx(0.5, abs=0.12)
@@ -49,8 +49,10 @@ def test_a_copy_is_held_out_with_its_original():
 
 
 @pytest.mark.slow
-def test_the_yardsticks_tell_order_from_rows():
-    interleaved, _, bootstrap, twin = compare(Sample("real", bursty(1500, 1)), [Sample("twin", bursty(1500, 2))])
+def test_the_yardsticks_separate_order_from_rows():
+    interleaved, _, bootstrap, twin = compare(
+        ComparedLog("real", bursty(1500, 1)), [ComparedLog("twin", bursty(1500, 2))]
+    )
     assert 0.45 < bootstrap.c2st.row_auc < 0.55 < 0.75 < bootstrap.c2st.window_auc
     assert interleaved.c2st.window_auc < 0.6
     assert bootstrap.arrivals.autocorrelation[1] == pytest.approx(0, abs=0.06)
@@ -67,7 +69,7 @@ def test_too_few_jobs_are_refused():
 @pytest.mark.slow
 def test_the_figures_published_for_theta(data):
     theta = data / "traces/theta"
-    real = Sample("real", read(theta / "theta-15000-intervals.csv"))
+    real = ComparedLog("real", read(theta / "theta-15000-intervals.csv"))
     fake = read_report(theta / "published/cg.csv", lenient=True)
     card = scorecard(real, fake, "CopulaGAN", procs=4392)
     scores = {name: round(score.ks_complement, 3) for name, score in card.marginals.items()}
@@ -82,27 +84,27 @@ def test_the_figures_published_for_theta(data):
     assert card.validity.share < 0.05
 
 
-def test_jobs_that_are_all_alike_cannot_be_compared() -> None:
-    alike = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
-    with pytest.raises(TraceError, match="all jobs are alike"):
-        scorecard(alike, alike, procs=4)
+def test_jobs_that_are_all_equal_cannot_be_compared() -> None:
+    equal_jobs = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
+    with pytest.raises(TraceError, match="all jobs are equal"):
+        scorecard(equal_jobs, equal_jobs, procs=4)
 
 
 @pytest.mark.slow
-def test_a_log_in_processors_beside_one_in_nodes_is_compared_in_nodes() -> None:
+def test_a_log_with_processors_only_is_compared_in_nodes() -> None:
     jobs = bursty(400, 0)
     real = replace(jobs, cpus=jobs.nodes * 64, gpus=np.zeros(len(jobs), np.int64))
-    as_swf_writes_it = replace(real, nodes=np.full(len(real), -1), gpus=np.full(len(real), -1))
-    card = scorecard(real, as_swf_writes_it, procs=64)
+    without_nodes = replace(real, nodes=np.full(len(real), -1), gpus=np.full(len(real), -1))
+    card = scorecard(real, without_nodes, procs=64)
     assert card.load.ratio == pytest.approx(1)
     assert card.validity.share == 1
     assert card.marginals["nodes"].ks_complement == 1
-    page = report(Sample("real", real), [Sample("made", as_swf_writes_it)], [card])
+    page = report(ComparedLog("real", real), [ComparedLog("synthetic", without_nodes)], [card])
     assert "nodes" in page
 
 
-def test_a_log_whose_nodes_nothing_implies_is_refused() -> None:
+def test_a_log_without_nodes_is_refused_if_cpus_do_not_imply_them() -> None:
     jobs = bursty(400, 0)
     uneven = replace(jobs, cpus=jobs.nodes * 64 + np.arange(len(jobs)) % 3)
-    with pytest.raises(TraceError, match="how many nodes"):
+    with pytest.raises(TraceError, match="no job of this log has a node count"):
         scorecard(uneven, replace(uneven, nodes=np.full(len(jobs), -1)), procs=64)

@@ -1,4 +1,4 @@
-"""Argonne's CSV: hashes of users, intervals for dates, and the fractional jobs of published generators."""
+"""Argonne's CSV: hashed users, intervals instead of dates, and the fractional counts of published generators."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def test_intervals_add_up_to_submit_times_and_small_users_stay_as_they_are(log):
     assert (jobs.submit_s.tolist(), jobs.user.tolist(), jobs.epoch_s) == ([0, 50], [1, 17], 0)
 
 
-def test_half_a_node_is_refused_or_rounded_and_kept_visible(log):
+def test_a_fractional_node_count_is_refused_or_rounded_and_kept_as_written(log):
     path = log(INTERVALS.replace("64,1,", "64.2,0.4,"))
     with pytest.raises(TraceError, match=r"log.csv:3: node_num 0.4 is not a whole number"):
         read(path)
-    reading = read_report(path, lenient=True)
-    assert (reading.jobs.nodes.tolist(), reading.jobs.cpus.tolist()) == ([8, 1], [512, 64])
-    assert reading.as_written["nodes"].tolist() == [8, 0.4]
+    parsed = read_report(path, lenient=True)
+    assert (parsed.jobs.nodes.tolist(), parsed.jobs.cpus.tolist()) == ([8, 1], [512, 64])
+    assert parsed.as_written["nodes"].tolist() == [8, 0.4]
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("2,3,0,64,1,50,10,60", "8 fields, the first line has 9"),
+        ("2,3,0,64,1,50,10,60", "8 fields, but the first line has 9"),
         ("2,3,0,64,1,50,ten,60,Pass", "run_time is 'ten': not a number"),
         ("2,3,0,64,1,50,10,60,Lost", "new_status is 'Lost': expected one of Pass, Failed, Killed"),
         ("2,3,0,64,1,50,-10,60,Pass", "run_time -10 is negative"),
-        ("1,3,0,64,1,50,10,60,Pass", "u_id 1 was already on line 3"),
+        ("1,3,0,64,1,50,10,60,Pass", "u_id 1 already appears on line 3"),
     ],
 )
-def test_a_fault_is_named_by_its_line(log, bad, reason):
-    path = log(INTERVALS + "\n" + bad + "\n")  # the empty line 4 is nobody's fault
+def test_a_fault_names_its_line(log, bad, reason):
+    path = log(INTERVALS + "\n" + bad + "\n")  # the empty line 4 is not a fault
     with pytest.raises(TraceError) as refused:
         read(path)
     assert refused.value.line == 5
@@ -73,12 +73,12 @@ def test_a_fault_is_named_by_its_line(log, bad, reason):
     assert len(read(path, lenient=True)) in (2, 3)
 
 
-def test_the_published_logs_and_generators_are_read(data):
+def test_the_published_real_and_synthetic_logs_are_read(data):
     theta = data / "traces/theta"
     assert len(read(theta / "theta-2023.csv")) == 14374
     assert len(read(theta / "thetagpu-2023.csv")) == 22606
     slice_ = read(theta / "theta-15000-intervals.csv")
     assert (len(slice_), slice_.nodes.max(), slice_.machine.cpus_per_node) == (15000, 4392, 64)
-    reading = read_report(theta / "published/ctgan.csv", lenient=True)
-    assert len(reading.jobs) == 15000
-    assert np.mean(reading.as_written["nodes"] % 1 != 0) > 0.9
+    parsed = read_report(theta / "published/ctgan.csv", lenient=True)
+    assert len(parsed.jobs) == 15000
+    assert np.mean(parsed.as_written["nodes"] % 1 != 0) > 0.9

@@ -1,4 +1,4 @@
-"""What is written is read again, as far as the format can say it; files appear whole or not at all."""
+"""A written log reads back equal, except for what its format cannot express; files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from clustertwin.core.errors import OutputError, SettingsError, TraceError
 from clustertwin.workload.formats import FORMATS, read, read_report, sniff, write
-from clustertwin.workload.formats.whole import writing
 from clustertwin.workload.jobs import COLUMNS, Jobs, Machine
 
-#: What each format cannot say (SWF has one kind of processor; Slurm counts whole seconds and minutes).
+#: Columns that a format cannot express (SWF has one kind of processor; Slurm has whole seconds and minutes).
 LOSES = {
     "parquet": set(),
     "swf": {"nodes", "gpus", "memory_bytes"},
@@ -28,13 +27,13 @@ WHOLE_SECONDS = ("sacct", "supercloud")
 
 
 @st.composite
-def logs(draw: st.DrawFn, whole: bool = False) -> Jobs:
+def logs(draw: st.DrawFn, whole_seconds: bool = False) -> Jobs:
     n = draw(st.integers(1, 6))
 
     def column(values: st.SearchStrategy) -> list:
         return draw(st.lists(values, min_size=n, max_size=n))
 
-    second = st.integers(0, 10**6).map(float) if whole else st.floats(0, 1e7).map(lambda value: round(value, 3))
+    second = st.integers(0, 10**6).map(float) if whole_seconds else st.floats(0, 1e7).map(lambda value: round(value, 3))
     return Jobs.build(
         np.cumsum(column(second)) * 1.0,
         column(second),
@@ -60,7 +59,7 @@ def logs(draw: st.DrawFn, whole: bool = False) -> Jobs:
 @settings(max_examples=settings.default.max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
 def test_a_log_survives_a_round_trip(format: str, draw: st.DataObject, tmp_path: Path) -> None:
-    jobs = draw.draw(logs(whole=format in WHOLE_SECONDS))
+    jobs = draw.draw(logs(whole_seconds=format in WHOLE_SECONDS))
     path = tmp_path / f"log{SUFFIX[format]}"
     assert write(jobs, path, force=True, format=format) == len(jobs)
     assert sniff(path) == format
@@ -98,49 +97,49 @@ def test_gzip_is_written_by_suffix_and_read_by_content(tmp_path, suffix):
     assert read(tmp_path / "misnamed.txt").run_s.tolist() == [3]
 
 
-def test_a_broken_gzip_file_is_refused(tmp_path):
-    whole = gzip.compress(b"1 0 0 60 4 -1 -1 4 3600 -1 1 7 2 -1 3 -1 -1 -1\n" * 500)
-    (tmp_path / "log.swf.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(TraceError, match="gzip file is broken"):
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    packed = gzip.compress(b"1 0 0 60 4 -1 -1 4 3600 -1 1 7 2 -1 3 -1 -1 -1\n" * 500)
+    (tmp_path / "log.swf.gz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(TraceError, match="gzip data is damaged"):
         read(tmp_path / "log.swf.gz")
 
 
 def test_nothing_is_overwritten_without_force(tmp_path):
     jobs, path = Jobs.build([0.0], [3.0], cpus=[1]), tmp_path / "log.swf"
     path.write_text("precious")
-    with pytest.raises(OutputError, match="--force"):
+    with pytest.raises(OutputError, match=r"log\.swf already exists; use --force to overwrite it"):
         write(jobs, path)
     assert path.read_text() == "precious"
     write(jobs, path, force=True)
     assert read(path).run_s.tolist() == [3]
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    def stumbles():
+def test_a_failed_write_leaves_no_file(tmp_path):
+    def failing():
         yield Jobs.build([0.0], [3.0], cpus=[1])
-        raise RuntimeError("the generator broke")
+        raise RuntimeError("the generator failed")
 
     with pytest.raises(RuntimeError):
-        write(stumbles(), tmp_path / "log.swf")
+        write(failing(), tmp_path / "log.swf")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(OutputError, match="No such file"), writing(tmp_path / "no" / "log.swf"):
-        pass
+def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(OutputError, match="No such file"):
+        write(Jobs.build([0.0], [3.0], cpus=[1]), tmp_path / "no" / "log.swf")
 
 
-def test_what_is_no_log_is_refused(tmp_path):
+def test_files_settings_and_zones_that_cannot_be_used_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(TraceError, match="not a job log of a known kind"):
+    with pytest.raises(TraceError, match="matches no known job log format"):
         read(tmp_path / "a.csv")
     with pytest.raises(TraceError, match="No such file"):
         read(tmp_path / "b.swf")
-    with pytest.raises(SettingsError, match="no format 'xml'"):
+    with pytest.raises(SettingsError, match="unknown format 'xml'"):
         read(tmp_path / "a.csv", format="xml")
-    with pytest.raises(SettingsError, match=r"no format is written as \.xml"):
+    with pytest.raises(SettingsError, match=r"no format is written with the suffix \.xml"):
         write(Jobs.build([0.0], [1.0]), tmp_path / "a.xml")
-    with pytest.raises(SettingsError, match="no time zone"):
+    with pytest.raises(SettingsError, match="unknown time zone"):
         read(tmp_path / "a.csv", format="alcf", timezone="Mars/Base")
 
 

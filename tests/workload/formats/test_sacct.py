@@ -1,4 +1,4 @@
-"""sacct --parsable2: arrays, steps, no limit, nothing known, clocks that change, a pipe in a job's name."""
+"""sacct --parsable2: arrays, steps, missing limits and values, clock changes, a pipe in a job name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats import read, read_report
-from clustertwin.workload.formats.slurm import parse_duration, parse_memory
+from clustertwin.workload.formats.parsing.slurm_fields import parse_duration, parse_memory
 from clustertwin.workload.jobs import Status
 
 HEADER = (
@@ -38,38 +38,39 @@ def log(tmp_path):
 
 
 def test_jobs_arrays_and_steps(log):
-    reading = read_report(log(LOG), timezone="Europe/Rome")
-    jobs = reading.jobs
+    parsed = read_report(log(LOG), timezone="Europe/Rome")
+    jobs = parsed.jobs
     assert jobs.id.tolist() == [101, 104, 102, 105, 106]
     assert jobs.submit_s.tolist() == [0, 60, 60, 120, 240]
     assert jobs.epoch_s == 1717394400  # 08:00 in Rome in summer is 06:00 UTC
     assert jobs.wait_s.tolist() == [10, 0, -1, 60, -1]
     assert jobs.run_s.tolist() == [3600, 90001, -1, 120, 0]
     assert jobs.request_s.tolist() == [7200, -1, -1, 120, 600]
-    assert jobs.cpus.tolist() == [8, 64, 4, 1, 16]  # given, or asked for by those that never started
+    assert jobs.cpus.tolist() == [8, 64, 4, 1, 16]  # allocated, or requested if the job never started
     assert jobs.gpus.tolist() == [2, 0, 0, 0, 0]
     assert jobs.memory_bytes[:2].tolist() == [16 * 2**30, 64 * 2 * 2**30]
     done, gone, unknown = Status.COMPLETED, Status.CANCELLED, Status.UNKNOWN
     assert jobs.status.tolist() == [done, gone, unknown, gone, gone]
     assert [jobs.names["user"][code] for code in jobs.user] == ["ann", "bob", "bob", "ann", "ann"]
-    said = " / ".join(found.reason for found in reading.findings)
-    assert "1 lines of job steps" in said
-    assert "102_[8-9]" in said
-    assert not reading.faults
+    reasons = " / ".join(finding.reason for finding in parsed.findings)
+    assert "job step lines skipped: 1" in reasons
+    assert "102_[8-9]" in reasons
+    assert not parsed.faults
 
 
-def test_a_pipe_in_a_name_is_cut_right_and_said(log):
-    notes = {found.line: found.reason for found in read_report(log(LOG), timezone="UTC").findings if found.line}
+def test_a_pipe_in_a_name_is_assigned_to_the_name_and_noted(log):
+    findings = read_report(log(LOG), timezone="UTC").findings
+    notes = {finding.line: finding.reason for finding in findings if finding.line}
     assert "2 more '|' than columns" in notes[6]
 
 
-def test_a_line_that_can_be_cut_in_two_ways_is_refused(log):
+def test_a_line_that_can_be_split_in_two_ways_is_refused(log):
     text = "JobID|JobName|Comment|Submit\n1|a|b|c|2024-06-03T08:00:00\n"
-    with pytest.raises(TraceError, match=r":2: 5 fields, the first line has 4"):
+    with pytest.raises(TraceError, match=r":2: 5 fields, but the first line has 4"):
         read(log(text))
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_elapsed_time(log):
+def test_the_elapsed_time_decides_which_repeated_hour_is_meant(log):
     # Rome, 27 October 2024: 03:00 summer time became 02:00. Both jobs start at a 02:50 of that night.
     rows = [
         "1|2024-10-27T02:40:00|2024-10-27T02:50:00|2024-10-27T02:10:00|1200|COMPLETED",  # summer into winter
@@ -81,22 +82,22 @@ def test_the_hour_that_comes_twice_is_told_by_the_elapsed_time(log):
     assert jobs.run_s.tolist() == [1200, 1200]
 
 
-def test_an_hour_that_never_came_is_a_fault(log):
+def test_a_local_time_that_does_not_exist_is_a_fault(log):
     path = log("JobID|Submit\n1|2024-03-31T01:30:00\n2|2024-03-31T02:30:00\n")
-    with pytest.raises(TraceError, match=r":3: Submit is .*skipped in spring"):
+    with pytest.raises(TraceError, match=r":3: Submit is .*the clock change skips it"):
         read(path, timezone="Europe/Rome")
     assert len(read(path, timezone="UTC")) == 2
 
 
 @pytest.mark.parametrize("stamp", ["2024-06-03T08:00:00+02:00", "2024-06-03T08:00:00+0200", "1717394400"])
 def test_times_with_an_offset_need_no_zone(log, stamp):
-    reading = read_report(log(f"JobID|Submit\n1|{stamp}\n"))
-    assert (reading.jobs.epoch_s, reading.findings) == (1717394400, ())
+    parsed = read_report(log(f"JobID|Submit\n1|{stamp}\n"))
+    assert (parsed.jobs.epoch_s, parsed.findings) == (1717394400, ())
 
 
-def test_local_times_without_a_zone_are_read_as_utc_and_said(log):
-    reading = read_report(log("JobID|Submit\n1|2024-06-03T08:00:00\n"))
-    assert "read as UTC" in reading.findings[0].reason
+def test_local_times_without_a_zone_are_read_as_utc_and_noted(log):
+    parsed = read_report(log("JobID|Submit\n1|2024-06-03T08:00:00\n"))
+    assert "using UTC" in parsed.findings[0].reason
 
 
 def test_arrays_without_raw_ids_are_numbered(log):
@@ -124,6 +125,6 @@ def test_unknown_words_are_faults(log):
     path = log("JobID|Submit|State\n1|2024-06-03T08:00:00|SLEEPING\nx|2024-06-03T08:00:00|COMPLETED\n")
     with pytest.raises(TraceError, match="SLEEPING"):
         read(path)
-    reading = read_report(path, lenient=True)
-    assert [found.line for found in reading.faults] == [2, 3]
-    assert np.array_equal(reading.jobs.status, [-1])
+    parsed = read_report(path, lenient=True)
+    assert [fault.line for fault in parsed.faults] == [2, 3]
+    assert np.array_equal(parsed.jobs.status, [-1])

@@ -31,9 +31,9 @@ def log(tmp_path):
 
 
 def test_a_job_that_ran_and_one_that_never_started(log):
-    reading = read_report(log(LOG))
-    jobs = reading.jobs
-    assert reading.format == "supercloud"
+    parsed = read_report(log(LOG))
+    jobs = parsed.jobs
+    assert parsed.format == "supercloud"
     assert (jobs.id.tolist(), jobs.epoch_s, jobs.submit_s.tolist()) == ([6, 5], 1700000000, [0, 100])
     assert (jobs.wait_s.tolist(), jobs.run_s.tolist()) == ([-1, 60], [0, 3600])
     assert jobs.request_s.tolist() == [-1, 86400]
@@ -43,11 +43,11 @@ def test_a_job_that_ran_and_one_that_never_started(log):
     assert jobs.status.tolist() == [Status.CANCELLED, Status.COMPLETED]
 
 
-def test_memory_is_a_node_s_or_with_the_top_bit_a_cpu_s(log):
+def test_memory_is_per_node_or_with_the_top_bit_set_per_cpu(log):
     jobs = read(log(LOG))
     assert jobs.memory_bytes.tolist() == [8000 * 2**20, 50 * 2**20 * 80]
 
 
-def test_a_line_cut_short_is_refused(log):
-    with pytest.raises(TraceError, match=r"slurm-log.csv:4: 2 fields, the first line has 27"):
+def test_a_truncated_line_is_refused(log):
+    with pytest.raises(TraceError, match=r"slurm-log.csv:4: 2 fields, but the first line has 27"):
         read(log(LOG + "7,8\n"))

@@ -1,4 +1,4 @@
-"""SWF: known answers, faults with their line, and what is written is read again."""
+"""SWF: known answers, faults with their line, and round trips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats import read, read_report, swf, write
-from clustertwin.workload.formats.reading import Findings
+from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.jobs import Jobs, Machine
 
 HEADER = "; Version: 2.2\n; UnixStartTime: 843480031\n; TimeZoneString: Europe/Stockholm\n; MaxProcs: 100\n"
@@ -40,7 +40,7 @@ def test_fields_become_columns(log):
     assert (jobs.epoch_s, jobs.machine.cpus, jobs.timezone) == (843480031, 100, "Europe/Stockholm")
 
 
-def test_processors_are_those_asked_for_and_those_given_where_nothing_was_asked(log):
+def test_processors_are_the_requested_ones_or_the_allocated_ones_without_a_request(log):
     asked, given_ = line(1).replace("4 -1 -1 4", "8 -1 -1 6"), line(2, 1).replace("4 -1 -1 4", "8 -1 -1 -1")
     assert read(log(f"{asked}\n{given_}\n")).cpus.tolist() == [6, 8]
 
@@ -59,22 +59,22 @@ def test_memory_is_kilobytes_a_processor(log):
         (line(2).replace("3600", "nan"), "field 9 is 'nan', not a finite number"),
         (line(2, 11).replace("3600", "-7"), "requested time -7 is negative"),
         (line(2, -1), "submit time -1 is negative"),
-        (line(2, 5), "submit time 5 comes after 10: out of order"),
-        (line(1, 11), "job number 1 was already on line 5"),
-        (line(2, 11, 512), "512 processors, the header says MaxProcs: 100"),
+        (line(2, 5), "submit time 5 is out of order: an earlier line has 10"),
+        (line(1, 11), "job number 1 already appears on line 5"),
+        (line(2, 11, 512), "512 processors, but the header says MaxProcs: 100"),
         (line(2, 11).replace(" 4 ", " 4.5 "), "number of processors 4.5 is not a whole number"),
     ],
 )
-def test_a_fault_is_refused_with_file_line_and_reason_and_lenient_reads_on(log, bad, reason):
+def test_a_fault_is_refused_with_file_line_and_reason_and_a_lenient_read_continues(log, bad, reason):
     path = log(HEADER + line(1, 10) + "\n" + bad + "\n" + line(9, 12) + "\n")
     with pytest.raises(TraceError) as refused:
         read(path)
     assert (refused.value.where, refused.value.line) == (str(path), 6)
     assert reason in refused.value.reason
-    reading = read_report(path, lenient=True)
-    assert [(found.line, found.fate) for found in reading.faults] in ([(6, "dropped")], [(6, "repaired")])
-    assert len(reading.jobs) == 3 - (reading.faults[0].fate == "dropped")
-    assert 9 in reading.jobs.id
+    parsed = read_report(path, lenient=True)
+    assert [(fault.line, fault.fate) for fault in parsed.faults] in ([(6, "dropped")], [(6, "repaired")])
+    assert len(parsed.jobs) == 3 - (parsed.faults[0].fate == "dropped")
+    assert 9 in parsed.jobs.id
 
 
 def test_dates_and_misplaced_columns_of_a_bad_converter_are_recognised(log):
@@ -87,25 +87,25 @@ def test_dates_and_misplaced_columns_of_a_bad_converter_are_recognised(log):
     assert (jobs.epoch_s, jobs.submit_s[0]) == (1_672_529_301, 0)
 
 
-def test_header_with_fewer_jobs_than_the_body_is_a_contradiction_but_a_cleaned_log_is_none(log):
+def test_more_jobs_than_the_header_says_is_a_fault_and_fewer_are_noted(log):
     body = line(1) + "\n" + line(2, 1) + "\n"
-    with pytest.raises(TraceError, match="2 jobs, the header says MaxJobs: 1"):
+    with pytest.raises(TraceError, match="2 jobs, but the header says MaxJobs: 1"):
         read(log("; MaxJobs: 1\n" + body))
-    assert [found.fate for found in read_report(log("; MaxJobs: 3\n" + body)).findings] == ["noted"]
+    assert [finding.fate for finding in read_report(log("; MaxJobs: 3\n" + body)).findings] == ["noted"]
 
 
-def test_parts_of_a_checkpointed_job_are_set_aside_and_said(log):
+def test_partial_records_of_a_checkpointed_job_are_skipped_and_noted(log):
     part = line(1, 0).split()
     part[10] = "2"
-    reading = read_report(log(line(1, 0) + "\n" + " ".join(part) + "\n"))
-    assert len(reading.jobs) == 1
-    assert [(found.line, found.fate) for found in reading.findings] == [(2, "noted")]
+    parsed = read_report(log(line(1, 0) + "\n" + " ".join(part) + "\n"))
+    assert len(parsed.jobs) == 1
+    assert [(finding.line, finding.fate) for finding in parsed.findings] == [(2, "noted")]
 
 
-def test_a_zone_nobody_knows_is_noted_and_read_as_utc(log):
-    reading = read_report(log("; TimeZoneString: Sweden, mostly\n" + line(1) + "\n"))
-    assert reading.jobs.timezone == "UTC"
-    assert "Sweden, mostly" in reading.findings[0].reason
+def test_an_unknown_zone_in_the_header_is_noted_and_read_as_utc(log):
+    parsed = read_report(log("; TimeZoneString: Sweden, mostly\n" + line(1) + "\n"))
+    assert parsed.jobs.timezone == "UTC"
+    assert "Sweden, mostly" in parsed.findings[0].reason
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "; Version: 2.2\n"])
@@ -118,23 +118,23 @@ def test_a_file_without_jobs_is_refused(log, text):
     st.lists(st.lists(st.integers(-1, 10**9), min_size=18, max_size=18), min_size=1, max_size=8),
     st.sampled_from([" ", "  ", "\t"]),
 )
-def test_whole_blocks_and_single_lines_are_read_alike(rows, gap):
+def test_a_block_and_its_single_lines_give_the_same_table(rows, gap):
     text = ("\n".join(gap.join(map(str, row)) for row in rows) + "\n").encode()
-    bulk = swf._bulk(text)
-    by_line, numbers = swf._by_line(text, 1, [], Findings("x"))
+    bulk = swf._parse_bulk(text)
+    by_line, numbers = swf._parse_lines(text, 1, [], LogFindings("x"))
     assert np.array_equal(bulk, by_line)
     assert numbers.tolist() == list(range(1, len(rows) + 1))
 
 
 def test_a_log_cut_into_blocks_is_the_same_log(log):
     text = (HEADER + "".join(line(i, i) + "\n" for i in range(1, 50))).encode()
-    whole = swf.parse([text], Findings("x"))
-    pieces = swf.parse([row + b"\n" for row in text.splitlines()], Findings("x"))
-    assert np.array_equal(whole.lines, pieces.lines)
-    assert all(np.array_equal(whole.columns[name], pieces.columns[name]) for name in whole.columns)
+    undivided = swf.parse([text], LogFindings("x"))
+    pieces = swf.parse([row + b"\n" for row in text.splitlines()], LogFindings("x"))
+    assert np.array_equal(undivided.lines, pieces.lines)
+    assert all(np.array_equal(undivided.columns[name], pieces.columns[name]) for name in undivided.columns)
 
 
-def test_the_header_is_kept_and_made_true(tmp_path, log):
+def test_the_header_is_kept_and_its_job_counts_are_updated(tmp_path, log):
     jobs = read(log("; Computer: IBM SP2\n; MaxJobs: 9\n; Note: kept\n" + HEADER + line(1) + "\n"))
     write(jobs, tmp_path / "out.swf")
     header = [row.rstrip() for row in (tmp_path / "out.swf").read_text().splitlines() if row.startswith(";")]
@@ -149,13 +149,13 @@ def test_parts_are_streamed_into_one_log(tmp_path):
     assert "; MaxJobs: 5" in (tmp_path / "out.swf").read_text()
 
 
-def test_nodes_stand_for_processors_where_no_cpus_were_counted(tmp_path):
+def test_nodes_are_written_as_processors_if_the_log_has_no_cpus(tmp_path):
     write(Jobs.build([0.0], [1.0], nodes=[3], machine=Machine(nodes=8)), tmp_path / "out.swf")
     assert read(tmp_path / "out.swf").cpus.tolist() == [3]
     assert "processors are nodes" in (tmp_path / "out.swf").read_text()
 
 
-def test_the_archive_s_kth_log_is_read_whole(data):
+def test_every_job_of_the_archive_s_kth_log_is_read(data):
     jobs = read(data / "traces/swf/KTH-SP2-1996-2.1-cln.swf")
     assert (len(jobs), jobs.machine.cpus, jobs.timezone) == (28489, 100, "Europe/Stockholm")
 
@@ -164,6 +164,6 @@ def test_a_badly_converted_log_in_the_wild_is_refused_or_reported(data):
     path = data / "traces/swf/theta-malformed.swf"
     with pytest.raises(TraceError, match=r"theta-malformed.swf:5: misplaced columns"):
         read(path)
-    reading = read_report(path, lenient=True)
-    assert len(reading.jobs) == 23387
-    assert any("out of order" in found.reason for found in reading.faults)
+    parsed = read_report(path, lenient=True)
+    assert len(parsed.jobs) == 23387
+    assert any("out of order" in fault.reason for fault in parsed.faults)

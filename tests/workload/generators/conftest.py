@@ -1,4 +1,4 @@
-"""A small log of our own: users who work in sessions on weekdays, repeat themselves, and at times hit a limit."""
+"""A small synthetic log: users work in sessions on weekdays, repeat jobs, and sometimes reach a limit."""
 
 from __future__ import annotations
 

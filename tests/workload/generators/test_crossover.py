@@ -1,4 +1,4 @@
-"""The default generator: what it keeps by construction, and the targets on real logs."""
+"""The crossover generator: what it keeps by construction, and its bounds on real logs."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_hardly_any_job_is_a_copy(log, fitted):
     assert copies < 0.01
 
 
-def test_nobody_works_at_the_weekend_in_the_third_round_either(log, fitted):
+def test_the_weekend_stays_empty_in_every_pass(log, fitted):
     jobs = fitted.sample(3 * len(log), np.random.default_rng(1))
     weekend = jobs.submit_s // 86400 % 7 >= 5
     assert weekend.mean() < 0.03
@@ -77,6 +77,17 @@ def test_a_limit_that_equals_the_run_time_still_does():
     assert np.array_equal(jobs.run_s, jobs.request_s)
 
 
+@pytest.mark.parametrize("zeros", [0, 30])
+def test_zero_second_jobs_are_exactly_as_frequent_as_in_the_log(zeros):
+    rng = np.random.default_rng(0)
+    run_s = rng.integers(1, 5, 1000).astype(float)  # whole seconds, most jobs very short
+    run_s[:zeros] = 0.0
+    log = Jobs.build(np.cumsum(rng.exponential(300, 1000)).round(), run_s, cpus=rng.integers(1, 9, 1000),
+                     request_s=np.full(1000, 3600.0), user=rng.integers(0, 5, 1000))  # fmt: skip
+    jobs = make().fit(log, rng).sample(1000, rng)
+    assert np.sum(jobs.run_s == 0) == zeros
+
+
 def test_one_user_and_one_kind_of_job_are_enough():
     log = Jobs.build(np.arange(50) * 100.0, np.full(50, 60.0), nodes=np.ones(50), user=np.zeros(50))
     jobs = make().fit(log, np.random.default_rng(0)).sample(200, np.random.default_rng(1))
@@ -86,7 +97,7 @@ def test_one_user_and_one_kind_of_job_are_enough():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-def test_a_scheduler_cannot_tell_it_from_the_real_log(name, data):
+def test_fidelity_on_real_logs_stays_within_its_bounds(name, data):
     real = read(data / REAL[name], lenient=True)
     model = make().fit(real, np.random.default_rng(0))
     cards = [scorecard(real, model.sample(len(real), np.random.default_rng(seed))) for seed in range(2)]

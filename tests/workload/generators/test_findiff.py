@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clustertwin.workload.fidelity.marginals import ks_complement
+from clustertwin.workload.fidelity.measures.marginals import ks_complement
 
 torch = pytest.importorskip("torch")
 
@@ -24,9 +24,9 @@ def test_the_diffusion_learns_marginals_and_which_size_goes_with_which_user(log)
 
 
 def test_the_cosine_schedule_starts_with_the_signal_and_ends_with_noise():
-    from clustertwin.workload.generators.findiff import _cosine
+    from clustertwin.workload.generators.findiff import cosine_schedule
 
-    kept = _cosine(100)
-    assert kept[0] > 0.99
-    assert kept[-1] < 1e-3
-    assert np.all(np.diff(kept) <= 0)
+    alpha_bar = cosine_schedule(100)
+    assert alpha_bar[0] > 0.99
+    assert alpha_bar[-1] < 1e-3
+    assert np.all(np.diff(alpha_bar) <= 0)

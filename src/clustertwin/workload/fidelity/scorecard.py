@@ -1,4 +1,4 @@
-"""A real and a synthetic log -> a scorecard: every measure of fidelity, side by side with the real value."""
+"""A real and a synthetic log -> a scorecard with every measure of fidelity, next to the real value."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.fidelity.arrivals import Arrivals, arrivals
-from clustertwin.workload.fidelity.c2st import C2st, c2st
-from clustertwin.workload.fidelity.correlation import Correlation, correlation
-from clustertwin.workload.fidelity.load import Capacity, Load, capacity, load
-from clustertwin.workload.fidelity.marginals import Marginal, marginals
-from clustertwin.workload.fidelity.privacy import Privacy, privacy
-from clustertwin.workload.fidelity.sample import Sample, compared, in_nodes_too
-from clustertwin.workload.fidelity.scheduler import Under, scheduler
-from clustertwin.workload.fidelity.users import Users, users
-from clustertwin.workload.fidelity.validity import Validity, validity
+from clustertwin.workload.fidelity.compared_log import ComparedLog, compared, with_nodes
+from clustertwin.workload.fidelity.measures.arrivals import ArrivalComparison, arrivals
+from clustertwin.workload.fidelity.measures.c2st import C2st, c2st
+from clustertwin.workload.fidelity.measures.correlation import Correlation, correlation
+from clustertwin.workload.fidelity.measures.marginals import Marginal, marginals
+from clustertwin.workload.fidelity.measures.offered_load import Capacity, LoadComparison, capacity, load
+from clustertwin.workload.fidelity.measures.privacy import Privacy, privacy
+from clustertwin.workload.fidelity.measures.schedule_metrics import ScheduleComparison, compare_schedules
+from clustertwin.workload.fidelity.measures.user_behaviour import UserComparison, users
+from clustertwin.workload.fidelity.measures.validity import Validity, validity
 from clustertwin.workload.fidelity.yardsticks import yardsticks
-from clustertwin.workload.formats import Reading
+from clustertwin.workload.formats import ParsedLog
 from clustertwin.workload.jobs import Jobs
 
 LEAST_JOBS = 32
@@ -28,64 +28,63 @@ LEAST_JOBS = 32
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """One comparison; real values stand in the same records as the synthetic ones."""
+    """The result of one comparison. Each record holds the real and the synthetic values."""
 
     name: str
     jobs: int
     columns: tuple[str, ...]
     marginals: dict[str, Marginal]
     correlation: Correlation
-    arrivals: Arrivals
-    load: Load
-    users: Users
+    arrivals: ArrivalComparison
+    load: LoadComparison
+    users: UserComparison
     validity: Validity
     c2st: C2st
     privacy: Privacy
-    scheduler: dict[str, Under]
+    scheduler: dict[str, ScheduleComparison]
     machine: Capacity
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The scorecard as plain values for JSON."""
         return {**asdict(self), "load": {**asdict(self.load), "ratio": self.load.ratio}}
 
 
 def scorecard(
-    real: Sample | Reading | Jobs,
-    synthetic: Sample | Reading | Jobs,
+    real: ComparedLog | ParsedLog | Jobs,
+    synthetic: ComparedLog | ParsedLog | Jobs,
     name: str = "",
     procs: int | None = None,
     seed: int = 0,
 ) -> Scorecard:
-    """Compare two logs on a machine of `procs` (default: what the real log says of its machine, or its largest job)."""
-    a, b = Sample.of(real, "real"), Sample.of(synthetic, name)
-    for sample in (a, b):
-        if len(sample) < LEAST_JOBS:
-            raise TraceError(
-                sample.name or "a log", f"{len(sample)} jobs are too few to compare, {LEAST_JOBS} are needed"
-            )
-    b = in_nodes_too(b, a)
+    """Compare two logs on a machine of `procs` (default: the size that the real log states, or its largest job)."""
+    a, b = ComparedLog.of(real, "real"), ComparedLog.of(synthetic, name)
+    for log in (a, b):
+        if len(log) < LEAST_JOBS:
+            raise TraceError(log.name or "a log", f"{len(log)} jobs are too few; a comparison needs {LEAST_JOBS}")
+    b = with_nodes(b, a)
     names, on = compared(a, b), capacity(a.jobs, procs)
     if on.unit == "nodes" and not np.any(b.jobs.nodes > 0):
-        raise TraceError(b.name, "no job says how many nodes it takes, as those of the real log do; write it as .csv")
+        reason = "the real log counts nodes, but no job of this log has a node count; write it as .csv or .parquet"
+        raise TraceError(b.name, reason)
     if not names:
-        raise TraceError(a.name, "all jobs are alike: no column varies, so there is nothing to compare")
+        raise TraceError(a.name, "all jobs are equal: no column varies, so there is nothing to compare")
     return Scorecard(
         name or b.name, len(b), names, marginals(a, b, names), correlation(a, b, names), arrivals(a, b), load(a, b, on),
-        users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), scheduler(a, b, on), on,
+        users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), compare_schedules(a, b, on), on,
     )  # fmt: skip
 
 
 def compare(
-    real: Sample,
-    synthetic: Iterable[Sample],
+    real: ComparedLog,
+    synthetic: Iterable[ComparedLog],
     procs: int | None = None,
     seed: int = 0,
     done: Callable[[str], None] = lambda name: None,
 ) -> tuple[Scorecard, ...]:
-    """The yardsticks first, then every synthetic log, on the real log's machine; `done` hears of each."""
+    """The yardsticks first, then every synthetic log, on the machine of the real log. `done` is called after each."""
     on = capacity(real.jobs, procs)
     pairs = [(pair.name, pair.real, pair.synthetic) for pair in yardsticks(real, np.random.default_rng(seed))]
-    pairs += [(sample.name, real, sample) for sample in synthetic]
+    pairs += [(log.name, real, log) for log in synthetic]
     cards = []
     for name, left, right in pairs:
         cards.append(scorecard(left, right, name, on.procs, seed))

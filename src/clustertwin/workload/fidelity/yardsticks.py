@@ -1,4 +1,4 @@
-"""A real log -> the rows every report has besides: what perfect looks like, and what the simplest generator gives."""
+"""A real log -> the reference rows of every report: real against real, and the IID bootstrap."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustertwin.workload.fidelity.sample import Sample
+from clustertwin.workload.fidelity.compared_log import ComparedLog
 
 BLOCK_JOBS = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two samples to be compared."""
+class LogPair:
+    """Two logs to compare, and the name of the comparison."""
 
     name: str
-    real: Sample
-    synthetic: Sample
+    real: ComparedLog
+    synthetic: ComparedLog
 
 
-def bootstrap(real: Sample, rng: np.random.Generator) -> Pair:
-    """Real jobs drawn one by one: perfect rows, no order at all, and every one a copy."""
+def bootstrap(real: ComparedLog, rng: np.random.Generator) -> LogPair:
+    """Real jobs drawn independently with replacement: exact rows, no order, and every job is a copy."""
     drawn = real.rows(rng.integers(0, len(real), len(real)), "IID bootstrap")
-    return Pair("IID bootstrap", real, drawn)
+    return LogPair("IID bootstrap", real, drawn)
 
 
-def halves(real: Sample) -> Pair:
-    """The first half against the second: a machine's users change with the months."""
+def halves(real: ComparedLog) -> LogPair:
+    """The first half against the second; shows how much the users of a machine change over months."""
     cut = len(real) // 2
     everything = np.arange(len(real))
     first, second = real.rows(everything[:cut], "first half"), real.rows(everything[cut:], "second half")
-    return Pair("real, first half against second half", first, second)
+    return LogPair("real, first half against second half", first, second)
 
 
-def interleaved(real: Sample, block: int = BLOCK_JOBS) -> Pair:
-    """Every other block of jobs against the blocks between: the same months on both sides."""
+def interleaved(real: ComparedLog, block: int = BLOCK_JOBS) -> LogPair:
+    """Even blocks of jobs against odd blocks, so that both sides cover the same months."""
     block = min(block, max(1, len(real) // 4))
     odd = (np.arange(len(real)) // block) % 2 == 1
     even_rows, odd_rows = real.rows(np.flatnonzero(~odd), "even blocks"), real.rows(np.flatnonzero(odd), "odd blocks")
-    return Pair(f"real, interleaved blocks of {block}", even_rows, odd_rows)
+    return LogPair(f"real, interleaved blocks of {block}", even_rows, odd_rows)
 
 
-def yardsticks(real: Sample, rng: np.random.Generator) -> tuple[Pair, ...]:
-    """Best first."""
+def yardsticks(real: ComparedLog, rng: np.random.Generator) -> tuple[LogPair, ...]:
+    """The closest comparison comes first."""
     return interleaved(real), halves(real), bootstrap(real, rng)

@@ -1,4 +1,4 @@
-"""Job logs in the formats of the field: path <-> `Jobs`. Readers are strict; `lenient` ones mend and report."""
+"""Job logs in the formats of the field: path <-> `Jobs`. Readers are strict; with `lenient` they repair and report."""
 
 from __future__ import annotations
 
@@ -10,65 +10,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.core.extras import load
-from clustertwin.workload.formats.reading import Finding, Findings, Reading
-from clustertwin.workload.formats.rules import to_jobs
-from clustertwin.workload.formats.source import Progress, head
-from clustertwin.workload.formats.whole import refuse_existing, writing
+from clustertwin.workload.formats.parsing.byte_stream import Progress, head
+from clustertwin.workload.formats.parsing.findings import LogFinding, LogFindings, ParsedLog
+from clustertwin.workload.formats.parsing.validation import to_jobs
 from clustertwin.workload.jobs import Jobs
 
-__all__ = [
-    "FORMATS",
-    "Finding",
-    "Format",
-    "Reading",
-    "read",
-    "read_report",
-    "refuse_existing",
-    "sniff",
-    "writable",
-    "write",
-    "writing",
-]
+__all__ = ["FORMATS", "Format", "LogFinding", "ParsedLog", "read", "read_report", "sniff", "writable", "write"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: the suffixes it is written under, how its first bytes look, where its code lies."""
+    """A file format: its suffixes for writing, a pattern of its first bytes, and the module that implements it."""
 
     suffixes: tuple[str, ...]
-    looks: re.Pattern[bytes]
+    pattern: re.Pattern[bytes]
     module: str  # has `read_raw(path, findings, progress, timezone)` and, if it can be written, `write(parts, out)`
     writes: bool = True
 
 
-#: Tried in this order; the suffix decides what is written.
+_HERE = "clustertwin.workload.formats"
+
+#: Detection tries the formats in this order. The suffix of the target chooses the format for writing.
 FORMATS: dict[str, Format] = {
-    "parquet": Format((".parquet",), re.compile(rb"PAR1"), "clustertwin.workload.formats.parquet"),
+    "parquet": Format((".parquet",), re.compile(rb"PAR1"), f"{_HERE}.parquet"),
     "alcf": Format((".csv",), re.compile(rb"(?=[^\n]*\brun_time\b)(?=[^\n]*\b(submit_time|interval)\b)[^\n]*,"),
-                   "clustertwin.workload.formats.alcf"),
+                   f"{_HERE}.alcf"),
     "supercloud": Format((".csv",), re.compile(rb"(?=[^\n]*\bid_job\b)(?=[^\n]*\btime_submit\b)[^\n]*,"),
-                         "clustertwin.workload.formats.supercloud"),
-    "sacct": Format((".sacct",), re.compile(rb"(?=[^\n]*\bJobID)(?=[^\n]*\bSubmit\b)[^\n]*\|"),
-                    "clustertwin.workload.formats.sacct"),
-    "swf": Format((".swf",), re.compile(rb"\s*(;|(-?[\d.]+[ \t]+){4})"), "clustertwin.workload.formats.swf"),
+                         f"{_HERE}.supercloud"),
+    "sacct": Format((".sacct",), re.compile(rb"(?=[^\n]*\bJobID)(?=[^\n]*\bSubmit\b)[^\n]*\|"), f"{_HERE}.sacct"),
+    "swf": Format((".swf",), re.compile(rb"\s*(;|(-?[\d.]+[ \t]+){4})"), f"{_HERE}.swf"),
 }  # fmt: skip
 
 
 def sniff(path: Path) -> str:
-    """The format of a file by its first bytes; names lie."""
+    """The format of a file, from its first bytes. The file name does not count."""
     start = head(path).removeprefix(b"\xef\xbb\xbf")
     if not start.strip():
         raise TraceError(path, "the file is empty")
-    for name, known in FORMATS.items():
-        if known.looks.match(start):
+    for name, candidate in FORMATS.items():
+        if candidate.pattern.match(start):
             return name
     if path.suffix == ".swf":
-        return "swf"  # whose reader says what is wrong with the first line
-    raise TraceError(path, f"not a job log of a known kind ({', '.join(FORMATS)}); --from names one", 1)
+        return "swf"  # its reader reports what is wrong with the first line
+    known = ", ".join(FORMATS)
+    raise TraceError(path, f"the content matches no known job log format ({known}); name the format with --from", 1)
 
 
 def read_report(
@@ -77,18 +67,18 @@ def read_report(
     format: str | None = None,
     timezone: str | None = None,
     progress: Progress | None = None,
-) -> Reading:
-    """A log with every finding. `timezone`: where its local times or its hours of the day are meant, an IANA name."""
+) -> ParsedLog:
+    """A log and all findings about it. `timezone` (an IANA name) applies to local times and to hours of the day."""
     path = Path(path)
     name = format or sniff(path)
     if name not in FORMATS:
-        raise SettingsError(f"no format {name!r}; there are {', '.join(FORMATS)}")
+        raise SettingsError(f"unknown format {name!r}; use one of {', '.join(FORMATS)}")
     if timezone is not None:
         _check_zone(timezone)
-    findings = Findings(path)
+    findings = LogFindings(path)
     raw = load(f"{FORMATS[name].module}:read_raw")(path, findings, progress, timezone)
     jobs, as_written = to_jobs(raw, findings)
-    return Reading(jobs, name, findings.settle(lenient), as_written)
+    return ParsedLog(jobs, name, findings.settle(lenient), as_written)
 
 
 def read(
@@ -98,41 +88,43 @@ def read(
     timezone: str | None = None,
     progress: Progress | None = None,
 ) -> Jobs:
-    """A log's jobs, in the order of submission. Lenient: what had to be mended is summed up in the log (`logging`)."""
-    reading = read_report(path, lenient, format, timezone, progress)
-    if reading.faults:
-        log.warning("%s: %s", path, reading.summary())
-    return reading.jobs
+    """The jobs of a log, in the order of submission. Repairs of a lenient read are summarised through `logging`."""
+    parsed = read_report(path, lenient, format, timezone, progress)
+    if parsed.faults:
+        log.warning("%s: %s", path, parsed.summary())
+    return parsed.jobs
 
 
 def write(jobs: Jobs | Iterable[Jobs], path: Path | str, force: bool = False, format: str | None = None) -> int:
-    """A log, or its parts in order, to a file in the format of its suffix; gives the number of jobs written.
+    """Write a log, or its parts in order, in the format of the suffix; returns the number of jobs.
 
-    Parts are written as they come, so a log may be larger than memory.
+    Parts are written as they arrive, so a log may be larger than memory.
     """
     path = Path(path)
     writer = load(f"{FORMATS[format or writable(path)].module}:write")
     parts = [jobs] if isinstance(jobs, Jobs) else jobs
-    with writing(path, force) as out:
+    files.refuse_existing(path, force)
+    with files.replacing(path) as out:
         if path.suffix == ".gz":
-            # No file name and no time inside: the same jobs give the same bytes.
+            # Without a file name and a time in the gzip header, the same jobs give the same bytes.
             with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
                 return int(writer(parts, packed))
         return int(writer(parts, out))
 
 
 def writable(path: Path) -> str:
-    """The format a path's suffix asks for."""
+    """The format for writing that belongs to the suffix of a path."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    for name, known in FORMATS.items():
-        if suffix in known.suffixes and known.writes:
+    for name, candidate in FORMATS.items():
+        if suffix in candidate.suffixes and candidate.writes:
             return name
-    asked = ", ".join(suffix for known in FORMATS.values() if known.writes for suffix in known.suffixes)
-    raise SettingsError(f"{path}: no format is written as {suffix or 'a file without suffix'}; there are {asked}")
+    known = ", ".join(dict.fromkeys(suffix for entry in FORMATS.values() if entry.writes for suffix in entry.suffixes))
+    problem = f"no format is written with the suffix {suffix}" if suffix else "the file name has no suffix"
+    raise SettingsError(f"{path}: {problem}; use one of {known}")
 
 
 def _check_zone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise SettingsError(f"no time zone {name!r}; use a name like Europe/Rome") from error
+        raise SettingsError(f"unknown time zone {name!r}; use an IANA name such as Europe/Rome") from error

@@ -1,6 +1,7 @@
 """The CSV in which Argonne publishes the logs of Theta and ThetaGPU <-> a job table.
 
-Columns are found by name. `interval` (seconds since the previous job) may stand for `submit_time`: no date, then.
+Columns are found by name. A file may have `interval` (seconds since the previous job) instead of `submit_time`; its
+jobs then have no date.
 """
 
 from __future__ import annotations
@@ -13,25 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats.codes import Codes
-from clustertwin.workload.formats.delimited import header_of, read_batches
-from clustertwin.workload.formats.reading import Findings
-from clustertwin.workload.formats.rules import Raw
-from clustertwin.workload.formats.source import Progress
+from clustertwin.workload.formats.parsing.byte_stream import Progress
+from clustertwin.workload.formats.parsing.delimited import header_of, read_batches
+from clustertwin.workload.formats.parsing.findings import LogFindings
+from clustertwin.workload.formats.parsing.validation import RawLog
+from clustertwin.workload.formats.parsing.word_codes import WordCodes
 from clustertwin.workload.jobs import Jobs, Machine, Status
 
-#: our column -> theirs
+#: our column -> the file's column
 LABELS = {"id": "job", "submit_s": "submit_time", "wait_s": "wait_time", "run_s": "run_time", "request_s": "wall_time",
           "nodes": "node_num", "cpus": "cpu_num", "gpus": "gpu_num"}  # fmt: skip
 STATUS = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
-#: Numbers up to here are codes already; larger ones are hashes of people and get small codes.
+#: User numbers up to this value are used as codes. Larger numbers are hashes and get small codes.
 LARGEST_CODE = 1_000_000
-#: Smaller submit times (before 1973) count from the log's own zero.
+#: Submit times below this value (before 1973) are seconds since the start of the log, not timestamps.
 EARLIEST_DATE_S = 1e8
 
 
-def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
-    """A file, plain or gzip, before the rules all logs share."""
+def read_raw(
+    path: Path, findings: LogFindings, progress: Progress | None = None, timezone: str | None = None
+) -> RawLog:
+    """A file, plain or gzip -> raw columns, before validation."""
     names = header_of(path, ",")
     labels = dict(LABELS)
     if "submit_time" not in names:
@@ -40,31 +43,31 @@ def read_raw(path: Path, findings: Findings, progress: Progress | None = None, t
         labels["id"] = "u_id"
     for needed in (labels["submit_s"], "run_time"):
         if needed not in names:
-            raise TraceError(path, f"no column {needed!r}; the first line has {', '.join(names)}", 1)
+            raise TraceError(path, f"column {needed!r} is missing; the first line has {', '.join(names)}", 1)
     numeric = {ours: theirs for ours, theirs in labels.items() if theirs in names}
     words = {ours: theirs for ours, theirs in {"user": "user", "group": "project"}.items() if theirs in names}
     status = ["new_status"] if "new_status" in names else []
-    codes = {name: Codes(frozenset({"", "0", "0.0"})) for name in words}
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numeric, *words, *(["status"] if status else []))}
+    codes = {name: WordCodes(frozenset({"", "0", "0.0"})) for name in words}
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numeric, *words, *(["status"] if status else []))}
     lines = []
     wanted = [*numeric.values(), *words.values(), *status]
     for batch in read_batches(path, ",", wanted, findings, progress):
         lines.append(batch.lines)
         for ours, theirs in numeric.items():
-            found[ours].append(batch.numbers(theirs, findings))
+            parts[ours].append(batch.numbers(theirs, findings))
         for ours, theirs in words.items():
-            found[ours].append(codes[ours].encode(batch.words[theirs]))
+            parts[ours].append(codes[ours].encode(batch.words[theirs]))
         if status:
-            found["status"].append(batch.parsed("new_status", _status, findings))
-    columns = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in found.items()}
+            parts["status"].append(batch.parsed("new_status", _status, findings))
+    columns = {name: np.concatenate(arrays) if arrays else np.empty(0) for name, arrays in parts.items()}
     named = {name: _as_codes(columns, name, codes[name].words) for name in words}
     if "cpus" in columns:
-        columns["cpus"][columns["cpus"] == 0] = -1  # ThetaGPU counts none
+        columns["cpus"][columns["cpus"] == 0] = -1  # the ThetaGPU log does not count cpus
     if labels["submit_s"] == "interval":
         columns["submit_s"] = np.cumsum(np.nan_to_num(columns["submit_s"]))
     dated = np.nanmin(columns["submit_s"], initial=np.inf) >= EARLIEST_DATE_S
-    return Raw(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), labels,
-               names={name: seen for name, seen in named.items() if seen}, machine=_machine(columns),
+    return RawLog(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), labels,
+               names={name: entries for name, entries in named.items() if entries}, machine=_machine(columns),
                epoch_s=None if dated else 0.0, timezone=timezone or "UTC")  # fmt: skip
 
 
@@ -75,7 +78,7 @@ def _status(word: str) -> float:
 
 
 def _as_codes(columns: dict[str, NDArray[Any]], name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Small numbers stay the codes they are; names only for words and for hashes, which lose a float's `.0`."""
+    """Use small numbers as codes directly. Words and hashes keep their names, hashes without the `.0` of a float."""
     plain = tuple(word.removesuffix(".0") for word in words)
     if all(word.isdigit() and int(word) <= LARGEST_CODE for word in plain):
         known = columns[name] >= 0
@@ -85,17 +88,17 @@ def _as_codes(columns: dict[str, NDArray[Any]], name: str, words: tuple[str, ...
 
 
 def _machine(columns: dict[str, NDArray[Any]]) -> Machine:
-    """The file says nothing of the machine; the ratio of cpus to nodes is one number on a homogeneous one."""
+    """The file does not describe the machine. A constant ratio of cpus to nodes gives the cpus per node."""
     if "cpus" not in columns or "nodes" not in columns:
         return Machine()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = columns["cpus"] / columns["nodes"]
-    same = len(ratio) > 0 and np.all(ratio == ratio[0]) and ratio[0] >= 1
-    return Machine(cpus_per_node=int(ratio[0]) if same else 0)
+    constant = len(ratio) > 0 and np.all(ratio == ratio[0]) and ratio[0] >= 1
+    return Machine(cpus_per_node=int(ratio[0]) if constant else 0)
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
-    """Parts of one log, in order -> CSV with submit_time (seconds since 1970, or since the log's start)."""
+    """Parts of one log, in order -> CSV with submit_time (seconds since 1970, or since the start of the log)."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -114,12 +117,12 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
 
 
 def _words(jobs: Jobs, column: str) -> list[str]:
-    """Nobody is 0 in this format."""
+    """The names behind the codes; this format writes 0 for an unknown user or project."""
     names = jobs.names.get(column)
     return [(names[code] if names else str(code)) if code >= 0 else "0" for code in getattr(jobs, column).tolist()]
 
 
 def _column(values: Any) -> Any:
-    """Whole numbers without a decimal point."""
-    whole = isinstance(values, np.ndarray) and np.all(values % 1 == 0)
-    return values.astype(np.int64) if whole else values
+    """Write whole numbers without a decimal point."""
+    integral = isinstance(values, np.ndarray) and np.all(values % 1 == 0)
+    return values.astype(np.int64) if integral else values

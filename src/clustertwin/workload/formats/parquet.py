@@ -1,4 +1,4 @@
-"""Parquet, our own lossless form: the job table's columns as they are, everything else as JSON in the schema."""
+"""Parquet, our lossless format: the columns of the job table unchanged, everything else as JSON in the schema."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats.reading import Findings
-from clustertwin.workload.formats.rules import Raw
-from clustertwin.workload.formats.source import Progress
+from clustertwin.workload.formats.parsing.byte_stream import Progress
+from clustertwin.workload.formats.parsing.findings import LogFindings
+from clustertwin.workload.formats.parsing.validation import RawLog
 from clustertwin.workload.jobs import COLUMNS, Jobs, Machine
 
 KEY = b"clustertwin.jobs"
-WORDS = ("user", "group", "queue")
 
 
-def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
-    """A file with at least `submit_s` and `run_s`; ours carry the machine, the names and the header besides."""
+def read_raw(
+    path: Path, findings: LogFindings, progress: Progress | None = None, timezone: str | None = None
+) -> RawLog:
+    """A file with at least `submit_s` and `run_s`. Files that we write also carry machine, names and header."""
     try:
         table = pq.read_table(path, memory_map=True)
     except (OSError, pa.ArrowInvalid) as error:
-        raise TraceError(path, f"not a Parquet file that can be read: {error}") from error
+        raise TraceError(path, f"cannot read the file as Parquet: {error}") from error
     for needed in ("submit_s", "run_s"):
         if needed not in table.column_names:
-            raise TraceError(path, f"no column {needed!r}; there are {', '.join(table.column_names)}")
+            raise TraceError(path, f"column {needed!r} is missing; the file has {', '.join(table.column_names)}")
     columns = {name: _floats(path, table, name) for name in COLUMNS if name in table.column_names}
-    said: dict[str, Any] = orjson.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-    return Raw(
+    facts: dict[str, Any] = orjson.loads((table.schema.metadata or {}).get(KEY, b"{}"))
+    return RawLog(
         columns,
         np.arange(1, table.num_rows + 1),
-        names={name: tuple(words) for name, words in said.get("names", {}).items()},
-        machine=Machine(**said.get("machine", {})),
-        header=tuple(said.get("header", ())),
-        epoch_s=said.get("epoch_s", 0.0),
-        timezone=timezone or said.get("timezone", "UTC"),
+        names={name: tuple(words) for name, words in facts.get("names", {}).items()},
+        machine=Machine(**facts.get("machine", {})),
+        header=tuple(facts.get("header", ())),
+        epoch_s=facts.get("epoch_s", 0.0),
+        timezone=timezone or facts.get("timezone", "UTC"),
         sorted_by_contract=True,
     )
 
@@ -53,13 +54,13 @@ def _floats(path: Path, table: Any, name: str) -> Any:
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
-    """Parts of one log, in order; the first part's machine, names and header stand for all."""
+    """Parts of one log, in order. Machine, names and header are those of the first part."""
     writer, jobs = None, 0
     for part in parts:
         if writer is None:
-            said = {"epoch_s": part.epoch_s, "machine": asdict(part.machine), "names": part.names,
-                    "header": part.header, "timezone": part.timezone}  # fmt: skip
-            table = pa.table(part.columns()).replace_schema_metadata({KEY: orjson.dumps(said)})
+            facts = {"epoch_s": part.epoch_s, "machine": asdict(part.machine), "names": part.names,
+                     "header": part.header, "timezone": part.timezone}  # fmt: skip
+            table = pa.table(part.columns()).replace_schema_metadata({KEY: orjson.dumps(facts)})
             writer = pq.ParquetWriter(out, table.schema, compression="zstd")
         writer.write_table(pa.table(part.columns()).cast(writer.schema))
         jobs += len(part)

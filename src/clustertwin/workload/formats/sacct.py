@@ -3,9 +3,9 @@
     sacct --allusers --allocations --parsable2 --starttime 2024-01-01 --format \\
       JobIDRaw,JobID,User,Account,Partition,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,AllocNodes,ReqMem,AllocTRES
 
-Columns are found by name, more are ignored. A job occupies what it was given; what it asked for stands in where it never
-started. Lines of job steps are set aside: their jobs' lines count.
-"""  # noqa: E501 - a command to copy
+Columns are found by name, and other columns are ignored. The size of a job is what Slurm allocated, or what the job
+requested if it never started. Lines of job steps are skipped, because each job has a line of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats.codes import Codes
-from clustertwin.workload.formats.delimited import Batch, header_of, read_batches
-from clustertwin.workload.formats.localtime import LocalTimes
-from clustertwin.workload.formats.pipes import Mend
-from clustertwin.workload.formats.reading import Findings
-from clustertwin.workload.formats.rules import Raw
-from clustertwin.workload.formats.slurm import NEVER, parse_duration, parse_memory, parse_state, parse_tres
-from clustertwin.workload.formats.source import Progress
+from clustertwin.workload.formats.parsing.byte_stream import Progress
+from clustertwin.workload.formats.parsing.delimited import DelimitedBatch, first_positive, header_of, read_batches
+from clustertwin.workload.formats.parsing.findings import LogFindings
+from clustertwin.workload.formats.parsing.local_time import LocalTimes
+from clustertwin.workload.formats.parsing.sacct_pipes import PipeRepair
+from clustertwin.workload.formats.parsing.slurm_fields import (
+    NEVER,
+    parse_duration,
+    parse_memory,
+    parse_state,
+    parse_tres,
+)
+from clustertwin.workload.formats.parsing.validation import RawLog
+from clustertwin.workload.formats.parsing.word_codes import WordCodes
 from clustertwin.workload.jobs import Jobs, Status
 
 LABELS = {"submit_s": "Submit", "id": "JobID", "run_s": "Elapsed", "wait_s": "Start - Submit"}
@@ -37,19 +43,23 @@ _JOB = re.compile(r"(\d+)(?:_(\d+|\[.*\]))?(?:\+(\d+))?(\..+)?$")
 Floats = NDArray[np.float64]
 
 
-def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
-    """A file, plain or gzip, before the rules all logs share; `timezone` says what times without an offset mean."""
+def read_raw(
+    path: Path, findings: LogFindings, progress: Progress | None = None, timezone: str | None = None
+) -> RawLog:
+    """A file, plain or gzip -> raw columns, before validation. `timezone` applies to times without an offset."""
     names = header_of(path, "|")
     if "Submit" not in names or not {"JobID", "JobIDRaw"} & set(names):
-        raise TraceError(
-            path, "no columns JobID and Submit; print them with sacct --parsable2 --format=JobID,Submit,…", 1
+        reason = (
+            "the columns JobID and Submit are missing; create the file with sacct --parsable2 --format=JobID,Submit,…"
         )
+        raise TraceError(path, reason, 1)
     report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
     wanted = [name for name in names if name in _USED]
-    for batch in read_batches(path, "|", wanted, findings, progress, quotes=False, mend=Mend(names, findings)):
+    repair = PipeRepair(names, findings)
+    for batch in read_batches(path, "|", wanted, findings, progress, quotes=False, repair=repair):
         report.add(batch)
     if timezone is None and report.times.naive:
-        findings.note(None, "times are local and no time zone was given: read as UTC (--timezone says which)")
+        findings.note(None, "times are local and no time zone was given; using UTC (set it with --timezone)")
     return report.finish(timezone or "UTC")
 
 
@@ -59,29 +69,29 @@ _USED = {"JobID", "JobIDRaw", "User", "Account", "Partition", "State", "Submit",
 
 
 class _Report:
-    """Gathers batches of lines into columns."""
+    """Collects batches of lines into columns."""
 
-    def __init__(self, names: list[str], findings: Findings, times: LocalTimes) -> None:
+    def __init__(self, names: list[str], findings: LogFindings, times: LocalTimes) -> None:
         self._names, self._findings, self.times = set(names), findings, times
-        self._codes = {"user": Codes(), "group": Codes(), "queue": Codes()}
+        self._codes = {"user": WordCodes(), "group": WordCodes(), "queue": WordCodes()}
         self._parts: list[dict[str, Floats]] = []
         self._lines: list[NDArray[np.int64]] = []
         self._steps, self._plain_ids = 0, True
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: DelimitedBatch) -> None:
         keep = self._jobs_only(batch)
-        batch = Batch({name: column.filter(keep) for name, column in batch.words.items()}, batch.lines[keep])
+        batch = DelimitedBatch({name: column.filter(keep) for name, column in batch.words.items()}, batch.lines[keep])
         if len(batch) == 0:
             return
         submit, start, end, run = self._times(batch)
         started = np.isfinite(start)
         wait = np.where(started, start - submit, -1.0)
         ended = np.isfinite(end)
-        # A job that still runs has a run time nobody knows; one that ended without a start has run for nothing.
+        # The run time of a running job is unknown. A job that ended without starting has a run time of 0.
         run = np.where(ended, np.nan_to_num(run), -1.0)
         alloc, req = self._tres(batch, "AllocTRES"), self._tres(batch, "ReqTRES")
-        nodes = self._first(batch, ("AllocNodes", "NNodes"), alloc["node"], ("ReqNodes",), req["node"])
-        cpus = self._first(batch, ("AllocCPUS", "NCPUS"), alloc["cpu"], ("ReqCPUS",), req["cpu"])
+        nodes = self._amount(batch, ("AllocNodes", "NNodes"), alloc["node"], ("ReqNodes",), req["node"])
+        cpus = self._amount(batch, ("AllocCPUS", "NCPUS"), alloc["cpu"], ("ReqCPUS",), req["cpu"])
         codes = {ours: self._codes[ours].encode(batch.words[theirs])
                  for ours, theirs in {"user": "User", "group": "Account", "queue": "Partition"}.items()
                  if theirs in batch.words}  # fmt: skip
@@ -94,41 +104,41 @@ class _Report:
         self._parts.append(columns)
         self._lines.append(batch.lines)
 
-    def finish(self, timezone: str) -> Raw:
+    def finish(self, timezone: str) -> RawLog:
         if self._steps:
-            self._findings.note(None, f"{self._steps} lines of job steps set aside: their jobs' lines count")
+            self._findings.note(None, f"job step lines skipped: {self._steps} (each job has a line of its own)")
         columns = {name: np.concatenate([part[name] for part in self._parts]) for name in (self._parts or [{}])[0]}
         if columns and not self._plain_ids:
             del columns["id"]
-            self._findings.note(None, "job arrays without the column JobIDRaw: jobs are numbered from 1")
+            self._findings.note(None, "job arrays without the column JobIDRaw; jobs are numbered from 1")
         lines = np.concatenate(self._lines) if self._lines else np.empty(0, np.int64)
         names = {name: codes.words for name, codes in self._codes.items() if codes.words}
-        return Raw(columns, lines, LABELS, names=names, timezone=timezone)
+        return RawLog(columns, lines, LABELS, names=names, timezone=timezone)
 
-    def _jobs_only(self, batch: Batch) -> NDArray[np.bool_]:
+    def _jobs_only(self, batch: DelimitedBatch) -> NDArray[np.bool_]:
         name = "JobID" if "JobID" in batch.words else "JobIDRaw"
         keep = np.ones(len(batch), dtype=bool)
         for i, word in enumerate(batch.words[name].to_pylist()):
             match = _JOB.match(word)
             line = int(batch.lines[i])
             if match is None:
-                self._findings.drop(line, f"{name} is {word!r}, not a job of Slurm")
+                self._findings.drop(line, f"{name} is {word!r}, not a Slurm job ID")
                 keep[i] = False
             elif match[4]:
                 self._steps += 1
                 keep[i] = False
             elif match[2] and match[2].startswith("["):
-                self._findings.note(line, f"{word}: array tasks that never started stand on one line, kept as one job")
+                self._findings.note(line, f"{word}: array tasks that never started share one line; kept as one job")
         return keep
 
-    def _ids(self, batch: Batch) -> Floats:
+    def _ids(self, batch: DelimitedBatch) -> Floats:
         name = "JobIDRaw" if "JobIDRaw" in batch.words else "JobID"
         words = batch.words[name].to_pylist()
         self._plain_ids &= all(word.isdigit() for word in words)
         return np.array([int(word) if word.isdigit() else -1 for word in words], dtype=np.float64)
 
-    def _times(self, batch: Batch) -> tuple[Floats, Floats, Floats, Floats]:
-        """Submit, start, end and elapsed; the hour that a clock shows twice in autumn is told by the elapsed time."""
+    def _times(self, batch: DelimitedBatch) -> tuple[Floats, Floats, Floats, Floats]:
+        """Submit, start, end and elapsed time. The elapsed time decides which of two repeated hours is meant."""
         elapsed = self._elapsed(batch)
         both = {name: self.times.parse(batch, name, self._findings) for name in ("Submit", "Start", "End")
                 if name in batch.words}  # fmt: skip
@@ -136,21 +146,21 @@ class _Report:
         starts, ends = both.get("Start", (nothing, nothing)), both.get("End", (nothing, nothing))
         combined = [(start, end) for start in starts for end in ends]
         gaps = np.array([np.nan_to_num(np.abs(end - start - elapsed), nan=np.inf) for start, end in combined])
-        best = np.argmin(gaps, axis=0)
-        start = np.choose(best, [start for start, _ in combined])
-        end = np.choose(best, [end for _, end in combined])
+        closest = np.argmin(gaps, axis=0)
+        start = np.choose(closest, [start for start, _ in combined])
+        end = np.choose(closest, [end for _, end in combined])
         early, late = both["Submit"]
         submit = np.where(late <= start, late, early)
         return submit, start, end, np.where(np.isfinite(elapsed), elapsed, end - start)
 
-    def _elapsed(self, batch: Batch) -> Floats:
+    def _elapsed(self, batch: DelimitedBatch) -> Floats:
         if "ElapsedRaw" in batch.words:
             return batch.numbers("ElapsedRaw", self._findings)
         if "Elapsed" in batch.words:
             return batch.parsed("Elapsed", parse_duration, self._findings)
         return np.full(len(batch), np.nan)
 
-    def _limit(self, batch: Batch) -> Floats:
+    def _limit(self, batch: DelimitedBatch) -> Floats:
         """The limit in seconds; TimelimitRaw counts minutes."""
         if "Timelimit" in batch.words:
             return batch.parsed("Timelimit", parse_duration, self._findings)
@@ -158,38 +168,35 @@ class _Report:
             return batch.parsed("TimelimitRaw", _minutes, self._findings)
         return np.full(len(batch), -1.0)
 
-    def _tres(self, batch: Batch, name: str) -> dict[str, Floats]:
-        """cpu, node, gpu and mem (bytes) of a TRES list; nan where it does not say."""
-        found = {part: np.full(len(batch), np.nan) for part in ("cpu", "node", "gpu", "mem")}
+    def _tres(self, batch: DelimitedBatch, name: str) -> dict[str, Floats]:
+        """cpu, node, gpu and mem (bytes) of a TRES list; nan where the list has no entry."""
+        resources = {part: np.full(len(batch), np.nan) for part in ("cpu", "node", "gpu", "mem")}
         if name in batch.words:
             labels = {"cpu": "cpu", "node": "node", "gpu": "gres/gpu"}
             for part, label in labels.items():
-                found[part] = batch.parsed(name, partial(_count, label=label), self._findings)
-            found["mem"] = batch.parsed(
+                resources[part] = batch.parsed(name, partial(_count, label=label), self._findings)
+            resources["mem"] = batch.parsed(
                 name, lambda word: parse_memory(parse_tres(word).get("mem", "")), self._findings
             )
-        return found
+        return resources
 
-    def _first(
-        self, batch: Batch, given: tuple[str, ...], alloc: Floats, asked: tuple[str, ...], req: Floats
+    def _amount(
+        self, batch: DelimitedBatch, given: tuple[str, ...], alloc: Floats, asked: tuple[str, ...], req: Floats
     ) -> Floats:
-        """The first source that has a positive number, job by job."""
+        """The allocated amount where it is known, else the requested one."""
         sources = [batch.numbers(name, self._findings) for name in given if name in batch.words]
         sources += [alloc, *(batch.numbers(name, self._findings) for name in asked if name in batch.words), req]
-        value = np.full(len(batch), -1.0)
-        for source in reversed(sources):
-            value = np.where(source > 0, source, value)
-        return value
+        return first_positive(*sources)
 
-    def _memory(self, batch: Batch, nodes: Floats, cpus: Floats, tres: Floats) -> Floats:
-        """ReqMem, for which older releases wrote a cpu's or a node's share; else the memory of ReqTRES."""
+    def _memory(self, batch: DelimitedBatch, nodes: Floats, cpus: Floats, tres: Floats) -> Floats:
+        """ReqMem, which older releases gave per cpu or per node; without it, the memory of ReqTRES."""
         if "ReqMem" not in batch.words:
             return np.where(tres > 0, tres, -1.0)
         of_node = batch.parsed("ReqMem", lambda word: float(word.endswith("n")), self._findings) == 1
         of_cpu = batch.parsed("ReqMem", lambda word: float(word.endswith("c")), self._findings) == 1
-        each = batch.parsed("ReqMem", parse_memory, self._findings)
-        times = np.where(of_node, np.maximum(nodes, 1), np.where(of_cpu, np.maximum(cpus, 1), 1))
-        return np.where(each > 0, each * times, -1.0)
+        share = batch.parsed("ReqMem", parse_memory, self._findings)
+        shares = np.where(of_node, np.maximum(nodes, 1), np.where(of_cpu, np.maximum(cpus, 1), 1))
+        return np.where(share > 0, share * shares, -1.0)
 
 
 def _count(word: str, label: str) -> float:
@@ -208,7 +215,7 @@ _WRITTEN = ("JobIDRaw", "User", "Account", "Partition", "State", "Submit", "Star
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
-    """Parts of one log, in order; Slurm counts whole seconds and whole minutes of limit: rounded, limits up."""
+    """Parts of one log, in order. Times are rounded to whole seconds, limits up to whole minutes, as Slurm has them."""
     jobs = 0
     out.write(("|".join(_WRITTEN) + "\n").encode())
     for part in parts:

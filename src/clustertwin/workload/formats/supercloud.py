@@ -1,6 +1,7 @@
 """MIT SuperCloud's scheduler log, `slurm-log.csv`: a dump of the job table of Slurm's database <-> a job table.
 
-Times are seconds since 1970 (0: never), limits minutes, memory MB with the top bit set where it is a cpu's share.
+Times are seconds since 1970 (0: never) and limits are minutes. Memory is in MB per node; if the top bit is set, it is
+in MB per cpu.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats.codes import Codes
-from clustertwin.workload.formats.delimited import Batch, header_of, read_batches
-from clustertwin.workload.formats.reading import Findings
-from clustertwin.workload.formats.rules import Raw
-from clustertwin.workload.formats.slurm import STATE_NUMBERS, STATES, parse_tres
-from clustertwin.workload.formats.source import Progress
+from clustertwin.workload.formats.parsing.byte_stream import Progress
+from clustertwin.workload.formats.parsing.delimited import DelimitedBatch, first_positive, header_of, read_batches
+from clustertwin.workload.formats.parsing.findings import LogFindings
+from clustertwin.workload.formats.parsing.slurm_fields import STATE_NUMBERS, STATES, parse_tres
+from clustertwin.workload.formats.parsing.validation import RawLog
+from clustertwin.workload.formats.parsing.word_codes import WordCodes
 from clustertwin.workload.jobs import Jobs, Status
 
 NEEDED = ("id_job", "time_submit", "time_start", "time_end")
@@ -29,7 +30,7 @@ LABELS = {"id": "id_job", "submit_s": "time_submit", "wait_s": "time_start - tim
           "run_s": "time_end - time_start", "nodes": "nodes_alloc", "cpus": "cpus_req"}  # fmt: skip
 PER_CPU = 1 << 63
 NO_NUMBER = 4294967294  # Slurm's NO_VAL; one above it is INFINITE
-#: Numbers of the TRES table of Slurm's database; those of a site's own gres start at 1001.
+#: Numbers of the TRES table in Slurm's database. The generic resources of a site start at 1001.
 CPU, NODE, FIRST_GRES = "1", "4", 1001
 
 _GPU = re.compile(r"\bgpu\b(?::[^:,(]+)?:(\d+)")
@@ -37,30 +38,32 @@ _GPU = re.compile(r"\bgpu\b(?::[^:,(]+)?:(\d+)")
 Floats = NDArray[np.float64]
 
 
-def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
-    """A file, plain or gzip, before the rules all logs share."""
+def read_raw(
+    path: Path, findings: LogFindings, progress: Progress | None = None, timezone: str | None = None
+) -> RawLog:
+    """A file, plain or gzip -> raw columns, before validation."""
     names = header_of(path, ",")
     if missing := [name for name in NEEDED if name not in names]:
-        raise TraceError(path, f"no column {missing[0]!r}; the first line has {', '.join(names)}", 1)
+        raise TraceError(path, f"column {missing[0]!r} is missing; the first line has {', '.join(names)}", 1)
     wanted = [name for name in USED if name in names]
-    codes = {"user": Codes(), "group": Codes(), "queue": Codes()}
+    codes = {"user": WordCodes(), "group": WordCodes(), "queue": WordCodes()}
     parts, lines = [], []
     for batch in read_batches(path, ",", wanted, findings, progress):
         parts.append(_columns(batch, codes, findings))
         lines.append(batch.lines)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in (parts or [{}])[0]}
-    return Raw(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), LABELS,
-               names={name: seen.words for name, seen in codes.items() if seen.words},
+    return RawLog(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), LABELS,
+               names={name: entry.words for name, entry in codes.items() if entry.words},
                timezone=timezone or "UTC")  # fmt: skip
 
 
-def _columns(batch: Batch, codes: dict[str, Codes], findings: Findings) -> dict[str, Floats]:
+def _columns(batch: DelimitedBatch, codes: dict[str, WordCodes], findings: LogFindings) -> dict[str, Floats]:
     submit, start, end = (batch.numbers(name, findings) for name in NEEDED[1:])
     started, ended = start > 0, end > 0
     alloc = _tres(batch, "tres_alloc", findings)
     req = _tres(batch, "tres_req", findings)
-    nodes = _positive(alloc["nodes"], _numbers(batch, "nodes_alloc", findings), req["nodes"])
-    cpus = _positive(alloc["cpus"], _numbers(batch, "cpus_req", findings), req["cpus"])
+    nodes = first_positive(alloc["nodes"], _numbers(batch, "nodes_alloc", findings), req["nodes"])
+    cpus = first_positive(alloc["cpus"], _numbers(batch, "cpus_req", findings), req["cpus"])
     columns = {
         "id": batch.numbers("id_job", findings),
         "submit_s": np.where(submit > 0, submit, np.nan),
@@ -80,20 +83,12 @@ def _columns(batch: Batch, codes: dict[str, Codes], findings: Findings) -> dict[
     return columns
 
 
-def _numbers(batch: Batch, name: str, findings: Findings) -> Floats:
+def _numbers(batch: DelimitedBatch, name: str, findings: LogFindings) -> Floats:
     return batch.numbers(name, findings) if name in batch.words else np.full(len(batch), np.nan)
 
 
-def _positive(*sources: Floats) -> Floats:
-    """The first source that has a positive number, job by job."""
-    value = np.full(len(sources[0]), -1.0)
-    for source in reversed(sources):
-        value = np.where(source > 0, source, value)
-    return value
-
-
-def _tres(batch: Batch, name: str, findings: Findings) -> dict[str, Floats]:
-    """`1=8,2=16000,4=1,1001=2` -> cpus, nodes, gpus; nan where it does not say."""
+def _tres(batch: DelimitedBatch, name: str, findings: LogFindings) -> dict[str, Floats]:
+    """`1=8,2=16000,4=1,1001=2` -> cpus, nodes and gpus; nan where the list has no entry."""
     if name not in batch.words:
         return dict.fromkeys(("cpus", "nodes", "gpus"), np.full(len(batch), np.nan))
     return {
@@ -104,47 +99,47 @@ def _tres(batch: Batch, name: str, findings: Findings) -> dict[str, Floats]:
 
 
 def _tres_gpus(word: str) -> float:
-    """A GPU counts once as a gpu and once as its model: the largest entry is their number."""
+    """Slurm lists a GPU as `gpu` and again under its model, so the largest entry is the number of GPUs."""
     counts = [float(value) for name, value in parse_tres(word).items() if name.isdigit() and int(name) >= FIRST_GRES]
     return max(counts, default=0.0)
 
 
-def _gres(batch: Batch, findings: Findings) -> Floats:
+def _gres(batch: DelimitedBatch, findings: LogFindings) -> Floats:
     """`gpu:volta:2` -> 2."""
     if "gres_used" not in batch.words:
         return np.zeros(len(batch))
-    found = batch.parsed("gres_used", lambda word: float(sum(map(int, _GPU.findall(word)))), findings)
-    return np.nan_to_num(found)
+    gpus = batch.parsed("gres_used", lambda word: float(sum(map(int, _GPU.findall(word)))), findings)
+    return np.nan_to_num(gpus)
 
 
-def _limit(batch: Batch, findings: Findings) -> Floats:
+def _limit(batch: DelimitedBatch, findings: LogFindings) -> Floats:
     minutes = _numbers(batch, "timelimit", findings)
     return np.where((minutes > 0) & (minutes < NO_NUMBER), minutes * 60, -1.0)
 
 
-def _memory(batch: Batch, cpus: Floats, nodes: Floats, findings: Findings) -> Floats:
-    """MB a cpu or a node -> bytes a job. Read as integers: a float would lose the amount beside the top bit."""
+def _memory(batch: DelimitedBatch, cpus: Floats, nodes: Floats, findings: LogFindings) -> Floats:
+    """MB per cpu or node -> bytes per job. The words are parsed as integers: a float would round the low bits away."""
     if "mem_req" not in batch.words:
         return np.full(len(batch), -1.0)
-    each = batch.parsed("mem_req", lambda word: float(_whole(word) % PER_CPU), findings)
-    per_cpu = batch.parsed("mem_req", lambda word: float(_whole(word) >= PER_CPU), findings) == 1
-    times = np.maximum(np.where(per_cpu, cpus, nodes), 1)
-    return np.where(each > 0, each * times * 1024.0**2, -1.0)
+    share_mb = batch.parsed("mem_req", lambda word: float(_integer(word) % PER_CPU), findings)
+    per_cpu = batch.parsed("mem_req", lambda word: float(_integer(word) >= PER_CPU), findings) == 1
+    shares = np.maximum(np.where(per_cpu, cpus, nodes), 1)
+    return np.where(share_mb > 0, share_mb * shares * 1024.0**2, -1.0)
 
 
-def _whole(word: str) -> int:
+def _integer(word: str) -> int:
     return int(float(word)) if "." in word else int(word)
 
 
 def _status(word: str) -> float:
-    number = int(float(word)) & 0xFF  # flags live above the state
+    number = int(float(word)) & 0xFF  # the higher bits are flags
     if number >= len(STATE_NUMBERS):
-        raise ValueError("not a state of Slurm")
+        raise ValueError("not a Slurm job state")
     return float(STATES[STATE_NUMBERS[number]])
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
-    """Parts of one log, in order; the database counts whole seconds and minutes of limit (rounded up)."""
+    """Parts of one log, in order. The format has whole seconds, and limits in minutes, which are rounded up."""
     import pyarrow as pa
     from pyarrow import csv
 

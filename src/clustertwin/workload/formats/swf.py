@@ -1,7 +1,8 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line under a header <-> a job table.
+"""The Standard Workload Format of the Parallel Workloads Archive: a header and 18 numbers per line <-> a job table.
 
-A job's processors are those it asked for (field 8), as schedulers see it; those it got (field 5) stand in where the log
-has no request. Fields the job table has no column for (CPU time, executable, partition, dependencies) are not kept.
+The size of a job is the requested number of processors (field 8), which is what a scheduler sees; if it is missing, the
+allocated number (field 5). CPU time, executable, partition and dependencies have no column in the job table and are
+not kept.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.formats.reading import Findings
-from clustertwin.workload.formats.rules import Raw
-from clustertwin.workload.formats.source import Progress, blocks
+from clustertwin.workload.formats.parsing.byte_stream import Progress, blocks
+from clustertwin.workload.formats.parsing.findings import LogFindings
+from clustertwin.workload.formats.parsing.validation import RawLog
 from clustertwin.workload.jobs import Jobs, Machine
 
 FIELDS = 18
 ID, SUBMIT, WAIT, RUN, ALLOCATED, CPU_TIME, USED_KB, PROCS, REQUEST, MEMORY_KB, STATUS, USER, GROUP, _, QUEUE = range(
     15
 )
-PARTIAL = (2, 3, 4)  # status of the parts of a job that a line of its own sums up
+PARTIAL = (2, 3, 4)  # status of partial records; the job also has a summary line
 LABELS = {"submit_s": "submit time", "wait_s": "wait time", "run_s": "run time", "request_s": "requested time",
           "cpus": "number of processors", "id": "job number"}  # fmt: skip
-#: No log starts more than 15 years after its own time zero: such numbers are dates.
+#: Larger submit times are Unix timestamps: no log starts 15 years after its own time zero.
 LATEST_SUBMIT_S = 5e8
 
-#: The fields the job table has a column for, and field 6, where some converters put the limit.
+#: The fields that have a column in the job table, and field 6, in which some converters store the limit.
 USED = (ID, SUBMIT, WAIT, RUN, ALLOCATED, CPU_TIME, USED_KB, PROCS, REQUEST, MEMORY_KB, STATUS, USER, GROUP, QUEUE)
 COUNTED = ("; MaxJobs:", "; MaxRecords:")
 
@@ -39,13 +40,15 @@ Table = NDArray[np.float64]  # (jobs, 18)
 Column = NDArray[np.float64]  # (jobs,)
 
 
-def read_raw(path: Path, findings: Findings, progress: Progress | None = None, timezone: str | None = None) -> Raw:
-    """A file, plain or gzip, before the rules all logs share."""
+def read_raw(
+    path: Path, findings: LogFindings, progress: Progress | None = None, timezone: str | None = None
+) -> RawLog:
+    """A file, plain or gzip -> raw columns, before validation."""
     return parse(blocks(path, progress=progress), findings, timezone)
 
 
-def parse(texts: Iterable[bytes], findings: Findings, timezone: str | None = None) -> Raw:
-    """Blocks of whole lines -> raw columns; the header may stand in any of them."""
+def parse(texts: Iterable[bytes], findings: LogFindings, timezone: str | None = None) -> RawLog:
+    """Blocks of complete lines -> raw columns. Header lines may appear in any block."""
     kept: dict[int, list[Column]] = {field: [] for field in USED}
     lines: list[NDArray[np.int64]] = []
     header: list[str] = []
@@ -54,32 +57,32 @@ def parse(texts: Iterable[bytes], findings: Findings, timezone: str | None = Non
         if not text.endswith(b"\n"):
             text += b"\n"
         table, numbers = _parse_block(text, first_line, header, findings)
-        whole = ~_parts(table[:, STATUS], numbers, findings)
+        complete = ~_partial_records(table[:, STATUS], numbers, findings)
         for field, blocks_of_field in kept.items():
-            blocks_of_field.append(table[whole, field])
-        lines.append(numbers[whole])
+            blocks_of_field.append(table[complete, field])
+        lines.append(numbers[complete])
         first_line += text.count(b"\n")
-    # Field by field, so that a large log is not held twice.
+    # Field by field, so that a large log is not in memory twice.
     columns = {field: np.concatenate(kept.pop(field) or [np.empty(0)]) for field in USED}
     numbers = np.concatenate(lines) if lines else np.empty(0, np.int64)
     return _to_raw(columns, numbers, tuple(header), findings, timezone)
 
 
 def _parse_block(
-    text: bytes, first_line: int, header: list[str], findings: Findings
+    text: bytes, first_line: int, header: list[str], findings: LogFindings
 ) -> tuple[Table, NDArray[np.int64]]:
-    """One block: all of it at once where it is clean, line by line where it is not."""
+    """One block: in one step if all lines are clean, else line by line."""
     while text[:1] == b";":
         comment, _, text = text.partition(b"\n")
         header.append(comment.decode(errors="replace").rstrip())
         first_line += 1
-    if b";" not in text and (table := _bulk(text)) is not None:
+    if b";" not in text and (table := _parse_bulk(text)) is not None:
         return table, np.arange(first_line, first_line + len(table))
-    return _by_line(text, first_line, header, findings)
+    return _parse_lines(text, first_line, header, findings)
 
 
-def _bulk(text: bytes) -> Table | None:
-    """Clean lines in one step; None if any line has not exactly 18 finite numbers."""
+def _parse_bulk(text: bytes) -> Table | None:
+    """Clean lines in one step; None if some line does not have exactly 18 finite numbers."""
     codes = np.frombuffer(text, np.uint8)
     blank = codes <= 32  # space, tab, carriage return, newline
     starts = np.empty(len(codes), dtype=bool)
@@ -91,12 +94,15 @@ def _bulk(text: bytes) -> Table | None:
         return None
     try:
         table = np.fromstring(text.decode("ascii"), sep=" ").reshape(-1, FIELDS)
-    except ValueError:  # a word that is no number, or not ASCII at all
+    except ValueError:  # a word that is not a number, or text that is not ASCII
         return None
     return table if np.isfinite(table).all() else None
 
 
-def _by_line(text: bytes, first_line: int, header: list[str], findings: Findings) -> tuple[Table, NDArray[np.int64]]:
+def _parse_lines(
+    text: bytes, first_line: int, header: list[str], findings: LogFindings
+) -> tuple[Table, NDArray[np.int64]]:
+    """Line by line: a line that cannot be parsed is dropped with its reason."""
     rows, numbers = [], []
     for line, row in enumerate(text.splitlines(), first_line):
         if row.lstrip()[:1] == b";":
@@ -131,112 +137,115 @@ def _is_number(word: bytes) -> bool:
     return True
 
 
-def _parts(status: Column, lines: NDArray[np.int64], findings: Findings) -> NDArray[np.bool_]:
-    parts = np.isin(status, PARTIAL)
-    for line in lines[parts]:
-        findings.note(int(line), "part of a checkpointed job (status 2 to 4), set aside: its summary line counts")
-    return parts
+def _partial_records(status: Column, lines: NDArray[np.int64], findings: LogFindings) -> NDArray[np.bool_]:
+    partial = np.isin(status, PARTIAL)
+    for line in lines[partial]:
+        findings.note(int(line), "partial record of a checkpointed job (status 2 to 4), skipped: it has a summary line")
+    return partial
 
 
 def _to_raw(
     fields: dict[int, Column],
     lines: NDArray[np.int64],
     header: tuple[str, ...],
-    findings: Findings,
+    findings: LogFindings,
     timezone: str | None,
-) -> Raw:
-    said = parse_header(header)
+) -> RawLog:
+    entries = parse_header(header)
     request_s = _request(fields[REQUEST], fields[CPU_TIME], lines, findings)
-    epoch_s = _epoch(said, fields[SUBMIT], lines, findings)
+    epoch_s = _epoch(entries, fields[SUBMIT], lines, findings)
     cpus = np.where(fields[PROCS] > 0, fields[PROCS], fields[ALLOCATED])
-    cpus[cpus == 0] = -1  # a job that never got a processor and did not say how many it wanted
+    cpus[cpus == 0] = -1  # neither a requested nor an allocated number
     kb = np.where(fields[MEMORY_KB] > 0, fields[MEMORY_KB], fields[USED_KB])
     memory = np.where((kb > 0) & (cpus > 0), kb * 1024 * cpus, -1.0)
     columns = {"id": fields[ID], "submit_s": fields[SUBMIT], "wait_s": fields[WAIT], "run_s": fields[RUN],
                "request_s": request_s, "cpus": cpus, "memory_bytes": memory,
                "user": fields[USER], "group": fields[GROUP], "queue": fields[QUEUE],
                "status": fields[STATUS]}  # fmt: skip
-    machine = _machine(said, cpus, lines, findings)
-    _check_count(said, len(lines), findings)
-    return Raw(columns, lines, LABELS, machine=machine, header=header, epoch_s=epoch_s,
-               timezone=timezone or _zone(said, findings), sorted_by_contract=True)  # fmt: skip
+    machine = _machine(entries, cpus, lines, findings)
+    _check_count(entries, len(lines), findings)
+    return RawLog(columns, lines, LABELS, machine=machine, header=header, epoch_s=epoch_s,
+               timezone=timezone or _zone(entries, findings), sorted_by_contract=True)  # fmt: skip
 
 
 def parse_header(header: Iterable[str]) -> dict[str, str]:
-    """`; MaxProcs: 100` -> {"MaxProcs": "100"}; the first line of a name counts."""
-    said: dict[str, str] = {}
+    """Header lines -> names and values; the first line of a name counts.
+
+    >>> parse_header(["; MaxProcs: 100", "; MaxProcs: 7"])
+    {'MaxProcs': '100'}
+    """
+    entries: dict[str, str] = {}
     for line in header:
         if match := re.match(r";\s*(\w+):\s*(.*?)\s*$", line):
-            said.setdefault(match[1], match[2])
-    return said
+            entries.setdefault(match[1], match[2])
+    return entries
 
 
-def _number(said: dict[str, str], name: str) -> int:
-    """A header's number; 0 where it is absent, unknown (-1) or followed by words that make it unclear."""
-    match = re.match(r"\d+", said.get(name, ""))
+def _number(entries: dict[str, str], name: str) -> int:
+    """The number of a header entry; 0 if the entry is missing, unknown (-1) or not a number."""
+    match = re.match(r"\d+", entries.get(name, ""))
     return int(match[0]) if match else 0
 
 
-def _zone(said: dict[str, str], findings: Findings) -> str:
-    name = said.get("TimeZoneString", "UTC")
+def _zone(entries: dict[str, str], findings: LogFindings) -> str:
+    name = entries.get("TimeZoneString", "UTC")
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        findings.note(
-            None, f"the header's TimeZoneString {name!r} is no time zone, read as UTC (--timezone says which)"
-        )
+        reason = f"TimeZoneString {name!r} in the header is not a time zone; using UTC (set it with --timezone)"
+        findings.note(None, reason)
         return "UTC"
     return name
 
 
-def _epoch(said: dict[str, str], submit: Column, lines: NDArray[np.int64], findings: Findings) -> float | None:
+def _epoch(entries: dict[str, str], submit: Column, lines: NDArray[np.int64], findings: LogFindings) -> float | None:
     if len(submit) and submit.min() > LATEST_SUBMIT_S:
-        reason = f"submit time {submit[0]:.0f} is a date; SWF counts seconds from the header's UnixStartTime"
-        findings.repair(int(lines[0]), reason, "counted from the first job's date")
+        reason = f"submit time {submit[0]:.0f} is a Unix timestamp; SWF counts seconds from UnixStartTime in the header"
+        findings.repair(int(lines[0]), reason, "counted from the timestamp of the first job")
         return None
-    return float(_number(said, "UnixStartTime"))
+    return float(_number(entries, "UnixStartTime"))
 
 
-def _request(request: Column, cpu_time: Column, lines: NDArray[np.int64], findings: Findings) -> Column:
-    """Field 9; some converters put the limit in field 6, where whole minutes give it away."""
+def _request(request: Column, cpu_time: Column, lines: NDArray[np.int64], findings: LogFindings) -> Column:
+    """The limit: field 9, or field 6 where a converter misplaced it. Limits are whole minutes, CPU times are not."""
     if len(lines) >= 10 and np.all(request == -1) and np.all((cpu_time > 0) & (cpu_time % 60 == 0)):
-        reason = "misplaced columns: no line has a requested time (field 9), every field 6 is whole minutes"
-        findings.repair(int(lines[0]), reason, "field 6 taken as the requested time")
+        reason = "misplaced columns: no line has a requested time (field 9), and every field 6 is whole minutes"
+        findings.repair(int(lines[0]), reason, "field 6 used as the requested time")
         return cpu_time
     return request
 
 
-def _machine(said: dict[str, str], cpus: Column, lines: NDArray[np.int64], findings: Findings) -> Machine:
-    nodes, procs = _number(said, "MaxNodes"), _number(said, "MaxProcs")
+def _machine(entries: dict[str, str], cpus: Column, lines: NDArray[np.int64], findings: LogFindings) -> Machine:
+    nodes, procs = _number(entries, "MaxNodes"), _number(entries, "MaxProcs")
     procs = procs or nodes
     nodes = nodes or procs
     if procs:
         for i in np.flatnonzero(cpus > procs):
-            reason = f"{cpus[i]:.0f} processors, the header says MaxProcs: {procs}"
-            findings.repair(int(lines[i]), reason, "the header was overruled")
+            reason = f"{cpus[i]:.0f} processors, but the header says MaxProcs: {procs}"
+            findings.repair(int(lines[i]), reason, "header entry ignored")
         if len(cpus) and cpus.max() > procs:
             nodes = procs = int(cpus.max())
-    return Machine(nodes, procs // nodes if nodes else 0, name=said.get("Computer", ""))
+    return Machine(nodes, procs // nodes if nodes else 0, name=entries.get("Computer", ""))
 
 
-def _check_count(said: dict[str, str], jobs: int, findings: Findings) -> None:
-    """More jobs than the header admits is a contradiction; fewer is what cleaning a log leaves behind."""
-    promised = _number(said, "MaxJobs")
-    if promised and jobs > promised:
-        findings.repair(None, f"{jobs} jobs, the header says MaxJobs: {promised}", "the header was overruled")
-    elif promised and jobs < promised:
-        findings.note(None, f"{jobs} jobs, the header says MaxJobs: {promised}; cleaned, or cut short")
+def _check_count(entries: dict[str, str], jobs: int, findings: LogFindings) -> None:
+    """More jobs than the header says is a fault. Fewer is normal for a cleaned log."""
+    expected = _number(entries, "MaxJobs")
+    if expected and jobs > expected:
+        findings.repair(None, f"{jobs} jobs, but the header says MaxJobs: {expected}", "header entry ignored")
+    elif expected and jobs < expected:
+        findings.note(None, f"{jobs} jobs, but the header says MaxJobs: {expected}; the log was cleaned or truncated")
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
-    """Parts of one log, in order -> SWF; the number of jobs is filled into the header at the end."""
+    """Parts of one log, in order -> SWF. The number of jobs is filled into the header at the end."""
     jobs = 0
     places: list[int] = []
     for part in parts:
         if jobs == 0:
             for line in _header_of(part):
                 if line in COUNTED:
-                    if isinstance(out, gzip.GzipFile):  # cannot go back to fill it in
+                    if isinstance(out, gzip.GzipFile):  # a gzip stream cannot be rewritten
                         continue
                     places.append(out.tell() + len(line))
                     line += " " * 12
@@ -250,23 +259,23 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
 
 
 def _header_of(jobs: Jobs) -> Iterator[str]:
-    """The log's own header with the lines that depend on the jobs made true."""
+    """The header of the log, with correct values in the lines that depend on the jobs."""
     machine, written = jobs.machine, set()
-    true = {"Version": "2.2", "Computer": machine.name, "MaxJobs": None, "MaxRecords": None,
-            "UnixStartTime": f"{jobs.epoch_s:.0f}" if jobs.epoch_s else "",
-            "TimeZoneString": jobs.timezone if jobs.epoch_s else "",
-            "MaxNodes": str(machine.nodes or ""), "MaxProcs": str(machine.cpus or machine.nodes or "")}  # fmt: skip
+    current = {"Version": "2.2", "Computer": machine.name, "MaxJobs": None, "MaxRecords": None,
+               "UnixStartTime": f"{jobs.epoch_s:.0f}" if jobs.epoch_s else "",
+               "TimeZoneString": jobs.timezone if jobs.epoch_s else "",
+               "MaxNodes": str(machine.nodes or ""), "MaxProcs": str(machine.cpus or machine.nodes or "")}  # fmt: skip
     kept = [line for line in jobs.header if line.startswith(";")]
     for line in kept:
         name = re.match(r";\s*(\w+):", line)
-        if name and name[1] in true and name[1] not in ("Version", "Computer"):
-            if name[1] not in written and true[name[1]] != "":
-                yield f"; {name[1]}:" + (f" {true[name[1]]}" if true[name[1]] is not None else "")
+        if name and name[1] in current and name[1] not in ("Version", "Computer"):
+            if name[1] not in written and current[name[1]] != "":
+                yield f"; {name[1]}:" + (f" {current[name[1]]}" if current[name[1]] is not None else "")
         else:
             yield line
         if name:
             written.add(name[1])
-    for label, value in true.items():
+    for label, value in current.items():
         if label not in written and value != "":
             yield f"; {label}:" + (f" {value}" if value is not None else "")
     if not kept and _processors(jobs)[1] != "cpus":
@@ -274,7 +283,7 @@ def _header_of(jobs: Jobs) -> Iterator[str]:
 
 
 def _processors(jobs: Jobs) -> tuple[NDArray[np.int64], str]:
-    """SWF has one resource: cpus where the log counts them, else nodes."""
+    """SWF has one resource: cpus if the log counts them, else nodes."""
     return (jobs.cpus, "cpus") if np.any(jobs.cpus > 0) or not np.any(jobs.nodes > 0) else (jobs.nodes, "nodes")
 
 

@@ -1,8 +1,8 @@
 """A diffusion model of mixed-type rows, after FinDiff (Sattarov et al., 2023): rows -> noise -> rows, in torch.
 
-Codes become small embeddings, drawn once, amounts normal scores; one vector a job. A cosine schedule adds Gaussian
-noise, a network with an embedding of the step learns what was added, and sampling takes it away again. The embedding
-closest to the result gives back the code. Own code; the interval is a column like any other.
+A job is one vector: codes become fixed random embeddings, amounts become normal scores. A cosine schedule adds Gaussian
+noise, and a network with an embedding of the step learns to predict the noise. Sampling removes it step by step; the
+closest embedding then gives the code. The interval is a column like any other. The code is our own.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, State, check_log
-from clustertwin.workload.generators.rows import Frame, frame_from, frame_state, rows
+from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
+from clustertwin.workload.generators.job_rows import RowDecoder, rows
+from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
 
 Floats = NDArray[np.float64]
 
 BLOCK_JOBS = 20_000
-FEW = 256  # a column with fewer values is a code, whatever its numbers mean
+FEW = 256  # a column with fewer distinct values is treated as a code
 
 
 @dataclass(frozen=True, slots=True)
 class FinDiff:
-    steps: int = 500  # of noise
+    steps: int = 500  # diffusion steps
     epochs: int = 60
     batch: int = 512
     width: int = 256  # of the network's two hidden layers
     code_dim: int = 4  # of a code's embedding
-    step_dim: int = 64
-    rate: float = 1e-3
+    step_dim: int = 64  # of the step's embedding
+    rate: float = 1e-3  # learning rate
 
     def fit(
         self, jobs: Jobs, rng: np.random.Generator, progress: Callable[[int, float], None] | None = None
     ) -> FittedFinDiff:
-        """Train; `progress` hears of each epoch and its loss."""
+        """Train. `progress` is called with each epoch and its mean loss."""
         check_log(jobs)
         torch = require("torch", "models")
         columns = rows(jobs)
@@ -56,29 +57,29 @@ class FinDiff:
             np.stack([_scores(columns[name], rng) for name in amounts], axis=1)
             if amounts else np.empty((len(jobs), 0)), dtype=torch.float32,
         )  # (job, amount)  # fmt: skip
-        kept = _cosine(self.steps)
-        signal = torch.as_tensor(np.sqrt(kept), dtype=torch.float32)
-        noise = torch.as_tensor(np.sqrt(1 - kept), dtype=torch.float32)
+        alpha_bar = cosine_schedule(self.steps)
+        signal = torch.as_tensor(np.sqrt(alpha_bar), dtype=torch.float32)
+        noise = torch.as_tensor(np.sqrt(1 - alpha_bar), dtype=torch.float32)
         optimiser = torch.optim.Adam(network.parameters(), lr=self.rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
         for epoch in range(self.epochs):
             total = 0.0
-            for some in torch.randperm(len(jobs)).split(self.batch):
+            for batch in torch.randperm(len(jobs)).split(self.batch):
                 with torch.no_grad():
-                    # Embeddings stay as they were drawn: learnt ones would collapse, to be easy to denoise.
-                    x = torch.cat([network.embed(code[some]), score[some]], dim=1)  # (batch, vector)
-                step = torch.randint(self.steps, (len(some),))
-                added = torch.randn_like(x)
-                loss = ((network(signal[step, None] * x + noise[step, None] * added, step) - added) ** 2).mean()
+                    # Embeddings are not trained: trained ones collapse, because close codes are easy to denoise.
+                    x = torch.cat([network.embed(code[batch]), score[batch]], dim=1)  # (batch, vector)
+                step = torch.randint(self.steps, (len(batch),))
+                epsilon = torch.randn_like(x)
+                loss = ((network(signal[step, None] * x + noise[step, None] * epsilon, step) - epsilon) ** 2).mean()
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
-                total += loss.item() * len(some)
+                total += loss.item() * len(batch)
             schedule.step()
             if progress:
                 progress(epoch + 1, total / len(jobs))
         weights = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
-        return FittedFinDiff(self, weights, {name: values[name] for name in codes}, ordered, Frame.of(jobs))
+        return FittedFinDiff(self, weights, {name: values[name] for name in codes}, ordered, RowDecoder.of(jobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class FittedFinDiff(Fitted):
     weights: dict[str, NDArray[Any]]
     codes: dict[str, Floats]  # column -> the value of each code
     ordered: dict[str, Floats]  # column -> its real values, sorted
-    frame: Frame
+    decoder: RowDecoder
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         torch = require("torch", "models")
@@ -98,10 +99,10 @@ class FittedFinDiff(Fitted):
             source = torch.Generator().manual_seed(int(rng.integers(2**31)))
             return self._columns(network, _denoise(network, self.settings.steps, count, source))
 
-        return self.frame.stream(n, BLOCK_JOBS, draw)
+        return self.decoder.stream(n, BLOCK_JOBS, draw)
 
     def _columns(self, network: Any, x: Any) -> dict[str, Floats]:
-        """(job, vector) -> columns: the closest code, the amount at the same quantile."""
+        """(job, vector) -> columns: the code of the closest embedding, the amount at the quantile of the score."""
         normal = require("scipy.special", "models")
         chosen = network.closest(x).numpy()
         columns = {name: values[chosen[:, i]] for i, (name, values) in enumerate(self.codes.items())}
@@ -111,23 +112,27 @@ class FittedFinDiff(Fitted):
             columns[name] = np.interp(normal.ndtr(scores[:, i]), at, values)
         return columns
 
-    def state(self) -> State:
+    def modelled_log(self) -> ModelledLog:
+        return self.decoder.modelled_log(self.codes.get("user", ()))
+
+    def state(self) -> GeneratorState:
         parts = (("weight", self.weights), ("code", self.codes), ("ordered", self.ordered))
         arrays = {f"{part}.{name}": array for part, entries in parts for name, array in entries.items()}
         order = {"codes": list(self.codes), "amounts": list(self.ordered)}
-        return State({"settings": asdict(self.settings), "frame": frame_state(self.frame), **order}, arrays)
+        return GeneratorState({"settings": asdict(self.settings), "frame": asdict(self.decoder), **order}, arrays)
 
     @classmethod
-    def from_state(cls, state: State) -> FittedFinDiff:
+    def from_state(cls, state: GeneratorState) -> FittedFinDiff:
         arrays = state.arrays
         weights = {name.removeprefix("weight."): a for name, a in arrays.items() if name.startswith("weight.")}
         codes = {name: arrays[f"code.{name}"] for name in state.facts["codes"]}
         ordered = {name: arrays[f"ordered.{name}"] for name in state.facts["amounts"]}
-        return cls(FinDiff(**state.facts["settings"]), weights, codes, ordered, frame_from(state.facts["frame"]))
+        decoder = RowDecoder.from_facts(state.facts["frame"])
+        return cls(FinDiff(**state.facts["settings"]), weights, codes, ordered, decoder)
 
 
 def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
-    """The denoiser; a function, so that importing this file does not import torch."""
+    """The denoiser. It is built in a function, so that importing this file does not import torch."""
     torch = require("torch", "models")
     nn = torch.nn
     module: Any = nn.Module
@@ -168,8 +173,8 @@ def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
     return Denoiser()
 
 
-def _cosine(steps: int) -> Floats:
-    """(step,) the share of the signal's power that is left, after Nichol and Dhariwal (2021)."""
+def cosine_schedule(steps: int) -> Floats:
+    """(step,) alpha-bar: the remaining share of the signal's power, after Nichol and Dhariwal (2021)."""
     at = (np.arange(1, steps + 1) / steps + 0.008) / 1.008
     return np.clip(np.cos(at * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2, 1e-5, 1 - 1e-5)
 
@@ -177,26 +182,23 @@ def _cosine(steps: int) -> Floats:
 def _denoise(network: Any, steps: int, n: int, source: Any) -> Any:
     """Noise -> (n, vector), step by step (DDPM)."""
     torch = require("torch", "models")
-    kept = _cosine(steps)
+    alpha_bar = cosine_schedule(steps)
     size = network.enter.in_features
     with torch.no_grad():
         x = torch.randn(n, size, generator=source)
         for step in range(steps - 1, -1, -1):
-            before = kept[step - 1] if step else 1.0
-            alpha = max(kept[step] / before, 1e-3)
-            guess = network(x, torch.full((n,), step))
-            clean = ((x - np.sqrt(1 - kept[step]) * guess) / np.sqrt(kept[step])).clamp(-6, 6)
-            mean = (
-                np.sqrt(before) * (1 - alpha) / (1 - kept[step]) * clean
-                + np.sqrt(alpha) * (1 - before) / (1 - kept[step]) * x
-            )
-            spread = np.sqrt((1 - before) / (1 - kept[step]) * (1 - alpha)) if step else 0.0
-            x = mean + spread * torch.randn(n, size, generator=source)
+            now, before = alpha_bar[step], alpha_bar[step - 1] if step else 1.0
+            alpha = max(now / before, 1e-3)
+            epsilon = network(x, torch.full((n,), step))
+            clean = ((x - np.sqrt(1 - now) * epsilon) / np.sqrt(now)).clamp(-6, 6)
+            mean = np.sqrt(before) * (1 - alpha) / (1 - now) * clean + np.sqrt(alpha) * (1 - before) / (1 - now) * x
+            sigma = np.sqrt((1 - before) / (1 - now) * (1 - alpha)) if step else 0.0
+            x = mean + sigma * torch.randn(n, size, generator=source)
     return x
 
 
 def _scores(values: Floats, rng: np.random.Generator) -> Floats:
-    """Normal scores; equal values in random order."""
+    """Normal scores; equal values get a random order."""
     normal = require("scipy.special", "models")
     order = np.lexsort((rng.random(len(values)), values))
     scores = np.empty(len(values))

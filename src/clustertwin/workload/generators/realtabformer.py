@@ -1,6 +1,6 @@
-"""REaLTabFormer (Solatorio and Dupriez, 2023) on rows: a small GPT-2 writes jobs as text. The extra [realtabformer].
+"""REaLTabFormer (Solatorio and Dupriez, 2023) on rows: a small GPT-2 writes jobs as text. Extra [realtabformer].
 
-Its models are saved through torch's pickle only, so they cannot be saved here: keep the log they made.
+The library can save its models only with pickle, so they cannot be saved here. Keep the synthetic log instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, check_log
-from clustertwin.workload.generators.rows import CODES, Floats, Frame, rows
+from clustertwin.workload.generators.job_rows import CODES, Floats, RowDecoder, rows
+from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
 
 BLOCK_JOBS = 5_000
@@ -45,31 +46,36 @@ class RealTabFormer:
                 samples_save_dir=f"{scratch}/samples", full_save_dir=f"{scratch}/full",
                 report_to="none", disable_tqdm=True, use_cpu=True,
             )  # fmt: skip
-            # Its search for the best stopping point samples whole tables at every turn: hours for what epochs bound.
-            with _still():
+            # n_critic=0 disables the search for the best stopping point, which takes hours: it samples whole tables.
+            with _quiet():
                 model.fit(table, n_critic=0)
-        return FittedRealTabFormer(model, Frame.of(jobs))
+        decoder = RowDecoder.of(jobs)
+        return FittedRealTabFormer(model, decoder, decoder.modelled_log(np.unique(columns.get("user", ()))))
 
 
 @dataclass(frozen=True, slots=True)
 class FittedRealTabFormer(Fitted):
     model: Any
-    frame: Frame
+    decoder: RowDecoder
+    log: ModelledLog
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        return self.frame.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
+        return self.decoder.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
 
     def _rows(self, count: int, rng: np.random.Generator) -> dict[str, Floats]:
         torch, transformers = require("torch", "realtabformer"), require("transformers", "realtabformer")
         transformers.set_seed(int(rng.integers(2**31)))
-        with torch.no_grad(), _still():
+        with torch.no_grad(), _quiet():
             table = self.model.sample(n_samples=count, device="cpu", gen_batch=256)
         return {name: table[name].to_numpy(dtype=np.float64) for name in table}
 
+    def modelled_log(self) -> ModelledLog:
+        return self.log
+
 
 @contextmanager
-def _still() -> Iterator[None]:
-    """It prints, warns and draws bars on every call; the caller has its own."""
+def _quiet() -> Iterator[None]:
+    """Suppress the library's messages, warnings and progress bars."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

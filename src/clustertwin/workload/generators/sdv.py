@@ -1,6 +1,6 @@
-"""CTGAN, TVAE and CopulaGAN as the Synthetic Data Vault has them: rows -> rows. The extra [sdv]; SDV 2.0 is BUSL-1.1.
+"""CTGAN, TVAE and CopulaGAN from the Synthetic Data Vault: rows -> rows. Extra [sdv]; SDV 2.0 is BUSL-1.1.
 
-SDV saves its models by pickle only, so they cannot be saved here: keep the log they made.
+SDV can save its models only with pickle, so they cannot be saved here. Keep the synthetic log instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, check_log
-from clustertwin.workload.generators.rows import CODES, Floats, Frame, rows
+from clustertwin.workload.generators.job_rows import CODES, Floats, RowDecoder, rows
+from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
 
 BLOCK_JOBS = 50_000
@@ -24,7 +25,7 @@ BLOCK_JOBS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Sdv:
-    """What the three share: their synthesizers take the same arguments."""
+    """The common part of the three; their synthesizers take the same arguments."""
 
     epochs: int = 300
     batch: int = 500
@@ -40,12 +41,13 @@ class Sdv:
         for name in columns:
             metadata.add_column(name, "jobs", sdtype="categorical" if name in CODES else "numerical")
         table = frames.DataFrame({name: v.astype(str) if name in CODES else v for name, v in columns.items()})
-        with _quiet(rng):
+        with _seeded_and_quiet(rng):
             model = getattr(models, self.synthesizer)(
                 metadata, epochs=self.epochs, batch_size=self.batch, enable_gpu=False
             )
             model.fit({"jobs": table})
-        return FittedSdv(model, Frame.of(jobs))
+        decoder = RowDecoder.of(jobs)
+        return FittedSdv(model, decoder, decoder.modelled_log(np.unique(columns.get("user", ()))))
 
 
 class Ctgan(Sdv):
@@ -63,23 +65,27 @@ class CopulaGan(Sdv):
 @dataclass(frozen=True, slots=True)
 class FittedSdv(Fitted):
     model: Any
-    frame: Frame
+    decoder: RowDecoder
+    log: ModelledLog
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
-        return self.frame.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
+        return self.decoder.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
 
     def _rows(self, count: int, rng: np.random.Generator) -> dict[str, Floats]:
-        with _quiet(rng):
+        with _seeded_and_quiet(rng):
             self.model.reset_sampling()
-            # SDV samples from a fixed seed of its own, and has no public way to give it another.
+            # SDV samples with a fixed seed of its own and has no public way to change it.
             self.model._set_random_state(int(rng.integers(2**31)))
             table = self.model.sample(count)["jobs"]
         return {name: table[name].to_numpy(dtype=np.float64) for name in table}
 
+    def modelled_log(self) -> ModelledLog:
+        return self.log
+
 
 @contextmanager
-def _quiet(rng: np.random.Generator) -> Iterator[None]:
-    """SDV draws from torch's and numpy's global generators, and advises on standard output: seeded, and kept still."""
+def _seeded_and_quiet(rng: np.random.Generator) -> Iterator[None]:
+    """Seed the global generators of torch and numpy, which SDV uses, and suppress its advice on standard output."""
     require("torch", "sdv").manual_seed(int(rng.integers(2**31)))
     before = np.random.get_state()
     np.random.seed(int(rng.integers(2**31)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, SourceError
-from clustertwin.workload.formats.slurm import parse_duration
+from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import Jobs
 
 #: id, user, state, cpus, nodes, limit, time it has run, reason it waits; in the order of Slurm's priorities.

@@ -1,0 +1,174 @@
+"""`twin trace generate`, `generators` and `study`: synthetic job logs, and how well each generator makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from clustertwin.cli.options import options
+from clustertwin.cli.output import Json, err, print_json, print_table
+
+Force = Annotated[bool, typer.Option(help="Overwrite existing files.")]
+Lenient = Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@dataclass(frozen=True)
+class TraceGenerateOptions:
+    real: Annotated[Path, typer.Argument(help="The log to learn from, or a directory written with --save.")]
+    out: Annotated[Path, typer.Option(help="Output file; its suffix chooses the format.")]
+    generator: Annotated[str, typer.Option(help="Generator; `twin trace generators` lists them.")] = "crossover"
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of jobs (default: as many as the log has).")] = None
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same jobs.")] = 0
+    load: Annotated[float, typer.Option(help="Factor for the work per day, such as 1.3.")] = 1.0
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Size of another machine, with the utilisation of the log's machine.")
+    ] = None
+    users: Annotated[
+        list[str], typer.Option("--user", metavar="NAME=FACTOR", help="Factor for the jobs of one user: alice=2.")
+    ] = field(default_factory=list)
+    sizes: Annotated[
+        list[str],
+        typer.Option("--size", metavar="RANGE=FACTOR", help="Factor for jobs of some sizes: 1-8=2, 513-=0.5."),
+    ] = field(default_factory=list)
+    days: Annotated[float | None, typer.Option(help="Length of the log in days, instead of a number of jobs.")] = None
+    start: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First day of the synthetic log, in UTC.")
+    ] = None
+    save: Annotated[Path | None, typer.Option(help="Also save the fitted generator to this directory.")] = None
+    lenient: Lenient = False
+    force: Force = False
+    json: AsJson = False
+
+
+@options(TraceGenerateOptions)
+def generate(options: TraceGenerateOptions) -> None:
+    """Make a synthetic log like a real one, or with a changed load, machine, user or size mix."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.formats import write
+    from clustertwin.workload.generators import WorkloadChange
+    from clustertwin.workload.generators.generate_log import GenerateSettings
+    from clustertwin.workload.generators.generate_log import generate as run
+
+    refuse_existing(options.out, options.force)
+    start_s = options.start.replace(tzinfo=UTC).timestamp() if options.start else None
+    users, sizes = _factors(options.users), _factors(options.sizes)
+    change = WorkloadChange(options.load, options.nodes, users, sizes, start_s, options.days)
+    settings = GenerateSettings(options.generator, options.jobs, options.seed, change)
+    log = run(options.real, settings, options.lenient, options.save, options.force)
+    jobs = write(_with_progress(log.blocks, log.expected), options.out, options.force)
+    if options.json:
+        print_json({"out": str(options.out), "jobs": jobs, "generator": log.generator, "seed": options.seed,
+                    "fit_s": log.fit_s})  # fmt: skip
+    else:
+        typer.echo(f"{options.out}: {jobs} jobs ({log.generator}, seed {options.seed})")
+
+
+def generators(json: bool = Json) -> None:
+    """List the generators."""
+    from clustertwin.workload.generators import DEFAULT, GENERATORS, names
+
+    summaries = {name: GENERATORS[name].summary if name in GENERATORS else "a plug-in" for name in names()}
+    if json:
+        print_json({"default": DEFAULT, "generators": summaries})
+    else:
+        print_table("Generators", ["name", "what"], list(summaries.items()))
+
+
+@dataclass(frozen=True)
+class TraceStudyOptions:
+    real: Annotated[Path, typer.Argument(help="The real log.")]
+    out: Annotated[Path, typer.Option(help="Output directory for study.html, study.json and the synthetic logs.")]
+    generators: Annotated[str, typer.Option(help="Generators, separated by commas, or `all`.")] = (
+        "crossover,bootstrap,lublin,gaussian-copula"
+    )
+    published: Annotated[Path | None, typer.Option(help="Directory of synthetic logs made elsewhere.")] = None
+    seeds: Annotated[int, typer.Option(min=1, help="Number of synthetic logs per generator.")] = 10
+    slow_seeds: Annotated[int | None, typer.Option(min=1, help="The same for generators that train for long.")] = None
+    procs: Annotated[int | None, typer.Option(min=1, help="Size of the machine in nodes (or cpus).")] = None
+    lenient: Lenient = False
+    force: Force = False
+    json: AsJson = False
+
+
+@options(TraceStudyOptions)
+def study(options: TraceStudyOptions) -> None:
+    """Compare generators on one real log, next to real against real."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.fidelity import ComparedLog
+    from clustertwin.workload.formats import read_report
+    from clustertwin.workload.generator_study import GeneratorStudySettings
+    from clustertwin.workload.generator_study import study as run
+    from clustertwin.workload.generators import names
+
+    for name in ("study.html", "study.json"):
+        refuse_existing(options.out / name, options.force)
+    real = ComparedLog.of(read_report(options.real, options.lenient), options.real.stem)
+    paths = sorted(path for path in options.published.iterdir() if path.is_file()) if options.published else []
+    published = [ComparedLog.of(read_report(path, lenient=True), path.stem) for path in paths]
+    chosen = names() if options.generators == "all" else [name.strip() for name in options.generators.split(",")]
+    settings = GeneratorStudySettings(options.seeds, options.slow_seeds, options.procs)
+    with err.status("") as status:
+        result = run(real, chosen, published, options.out / "logs", settings, done=status.update)
+    _write_study(result, options.out)
+    if options.json:
+        print_json(result.document())
+    else:
+        _print_study(result)
+
+
+def _factors(texts: Iterable[str]) -> dict[str, float]:
+    """`alice=2` -> {"alice": 2.0}"""
+    pairs = [text.rpartition("=") for text in texts]
+    try:
+        return {name: float(factor) for name, _, factor in pairs}
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; write NAME=FACTOR, such as alice=2") from error
+
+
+def _with_progress(blocks: Iterable[Any], expected: int | None) -> Iterator[Any]:
+    with Progress(console=err, transient=True, disable=expected is not None and expected < 200_000) as progress:
+        task = progress.add_task("generating", total=expected)
+        for block in blocks:
+            yield block
+            progress.advance(task, len(block))
+
+
+def _write_study(result: Any, out: Path) -> None:
+    import orjson
+
+    from clustertwin.core import files
+    from clustertwin.workload.generator_study import study_page
+
+    files.make_directory(out)
+    files.write(
+        out / "study.json", orjson.dumps(result.document(), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY)
+    )
+    files.write(out / "study.html", study_page(result))
+    err.print(str(out / "study.html"), soft_wrap=True)
+
+
+def _print_study(result: Any) -> None:
+    from clustertwin.workload.generator_study import cell
+
+    for title, measures in _tables(result.measures):
+        rows = [
+            (row.name, row.seeds, *(cell(row, measure) for measure in measures))
+            for row in (result.real_row, *result.rows)
+        ]
+        print_table(title, ["", "seeds", *measures], rows)
+
+
+def _tables(measures: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Three tables that fit a terminal."""
+    marginals = [measure for measure in measures if measure.startswith("KS ")]
+    dynamics = [measure for measure in measures if measure.startswith(("lag", "Fano", "load", "EASY"))]
+    rest = [measure for measure in measures if measure not in marginals and measure not in dynamics]
+    titles = ("Distributions", "Arrivals, load and simulated schedules", "Separability, copies and validity")
+    return list(zip(titles, (marginals, dynamics, rest), strict=True))

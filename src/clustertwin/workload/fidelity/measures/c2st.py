@@ -1,0 +1,73 @@
+"""Classifier two-sample test (C2ST): two logs -> the AUC of a classifier that separates them; 0.5 is chance, 1 perfect.
+
+The classifier is gradient-boosted trees (scikit-learn's histogram version, 15 leaves, 100 rounds) with five-fold
+cross-validation. The AUC is computed over all held-out predictions. *Rows* are the compared columns of one job.
+*Windows* are the columns of 16 consecutive jobs, in order and not overlapping; they also show bursts and repeated
+submissions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.extras import require
+from clustertwin.workload.fidelity.compared_log import ComparedLog
+
+Floats = NDArray[np.float64]
+
+WINDOW_JOBS = 16
+FOLDS = 5
+LEAVES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class C2st:
+    row_auc: float
+    window_auc: float
+
+
+def windows(table: Floats, length: int = WINDOW_JOBS) -> Floats:
+    """(job, column) -> (window, length * column), the jobs of each window in order."""
+    count = len(table) // length
+    return table[: count * length].reshape(count, -1)
+
+
+def folds(table: Floats, seed: int) -> NDArray[np.int64]:
+    """(row,) the fold in which each row is held out; equal rows share a fold.
+
+    Otherwise the trees could train on the original of a held-out copy, with the other label, and a generator that
+    copies would score below 0.5.
+    """
+    distinct, index = np.unique(table, axis=0, return_inverse=True)
+    return np.random.default_rng(seed).permutation(np.arange(len(distinct)) % FOLDS)[index.ravel()]
+
+
+def auc(real: Floats, synthetic: Floats, seed: int = 0, identity: slice | NDArray[np.intp] = slice(None)) -> float:
+    """AUC of trees that separate the rows of two tables; 0.5 if there are too few rows.
+
+    Rows that are equal in the columns `identity` are held out together.
+    """
+    if min(len(real), len(synthetic)) < 2 * FOLDS:
+        return 0.5
+    ensemble = require("sklearn.ensemble", "models")
+    selection = require("sklearn.model_selection", "models")
+    metrics = require("sklearn.metrics", "models")
+    table = np.concatenate([real, synthetic])
+    label = np.concatenate([np.zeros(len(real)), np.ones(len(synthetic))])
+    trees = ensemble.HistGradientBoostingClassifier(max_leaf_nodes=LEAVES, early_stopping=False, random_state=seed)
+    held_out = selection.PredefinedSplit(folds(table[:, identity], seed))
+    # One thread: on a busy machine the threads of such small fits mostly wait for each other.
+    with require("threadpoolctl", "models").threadpool_limits(1):
+        probability = selection.cross_val_predict(trees, table, label, cv=held_out, method="predict_proba")[:, 1]
+    return float(metrics.roc_auc_score(label, probability))
+
+
+def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed: int = 0) -> C2st:
+    """Rows and windows of the same columns. Jobs that differ only in their arrival count as copies."""
+    a, b = real.table(names), synthetic.table(names)
+    job = np.array([i for i, name in enumerate(names) if name != "interval"])
+    jobs = (np.arange(WINDOW_JOBS)[:, None] * len(names) + job).ravel()  # the same columns of each job of a window
+    return C2st(auc(a, b, seed, job), auc(windows(a), windows(b), seed, jobs))

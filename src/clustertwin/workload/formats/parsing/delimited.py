@@ -1,0 +1,158 @@
+"""A text with a header and a separator -> batches of its columns as words, each row with its line number.
+
+Arrow reads the text batch by batch. A line with too many or too few fields goes to a repair function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import csv
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats.parsing.byte_stream import Progress, head, open_bytes
+from clustertwin.workload.formats.parsing.findings import LogFindings
+
+#: (line, text, expected fields) -> the fields of a line that does not fit the header, or None if it cannot be repaired.
+RepairLine = Callable[[int, str, int], list[str] | None]
+
+
+class _Misfit(NamedTuple):
+    """A line with the wrong number of fields."""
+
+    line: int
+    text: str
+    fields: int
+
+
+def header_of(path: Path, delimiter: str) -> list[str]:
+    """The names in the first line."""
+    first = head(path).partition(b"\n")[0].decode("utf-8-sig", errors="replace").strip("\r")
+    return [name.strip().strip('"') for name in first.split(delimiter)]
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedBatch:
+    """Some rows: columns of words, and the line number of each row."""
+
+    words: dict[str, Any]  # name -> pyarrow.Array of strings
+    lines: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def numbers(self, name: str, findings: LogFindings) -> NDArray[np.float64]:
+        """A column of numbers. Empty cells become nan; other words are faults and become nan."""
+        words = pc.utf8_trim_whitespace(self.words[name])
+        words = pc.if_else(pc.equal(words, ""), pa.scalar(None, pa.string()), words)
+        try:
+            return np.asarray(words.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        except pa.ArrowInvalid:
+            return self.parsed(name, float, findings)
+
+    def parsed(self, name: str, parse: Callable[[str], float], findings: LogFindings) -> NDArray[np.float64]:
+        """A column through `parse`, called once per distinct word. A ValueError is a fault, and the value is nan."""
+        encoded = self.words[name].dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        values = np.full(len(distinct), np.nan)
+        for code, word in enumerate(distinct):
+            if not word.strip():
+                continue
+            try:
+                values[code] = parse(word)
+            except ValueError as error:
+                reason = str(error) if parse is not float else "not a number"
+                for i in np.flatnonzero(codes == code):
+                    findings.repair(int(self.lines[i]), f"{name} is {word!r}: {reason}", "treated as unknown")
+        return values[codes]
+
+
+def first_positive(*sources: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each row, the value of the first source that is positive; -1 if there is none.
+
+    >>> first_positive(np.array([np.nan, 2.0, 0.0]), np.array([5.0, 6.0, 0.0])).tolist()
+    [5.0, 2.0, -1.0]
+    """
+    value = np.full(len(sources[0]), -1.0)
+    for source in reversed(sources):
+        value = np.where(source > 0, source, value)
+    return value
+
+
+def read_batches(
+    path: Path,
+    delimiter: str,
+    wanted: Sequence[str],
+    findings: LogFindings,
+    progress: Progress | None = None,
+    quotes: bool = True,
+    repair: RepairLine | None = None,
+) -> Iterator[DelimitedBatch]:
+    """The wanted columns, batch by batch. Repaired lines come in a last batch of their own."""
+    names = header_of(path, delimiter)
+    misfits: list[_Misfit] = []
+
+    def skip(row: Any) -> str:
+        misfits.append(_Misfit(row.number, row.text, row.actual_columns))
+        return "skip"
+
+    # Empty lines are counted; without them Arrow's row numbers would differ from the file's line numbers.
+    parse = csv.ParseOptions(delimiter=delimiter, quote_char='"' if quotes else False, ignore_empty_lines=False,
+                             invalid_row_handler=skip)  # fmt: skip
+    convert = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(wanted),
+                                 strings_can_be_null=False)  # fmt: skip
+    options = csv.ReadOptions(use_threads=False, block_size=1 << 22, column_names=names, skip_rows=1)
+    next_line, counted = 2, 0
+    with open_bytes(path, progress) as stream:
+        try:
+            for batch in csv.open_csv(stream, options, parse, convert):
+                lines, next_line = _line_numbers(batch.num_rows, next_line, misfits[counted:])
+                counted = len(misfits)
+                yield _without_empty_lines(DelimitedBatch({name: batch.column(name) for name in wanted}, lines))
+        except pa.ArrowInvalid as error:
+            reason = f"cannot parse the file as a table with the columns of its first line: {error}"
+            raise TraceError(path, reason) from error
+    yield from _repaired(misfits, names, wanted, findings, repair)
+
+
+def _without_empty_lines(batch: DelimitedBatch) -> DelimitedBatch:
+    """Arrow turns an empty line into a row of empty cells."""
+    full = np.zeros(len(batch), dtype=bool)
+    for column in batch.words.values():
+        full |= pc.not_equal(column, "").to_numpy(zero_copy_only=False)
+    if full.all():
+        return batch
+    return DelimitedBatch({name: column.filter(full) for name, column in batch.words.items()}, batch.lines[full])
+
+
+def _line_numbers(rows: int, next_line: int, misfits: list[_Misfit]) -> tuple[NDArray[np.int64], int]:
+    """The line numbers of the rows that fit, and the line after the batch."""
+    end = next_line + rows + len(misfits)
+    lines = np.arange(next_line, end)
+    return lines[~np.isin(lines, [misfit.line for misfit in misfits])], end
+
+
+def _repaired(
+    misfits: list[_Misfit], names: list[str], wanted: Sequence[str], findings: LogFindings, repair: RepairLine | None
+) -> Iterator[DelimitedBatch]:
+    repaired: list[tuple[int, list[str]]] = []
+    for line, text, fields in misfits:
+        if not text.strip():
+            continue
+        cells = repair(line, text, len(names)) if repair else None
+        if cells is not None:
+            repaired.append((line, cells))
+        else:
+            findings.drop(line, f"{fields} fields, but the first line has {len(names)}")
+    if repaired:
+        place = {name: names.index(name) for name in wanted}
+        words = {name: pa.array([cells[i] for _, cells in repaired], pa.string()) for name, i in place.items()}
+        yield DelimitedBatch(words, np.array([line for line, _ in repaired], dtype=np.int64))

@@ -1,0 +1,30 @@
+"""Words -> small integer codes, the same code for the same word in all batches of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class WordCodes:
+    """Assigns 0, 1, 2 … in the order of first appearance. Words in `unknown` get -1."""
+
+    def __init__(self, unknown: frozenset[str] = frozenset({""})) -> None:
+        self._codes: dict[str, int] = {}
+        self._unknown = unknown
+
+    def encode(self, words: Any) -> NDArray[np.float64]:
+        """A pyarrow array of strings -> codes."""
+        encoded = words.dictionary_encode()
+        distinct = [
+            -1 if word in self._unknown else self._codes.setdefault(word, len(self._codes))
+            for word in encoded.dictionary.to_pylist()
+        ]
+        return np.array(distinct, dtype=np.float64)[encoded.indices.to_numpy(zero_copy_only=False)]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The word of each code."""
+        return tuple(self._codes)

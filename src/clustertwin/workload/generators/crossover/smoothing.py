@@ -1,0 +1,47 @@
+"""Values in groups -> similar values, by an adaptive kernel: its width is the distance to neighbours in the group.
+
+Each value moves at random, up or down with equal probability, by no more than the distance to its neighbours in rank. A
+dense group keeps its shape, and in a sparse group no value is repeated exactly. Moves are symmetric, so means stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothingKernel:
+    share: float = 0.05  # how far neighbours count, as a share of the group
+    widest: float = 0.1  # largest move, as a share of the value
+    least: float = 0.005  # smallest width, as a share of the value
+
+
+def widths(values: Floats, groups: Ints, kernel: SmoothingKernel, resolution: float) -> Floats:
+    """Half the distance between the neighbours of each value in its group, within the bounds of the kernel."""
+    order = np.lexsort((values, groups))
+    ordered, group = values[order], groups[order]
+    begins = np.flatnonzero(np.append(True, np.diff(group) != 0))
+    counts = np.diff(np.append(begins, len(values)))
+    low, high = np.repeat(begins, counts), np.repeat(begins + counts - 1, counts)
+    reach = np.repeat(np.maximum(1, np.round(kernel.share * counts).astype(np.int64)), counts)
+    rank = np.arange(len(values))
+    above, below = ordered[np.minimum(rank + reach, high)], ordered[np.maximum(rank - reach, low)]
+    half = np.where(low == high, np.inf, (above - below) / 2)
+    width = np.empty_like(ordered)
+    # The smallest width also moves values that occur several times in the log.
+    width[order] = np.clip(half, kernel.least * ordered + 2 * resolution, kernel.widest * ordered + 2 * resolution)
+    return width
+
+
+def moved(
+    values: Floats, width: Floats, resolution: float, rng: np.random.Generator, least: Floats | float = 0.0
+) -> Floats:
+    """Each value moved within its width, never below `least`, in multiples of the resolution."""
+    reach = np.minimum(width, np.maximum(values - least, 0.0))
+    return np.round((values + reach * rng.uniform(-1, 1, len(values))) / resolution) * resolution

@@ -1,0 +1,95 @@
+"""`twin trace generate` and the study of generators: files, seeds, refusals."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.fidelity import ComparedLog
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
+
+
+@pytest.fixture
+def trace():
+    """`twin trace …` in this process."""
+    from clustertwin.cli.trace import app
+
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture
+def real(log, tmp_path):
+    write(log, tmp_path / "real.swf")
+    return tmp_path / "real.swf"
+
+
+@pytest.mark.slow
+def test_a_study_has_real_against_real_every_generator_and_every_published_file(log, tmp_path):
+    short = log.take(slice(0, 400))
+    published = ComparedLog("theirs", short.take(np.arange(400)))
+    settings = GeneratorStudySettings(seeds=2)
+    result = study(ComparedLog("ours", short), ["bootstrap"], [published], tmp_path / "logs", settings)
+    assert [row.kind for row in result.rows] == ["yardstick"] * 3 + ["generator", "published"]
+    assert result.rows[3].seeds == 2
+    assert result.rows[4].scores["copies"] == [1.0]
+    assert result.real["load"] == result.rows[4].scores["load"][0]
+    page = study_page(result)
+    assert "theirs (published)" in page
+    assert page.count("<tr class=yard>") == 4  # the real log and three yardsticks
+
+
+def test_an_interrupted_study_continues_with_the_logs_it_has(log, tmp_path):
+    real = ComparedLog("ours", log.take(slice(0, 400)))
+    logs, cost = synthetic_logs(real, "crossover", 2, tmp_path, lambda step: None)
+    again, cost_again = synthetic_logs(real, "crossover", 2, tmp_path, lambda step: None)
+    assert cost.fit_s is not None
+    assert cost_again == cost  # read from the file, not measured again
+    assert all(np.array_equal(a.jobs.run_s, b.jobs.run_s) for a, b in zip(logs, again, strict=True))
+
+
+def test_slow_generators_may_have_fewer_seeds():
+    settings = GeneratorStudySettings(seeds=10, slow_seeds=1)
+    assert (settings.seeds_of("crossover"), settings.seeds_of("ctgan")) == (10, 1)
+
+
+def test_the_same_seed_writes_the_same_file(trace, real, tmp_path):
+    command = ["generate", real, "--jobs", 300, "--seed", 3, "--json", "--out"]
+    assert json.loads(trace(*command, tmp_path / "a.swf").stdout)["jobs"] == 300
+    trace(*command, tmp_path / "b.swf")
+    assert (tmp_path / "a.swf").read_bytes() == (tmp_path / "b.swf").read_bytes()
+    assert len(read(tmp_path / "a.swf")) == 300
+
+
+def test_a_saved_generator_generates_without_the_log(trace, real, tmp_path):
+    trace("generate", real, "--jobs", 99, "--out", tmp_path / "a.parquet", "--save", tmp_path / "model")
+    trace("generate", tmp_path / "model", "--jobs", 99, "--out", tmp_path / "b.parquet")
+    a, b = read(tmp_path / "a.parquet"), read(tmp_path / "b.parquet")
+    assert np.array_equal(a.run_s, b.run_s)
+    with pytest.raises(SettingsError, match="give --jobs or --days"):
+        trace("generate", tmp_path / "model", "--out", tmp_path / "c.parquet")
+
+
+@pytest.mark.parametrize("generator", ["crossover", "bootstrap"])
+def test_generate_applies_every_change_with_any_generator(trace, real, tmp_path, generator):
+    out = tmp_path / "changed.parquet"
+    trace("generate", real, "--generator", generator, "--load", 1.5, "--nodes", 512, "--user", "2=0", "--size",
+          "17-=0", "--days", 40, "--start", "2030-01-01", "--out", out)  # fmt: skip
+    jobs = read(out)
+    assert jobs.epoch_s == 1_893_456_000.0
+    assert jobs.submit_s[-1] < 40 * 86400
+    assert 2 not in jobs.user
+    assert jobs.cpus.max() <= 16
+
+
+def test_an_empty_range_of_sizes_is_refused_before_any_work(trace, tmp_path):
+    with pytest.raises(SettingsError, match="'8-1' is empty"):
+        trace("generate", tmp_path / "missing.swf", "--size", "8-1=2", "--out", tmp_path / "out.swf")
+
+
+def test_a_period_without_jobs_is_refused_and_leaves_no_file(trace, real, tmp_path):
+    with pytest.raises(SettingsError, match="the period is too short"):
+        trace("generate", real, "--days", 1e-9, "--out", tmp_path / "out.swf")
+    assert not (tmp_path / "out.swf").exists()
