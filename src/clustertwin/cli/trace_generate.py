@@ -103,9 +103,9 @@ def study(options: TraceStudyOptions) -> None:
     from clustertwin.core.files import refuse_existing
     from clustertwin.workload.fidelity import ComparedLog
     from clustertwin.workload.formats import read_report
-    from clustertwin.workload.generator_study import GeneratorStudySettings
-    from clustertwin.workload.generator_study import study as run
     from clustertwin.workload.generators import names
+    from clustertwin.workload.studies.generator_study import GeneratorStudySettings
+    from clustertwin.workload.studies.generator_study import study as run
 
     for name in ("study.html", "study.json"):
         refuse_existing(options.out / name, options.force)
@@ -144,7 +144,7 @@ def _write_study(result: Any, out: Path) -> None:
     import orjson
 
     from clustertwin.core import files
-    from clustertwin.workload.generator_study import study_page
+    from clustertwin.workload.studies.generator_study import study_page
 
     files.make_directory(out)
     files.write(
@@ -155,7 +155,7 @@ def _write_study(result: Any, out: Path) -> None:
 
 
 def _print_study(result: Any) -> None:
-    from clustertwin.workload.generator_study import cell
+    from clustertwin.workload.studies.generator_study import cell
 
     for title, measures in _tables(result.measures):
         rows = [

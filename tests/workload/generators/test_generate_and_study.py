@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.fidelity import ComparedLog
 from clustertwin.workload.formats import read, write
-from clustertwin.workload.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
+from clustertwin.workload.studies.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
 
 
 @pytest.fixture

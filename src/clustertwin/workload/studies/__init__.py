@@ -1,0 +1,1 @@
+"""Studies of the generators on real logs. Production code never imports them."""
