@@ -8,7 +8,7 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.anonymise import anonymise, pseudonym
 from clustertwin.workload.clean import clean
-from clustertwin.workload.describe import describe, running, short
+from clustertwin.workload.description.log_description import describe, running, short
 from clustertwin.workload.fidelity.measures.offered_load import Capacity
 from clustertwin.workload.jobs import Jobs, Machine
 

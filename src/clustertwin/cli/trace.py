@@ -157,7 +157,7 @@ def describe(
 ) -> None:
     """Show sizes, run times, limits, users and the offered load of a log."""
     from clustertwin.core.files import refuse_existing
-    from clustertwin.workload.describe import describe as summarise
+    from clustertwin.workload.description.log_description import describe as summarise
 
     if out is not None and out.suffix not in PLOT_SUFFIXES:
         raise SettingsError(f"{out}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
@@ -175,7 +175,7 @@ def describe(
 
 def _write_plot(jobs: Any, description: Any, title: str, out: Path) -> None:
     from clustertwin.core import files
-    from clustertwin.workload.log_plots import draw, page
+    from clustertwin.workload.description.log_plots import draw, page
 
     if out.suffix == ".html":
         files.write(out, page(jobs, description, title))
@@ -185,7 +185,7 @@ def _write_plot(jobs: Any, description: Any, title: str, out: Path) -> None:
 
 
 def _print_description(source: Path, description: Any) -> None:
-    from clustertwin.workload.describe import MEASURED, QUANTILES, short
+    from clustertwin.workload.description.log_description import MEASURED, QUANTILES, short
 
     period = f", {description.first} to {description.last}" if description.first else ""
     days, machine = description.span_s / 86400, description.machine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustertwin.page import COLOURS, INK, figure, svg
-from clustertwin.workload.fidelity.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.arrivals import LAGS, SCALES, autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.correlation import spearman
 
 UNITS = {"interval": "s", "run": "s", "limit": "s", "memory": "bytes"}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from clustertwin.page import COLOURS, page, table
-from clustertwin.workload.fidelity.compared_log import COMPARED, ComparedLog, with_nodes
 from clustertwin.workload.fidelity.fidelity_plots import arrival_plots, distributions, heat_maps
+from clustertwin.workload.fidelity.measures.compared_log import COMPARED, ComparedLog, with_nodes
 from clustertwin.workload.fidelity.measures.schedule_metrics import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.fidelity.compared_log import ComparedLog, compared, with_nodes
 from clustertwin.workload.fidelity.measures.arrivals import ArrivalComparison, arrivals
 from clustertwin.workload.fidelity.measures.c2st import C2st, c2st
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog, compared, with_nodes
 from clustertwin.workload.fidelity.measures.correlation import Correlation, correlation
 from clustertwin.workload.fidelity.measures.marginals import Marginal, marginals
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, LoadComparison, capacity, load

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 
 BLOCK_JOBS = 250
 

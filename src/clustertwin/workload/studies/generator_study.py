@@ -19,8 +19,8 @@ import orjson
 from clustertwin.core import files
 from clustertwin.engine import each
 from clustertwin.page import page, table
-from clustertwin.workload.fidelity.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.arrivals import SCALES
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.marginals import ks_complement
 from clustertwin.workload.fidelity.measures.offered_load import capacity
 from clustertwin.workload.fidelity.scorecard import Scorecard, scorecard

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.correlation import ranks
 from clustertwin.workload.jobs import Jobs
 

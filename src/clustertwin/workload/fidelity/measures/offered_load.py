@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.jobs import Jobs
 
 #: The resource that a job occupies.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.fidelity.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.offered_load import Capacity
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.extras import require
-from clustertwin.workload.describe import LogDescription, running
+from clustertwin.workload.description.log_description import LogDescription, running
 from clustertwin.workload.jobs import Jobs
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -1,0 +1,1 @@
+"""What is in one job log: figures and plots."""
