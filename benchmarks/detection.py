@@ -24,7 +24,8 @@ from rich.progress import Progress
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training import Settings as Training
@@ -76,7 +77,7 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
         OURS: lambda moment: score(moment).score,
         SHIPPED: lambda moment: shipped.score(moment).score,
         "only the model's error": lambda moment: score(moment).error,
-        **{f"only {view}": _view(score, i) for i, view in enumerate(VIEWS) if i},
+        **{f"only {view}": _view(score, i) for i, view in enumerate(ours.views) if view != "reconstruction"},
     }
     if rivals:
         few = cuts[1].take(np.flatnonzero(cuts[1].start_s < check[0].start_s + VALIDATION_S))
@@ -90,7 +91,7 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
 def shipped_alone() -> Contest:
     shipped = bundled()
     score = _once(shipped)
-    views = {f"only {view}": _view(score, i) for i, view in enumerate(VIEWS)}
+    views = {f"only {view}": _view(score, i) for i, view in enumerate(shipped.views)}
     return Contest({SHIPPED: shipped}, {SHIPPED: lambda moment: score(moment).score, **views})
 
 

@@ -22,7 +22,8 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.detector import Detector, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.metric_series import fit_series
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training import Settings as Training

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
 from clustertwin.telemetry.simulation.anomalies import possible
@@ -40,7 +40,7 @@ def main() -> None:
     import torch
 
     from clustertwin.telemetry.detection.bundled import bundled
-    from clustertwin.telemetry.detection.detector import read
+    from clustertwin.telemetry.detection.detector_store import read
 
     torch.set_num_threads(1)
     detector = read(options.detector) if options.detector else bundled()

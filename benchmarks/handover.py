@@ -27,7 +27,8 @@ import torch
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
@@ -87,7 +88,9 @@ def two_champions(home: Path, traces: list[Trace]) -> list[str]:
         torch.manual_seed(seed)
         config, network = find(DEFAULT)
         save(home / f"m{seed}", DEFAULT, network(config()))
-        versions.append(champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
+        versions.append(
+            champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, DetectorSettings(seed=seed)), {})
+        )
     return versions
 
 

@@ -8,7 +8,8 @@ from tests.telemetry.moments.conftest import moment
 
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training_data import normal
@@ -39,4 +40,4 @@ def stored() -> Stored:
 def detector(stored: Stored) -> Detector:
     learn = [moment for moment, _ in moments(campaign(1))]
     normal_moments = [moment for seed in (2, 3) for moment, _ in moments(campaign(seed))]
-    return calibrate(stored, normal_moments, Settings(components=8), learn)
+    return calibrate(stored, normal_moments, DetectorSettings(components=8), learn)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustertwin.telemetry.detection.views.region_distance import Regions, fit_clearance, nearest, nearness
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import explain, rows_of
-from clustertwin.telemetry.detection.events.tracker import Event, Tracker
-from clustertwin.telemetry.detection.scores import NAMING
-from clustertwin.telemetry.detection.views.region_distance import Regions, fit_clearance, nearest, nearness
+from clustertwin.telemetry.detection.events.tracker import Tracker
+from clustertwin.telemetry.detection.scores import NAMING_VIEW
 from clustertwin.telemetry.moments.moment import moments
 from clustertwin.telemetry.simulation.anomalies import draw_afflicted, draw_healthy
 from clustertwin.telemetry.simulation.signature import read_signatures
@@ -71,7 +72,7 @@ def told() -> list[tuple[Event, str]]:
 
 
 def test_a_job_that_drifts_into_bad_io_is_told_of_by_its_distance_and_the_sentence_names_iowait(told):
-    by_distance = [(event, sentence) for event, sentence in told if event.view == NAMING]
+    by_distance = [(event, sentence) for event, sentence in told if event.view == NAMING_VIEW]
     assert by_distance
     assert {event.jobs for event, _ in by_distance} == {("7",)}
     assert all("iowait was" in sentence for _, sentence in by_distance if sentence)

@@ -9,7 +9,10 @@ import pytest
 
 from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate, read, save
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.detector_store import read, save
+from clustertwin.telemetry.detection.views.view_table import VIEWS
 from clustertwin.telemetry.models.model_store import ModelError, Stored
 from clustertwin.telemetry.moments.moment import Moment, moments
 
@@ -72,7 +75,7 @@ def test_what_cannot_be_known_has_no_score(detector: Detector, moment: Moment, h
     scores = detector.score(replace(moment, values=values, valid=valid, age_s=age_s))
     assert np.isnan(scores.score[2])
     assert np.isnan(scores.surprise[2]).all()
-    assert scores.spoke(2) == ""
+    assert scores.deciding_view(2) == ""
     assert np.isfinite(np.delete(scores.score, 2)).all()
 
 
@@ -88,13 +91,13 @@ def test_a_few_lost_seconds_leave_a_normal_thread_normal(detector: Detector, fre
 
 
 def test_one_thread_alone_is_scored_as_it_is_among_others(detector: Detector, moment: Moment):
-    alone, _ = moment.among(np.array([4]))
+    alone, _ = moment.with_peers(np.array([4]))
     assert len(alone) == 1
     assert detector.score(alone).score[0] == pytest.approx(detector.score(moment).score[4], rel=1e-4)
 
 
 def test_no_thread_gives_no_score(detector: Detector, moment: Moment):
-    nobody, _ = moment.among(np.array([], np.intp))
+    nobody, _ = moment.with_peers(np.array([], np.intp))
     assert len(detector.score(nobody)) == 0
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, Tracker, by_chance
-from clustertwin.telemetry.detection.scores import NAMING, Scores
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker, score_by_chance
+from clustertwin.telemetry.detection.scores import NAMING_VIEW, Scores
 from clustertwin.telemetry.moments.moment import Moment
 
 NAN = float("nan")
@@ -89,7 +90,7 @@ def test_the_stranger_the_sooner_but_one_scoring_is_never_enough():
 def test_the_bar_is_as_high_as_the_largest_node_needs_to_keep_chance_quiet():
     nodes = ["a"] * 100 + ["b"]
     # 100 threads x 864 windows a day: one window a day exceeds log10(86,400) = 4.94 by chance.
-    assert by_chance(a_moment(1000, [""] * 101, nodes), per_node_day=1.0) == pytest.approx(np.log10(86_400))
+    assert score_by_chance(a_moment(1000, [""] * 101, nodes), per_node_day=1.0) == pytest.approx(np.log10(86_400))
     settings = replace(SETTINGS, margin=1.5, chance_per_node_day=1.0)
     few, many = [f"j{i}" for i in range(2)], [f"j{i}" for i in range(100)]
     for jobs, opened in ((few, True), (many, False)):
@@ -99,12 +100,12 @@ def test_the_bar_is_as_high_as_the_largest_node_needs_to_keep_chance_quiet():
 
 def test_once_what_is_wrong_has_a_name_the_event_keeps_it():
     tracker, told = Tracker(SETTINGS), []
-    for i, view in enumerate(["density"] * 5 + [NAMING] * 2 + ["density"] * 5):
+    for i, view in enumerate(["density"] * 5 + [NAMING_VIEW] * 2 + ["density"] * 5):
         moment = a_moment(1000 + 10 * i, ["j"])
         told += [(c.kind, c.event.view) for c in tracker.update(moment, scored(9.0 + i, view=view), 3.0)]
     assert told[0] == ("opened", "density")
-    assert ("extended", NAMING) in told
-    assert tracker.open[0].view == NAMING
+    assert ("extended", NAMING_VIEW) in told
+    assert tracker.open[0].view == NAMING_VIEW
 
 
 def test_threads_of_a_job_are_one_event_even_across_nodes():

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 import numpy as np
+from clustertwin.telemetry.detection.views.region_distance import Near
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU
-from clustertwin.telemetry.detection.events.explanation import Why, explain
-from clustertwin.telemetry.detection.scores import NAMING, Scores
-from clustertwin.telemetry.detection.views.region_distance import Near
+from clustertwin.telemetry.detection.events.explanation import Explanation, explain
+from clustertwin.telemetry.detection.scores import NAMING_VIEW, Scores
 from clustertwin.telemetry.moments.moment import Moment
 
 
@@ -85,10 +85,10 @@ class Nearing(Expecting):
 
 def test_a_reason_by_distance_says_how_near_to_what_and_how_far_normal_threads_stay():
     moment = moment_of((0.2, 0.1, 0.7, 0.0), (0.97, 0.0, 0.03, 0.0))
-    scores = replace(scores_of(9, 1), views=(NAMING,))
+    scores = replace(scores_of(9, 1), views=(NAMING_VIEW,))
     why = explain(Nearing(0.95, 0.02, 0.02, 0.01), moment, scores, np.array([0]))
     assert why is not None
-    assert (why.view, why.region, why.distance, why.kept) == (NAMING, "bad-io", 1.25, 8.0)
+    assert (why.view, why.region, why.distance, why.kept) == (NAMING_VIEW, "bad-io", 1.25, 8.0)
     assert why.sentence.endswith("; in the embedding 1.25 from bad-io, where normal threads keep 8.")
 
 
@@ -98,7 +98,7 @@ ratio = st.floats(0, 1, width=32)
 @given(st.tuples(ratio, ratio, ratio, ratio), st.tuples(ratio, ratio, ratio, ratio))
 def test_the_sentence_says_its_own_numbers(seen, expected):
     why = explain(Expecting(*expected), moment_of(seen), scores_of(9), np.array([0]))
-    assert isinstance(why, Why)
+    assert isinstance(why, Explanation)
     told = why.ratios[0]
     said = [float(number) for number in re.findall(r"([\d.]+) %", why.sentence)]
     assert said == [spoken(told.seen), spoken(told.expected)]

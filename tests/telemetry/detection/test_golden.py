@@ -12,7 +12,7 @@ import numpy as np
 
 from clustertwin.telemetry.detection import bundled as package
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.detector import save
+from clustertwin.telemetry.detection.detector_store import save
 from clustertwin.telemetry.moments.moment import moments
 
 from .conftest import campaign

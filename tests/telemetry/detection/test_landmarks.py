@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.telemetry.detection.landmarks import Landmarks, find_landmarks
+from clustertwin.telemetry.detection.features.landmarks import Landmarks, find_landmarks
 from clustertwin.telemetry.simulation.signature import read_signatures
 
 

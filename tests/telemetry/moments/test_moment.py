@@ -23,7 +23,7 @@ def test_a_window_in_which_something_begins_to_go_wrong_is_mixed_until_half_of_i
 
 
 def test_the_threads_of_an_event_come_with_the_others_of_their_jobs(moment: Moment):
-    few, where = moment.among(np.array([5, 2]))
+    few, where = moment.with_peers(np.array([5, 2]))
     assert few.cpu.tolist() == [0, 1, 2, 3, 5]
     assert few.cpu[where].tolist() == [5, 2]
     np.testing.assert_array_equal(few.values[where], moment.values[[5, 2]])
