@@ -35,19 +35,21 @@ def calibrate(
     are the names of the views to use; by default all of them.
     """
     unfitted = make_views(settings, views)
-    data = _calibration_data(stored, list(normal), settings, None if learn is None else list(learn))
+    data = calibration_data(stored, normal, settings, learn)
     fitted = {name: view.fit(data) for name, view in unfitted.items()}
     fitted = {name: view for name, view in fitted.items() if view.arrays()}
     combination = fit_combination(data.held_out, surprise_of(fitted, data.held_out))
     return with_sha256(Detector(stored, settings, fitted, combination))
 
 
-def _calibration_data(
-    stored: Stored, normal: list[Moment], settings: DetectorSettings, reference: list[Moment] | None
+def calibration_data(
+    stored: Stored, normal: Iterable[Moment], settings: DetectorSettings, learn: Iterable[Moment] | None = None
 ) -> CalibrationData:
-    held_out = normal
-    if reference is None:
-        reference, held_out = _split(normal, settings.learn)
+    """The observations that `calibrate` fits views to."""
+    if learn is None:
+        reference, held_out = _split(list(normal), settings.learn)
+    else:
+        reference, held_out = list(learn), list(normal)
     measured = sum(len(moment) for moment in reference)
     slowed = [slower for moment in reference[::_SLOWED_EVERY] for slower in _slowed_copies(moment)]
     usual = [observe(stored, moment, settings.enough) for moment in [*reference, *slowed]]
