@@ -13,24 +13,24 @@ def _deviate(user: list[float], job: list[int], known: list[bool] | None = None)
     )
 
 
-def test_the_odd_one_of_three_stands_apart_and_the_others_do_not():
+def test_one_of_three_threads_deviates_and_the_others_do_not():
     deviation = _deviate([0.99, 0.99, 0.67], [0, 0, 0])
     np.testing.assert_allclose(deviation.distance, [0, 0, 0.32 / FLOOR], rtol=1e-5)
 
 
-def test_a_pair_is_as_far_apart_from_either_side_and_knows_its_partner():
+def test_both_threads_of_a_pair_have_the_same_distance_and_know_their_partner():
     deviation = _deviate([0.9, 0.5, 0.7, 0.7, 0.7], [4, 4, 1, 1, 1])
     np.testing.assert_allclose(deviation.distance[:2], 0.4 / FLOOR, rtol=1e-5)
     assert deviation.partner.tolist() == [1, 0, -1, -1, -1]
 
 
-def test_a_thread_alone_or_without_a_job_is_compared_with_nobody():
+def test_a_thread_alone_or_without_a_job_has_no_distance():
     deviation = _deviate([0.9, 0.1, 0.2], [0, -1, -1])
     assert np.isnan(deviation.distance).all()
     assert deviation.group_size.tolist() == [1, 0, 0]
 
 
-def test_a_masked_thread_is_not_in_the_company():
+def test_a_masked_thread_is_not_a_peer():
     deviation = _deviate([0.9, 0.1, 0.9, 0.9], [0, 0, 0, 0], [True, False, True, True])
     assert deviation.group_size.tolist() == [3, 0, 3, 3]
     assert deviation.distance[0] == pytest.approx(0)

@@ -1,4 +1,4 @@
-"""The sums of a block of threads are those that a plain loop over one thread after another finds."""
+"""The sums of a batch of threads equal those of a plain loop over single threads."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def plain(values: np.ndarray, valid: np.ndarray, wanted: np.ndarray, job: np.nda
                 own[i, 2] += abs(values[i, t + 1] - x)
             for k, level in enumerate(LEVELS):
                 above[i, :, k] += values[i, t, :2].astype(np.float32) > level
-            company = others[valid[others, t]]
-            if len(company):
-                o = values[company, t].mean(0)
+            peers = others[valid[others, t]]
+            if len(peers):
+                o = values[peers, t].mean(0)
                 joint[i] += np.stack([np.ones(channels), x, o, x * x, o * o, x * o])
         for end in range(length, first + BLOCK_S - 1, -BLOCK_S):
             block = [t for t in here if end - BLOCK_S <= t < end]
