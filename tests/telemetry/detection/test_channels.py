@@ -72,7 +72,7 @@ def test_embeddings_and_reconstructions_ignore_the_other_channels(detector: Dete
     np.testing.assert_array_equal(reconstruct(detector.stored, wide), reconstruct(detector.stored, narrow))
 
 
-def test_moments_of_different_schemas_are_scored_in_one_batch(detector: Detector, narrow: Moment):
+def test_moments_of_different_schemas_are_scored_in_batches(detector: Detector, narrow: Moment):
     first, second = score_batches(detector, [narrow, widened(narrow)])
     np.testing.assert_array_equal(first.score, second.score)
 

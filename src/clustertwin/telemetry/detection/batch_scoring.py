@@ -22,7 +22,7 @@ _BATCH = 12  # moments
 def score_batches(detector: Detector, moments: Sequence[Moment]) -> Iterator[Scores]:
     """The scores of each moment, in order."""
     for batch in _batches(moments):
-        scores = detector.score(concatenate([moment.select(detector.schema) for moment in batch]))
+        scores = detector.score(concatenate(batch))
         ends = accumulate((len(moment) for moment in batch), initial=0)
         for rows in (slice(*pair) for pair in pairwise(ends)):
             yield scores.take(rows)
@@ -52,9 +52,16 @@ def concatenate(moments: Sequence[Moment]) -> Moment:
 
 
 def _batches(moments: Sequence[Moment]) -> Iterator[Sequence[Moment]]:
-    """Runs of moments that all have jobs or that all have none: only in the latter is a thread's allocation unknown."""
+    """Runs of moments that share a schema and that all have jobs or all have none.
+
+    Without any job the allocation of a thread is unknown, so moments with jobs and moments without cannot be mixed.
+    """
     first = 0
     for i in range(1, len(moments) + 1):
-        if i == len(moments) or i - first == _BATCH or bool(moments[i].jobs) != bool(moments[first].jobs):
+        if i == len(moments) or i - first == _BATCH or not _alike(moments[first], moments[i]):
             yield moments[first:i]
             first = i
+
+
+def _alike(one: Moment, other: Moment) -> bool:
+    return one.schema == other.schema and bool(one.jobs) == bool(other.jobs)

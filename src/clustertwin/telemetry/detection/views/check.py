@@ -1,6 +1,6 @@
 """The public check of a view: a view and normal data -> nothing, or an AssertionError that names the broken rule.
 
-If you write a view, call `check_view(MyView, data)`, with data from `calibration_data`. Our tests call it for every view
+If you write a view, call `check_view(MyView, data)` with data from `calibration_data`. Our tests call it for every view
 of the table.
 """
 
