@@ -1,12 +1,12 @@
-"""Measure detection on fresh campaigns: ours, autoencoders' errors and what people use today, in the same run.
+"""Measure detection on fresh campaigns: ours, the errors of autoencoders and common methods, in one run.
 
     python benchmarks/detection.py --seeds 5 --hours 4 --rival-seeds 5
     python benchmarks/detection.py --recorded DIR
-    python benchmarks/detection.py --seeds 0 --recorded DIR     the shipped detector alone, in seconds
+    python benchmarks/detection.py --seeds 0 --recorded DIR     the bundled detector alone, in seconds
 
-For each seed: a campaign to learn from, one twice as long to calibrate on, and two fresh ones twice as long to test on,
-one in which two jobs of five go wrong and one in which none does. The worst seed stands in the table. Recordings below
-DIR, your own `twin campaign run --anomalies`, are scored by the same scorers in a table of their own.
+For each seed: a simulated campaign to train on, one twice as long to calibrate on, and two fresh ones twice as long to
+test on: one in which two jobs of five are faulty and one without faults. The table shows the worst seed. Recordings
+below DIR, from your own `twin campaign run --anomalies`, are scored in a second table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rich.progress import Progress
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training import Settings as Training
@@ -41,16 +42,16 @@ from clustertwin.telemetry.studies.rival_detectors import RIVALS, model_error
 from clustertwin.telemetry.studies.window_metrics import Assessment, Scorer, assess
 
 OURS, SHIPPED = "clustertwin", "clustertwin, as shipped"
-#: Autoencoders whose error alone is a row, and the epochs that take each below the reference study's 0.0064.
+#: Autoencoders with a row for their error alone, and the epochs that each needs to beat the reference study's 0.0064.
 MODELS = {"ae": 2, "vae": 2, "node-gnn-ae": 2, "job-gnn-ae": 2}
-VALIDATION_S = 1800  # of the campaign to calibrate on; those models need no more to choose an epoch by
+VALIDATION_S = 1800  # of the calibration campaign, to choose the epoch of those models
 EVENTS_EVERY_S = 30
 RECORDED_EVERY_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Everyone who takes part, fitted on one seed's healthy campaigns."""
+    """All detectors and scorers, fitted to the healthy campaigns of one seed."""
 
     detectors: dict[str, Detector]
     scorers: dict[str, Scorer]
@@ -64,7 +65,7 @@ class Contest:
 
 
 def contest(seed: int, hours: float, rivals: bool) -> Contest:
-    """Fit everyone; only with `rivals` the others."""
+    """Fit our detector, and with `rivals` the other methods."""
     learn = simulate(ClusterSettings(hours=hours), read_signatures(), 10_000 + seed)
     check = simulate(ClusterSettings(hours=2 * hours), read_signatures(), 20_000 + seed)
     cuts = [normal(Windows.concat([cut(trace) for trace in traces])) for traces in (learn, check)]
@@ -76,7 +77,7 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
         OURS: lambda moment: score(moment).score,
         SHIPPED: lambda moment: shipped.score(moment).score,
         "only the model's error": lambda moment: score(moment).error,
-        **{f"only {view}": _view(score, i) for i, view in enumerate(VIEWS) if i},
+        **{f"only {view}": _view(score, i) for i, view in enumerate(ours.views) if view != "reconstruction"},
     }
     if rivals:
         few = cuts[1].take(np.flatnonzero(cuts[1].start_s < check[0].start_s + VALIDATION_S))
@@ -87,15 +88,15 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     return Contest({OURS: ours, SHIPPED: shipped}, scorers)
 
 
-def shipped_alone() -> Contest:
+def bundled_alone() -> Contest:
     shipped = bundled()
     score = _once(shipped)
-    views = {f"only {view}": _view(score, i) for i, view in enumerate(VIEWS)}
+    views = {f"only {view}": _view(score, i) for i, view in enumerate(shipped.views)}
     return Contest({SHIPPED: shipped}, {SHIPPED: lambda moment: score(moment).score, **views})
 
 
-def struck(seed: int, hours: float) -> list[Trace]:
-    """The seed's campaign in which two jobs of five go wrong."""
+def with_faults(seed: int, hours: float) -> list[Trace]:
+    """The test campaign of a seed in which two jobs of five are faulty."""
     settings = ClusterSettings(hours=2 * hours, anomalies=possible(read_signatures()), anomaly_ratio=0.4)
     return simulate(settings, read_signatures(), 30_000 + seed)
 
@@ -105,7 +106,7 @@ def healthy(seed: int, hours: float) -> list[Trace]:
 
 
 def recorded(roots: list[Path]) -> Iterator[tuple[Moment, Windows]]:
-    """The labelled moments of every recording, from the first whole window on: recorded jobs are short."""
+    """The labelled moments of every recording, from the first complete window on, because recorded jobs are short."""
     for directory in (directory for root in roots for directory in find(root)):
         recording = Recording.open(directory)
         traces = [recording.trace(node) for node in recording.nodes]
@@ -113,7 +114,7 @@ def recorded(roots: list[Path]) -> Iterator[tuple[Moment, Windows]]:
 
 
 def _once(detector: Detector) -> Callable[[Moment], Scores]:
-    """The detector's scores of a moment, computed once however many ask."""
+    """The detector's scores, with the last moment cached."""
     last: dict[int, Scores] = {}
 
     def score(moment: Moment) -> Scores:
@@ -129,29 +130,29 @@ def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
     return lambda moment: score(moment).surprise[:, column]
 
 
-def table(found: list[dict[str, Assessment]], own: bool = False) -> str:
-    """The worst of each cell: ROC-AUC / recall at 0.1 % false positives, or with `own` at the detector's threshold."""
-    anomalies = sorted({anomaly for one in found for a in one.values() for anomaly in a.cells})
+def table(seeds: list[dict[str, Assessment]], own: bool = False) -> str:
+    """The worst seed of each cell: ROC-AUC / recall at 0.1 % false positives, or with `own` at the own threshold."""
+    anomalies = sorted({anomaly for seed in seeds for a in seed.values() for anomaly in a.cells})
     lines = ["| detector | " + " | ".join(anomalies) + " |", "|---" * (len(anomalies) + 1) + "|"]
-    for name in {name: None for one in found for name in one}:
+    for name in {name: None for seed in seeds for name in seed}:
         cells = []
         for anomaly in anomalies:
-            mine = [one[name].cells[anomaly] for one in found if name in one and anomaly in one[name].cells]
-            recall = min((c.found if own else c.recall for c in mine), default=float("nan"))
-            cells.append(f"{min(c.auc for c in mine):.3f} / {recall:.2f}" if mine else "")
+            of_name = [seed[name].cells[anomaly] for seed in seeds if name in seed and anomaly in seed[name].cells]
+            recall = min((c.found if own else c.recall for c in of_name), default=float("nan"))
+            cells.append(f"{min(c.auc for c in of_name):.3f} / {recall:.2f}" if of_name else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def told(title: str, results: list[dict[str, Result]]) -> None:
-    """False events over all seeds, and on the worst."""
+def print_events(title: str, results: list[dict[str, Result]]) -> None:
+    """False events over all seeds, and of the worst seed."""
     for name in results[0]:
-        mine = [one[name] for one in results]
-        false, days = sum(one.false_events for one in mine), sum(one.node_days for one in mine)
-        worst = max(one.false_per_node_day for one in mine)
-        print(f"{title}, {name}: {false} false events in {days:.1f} node-days, worst seed {worst:.2f} a day", end="")
-        there = sum(one.there for one in mine)
-        print(f"; {sum(one.seen for one in mine)} of {there} anomalies found" if there else "")
+        of_name = [seed[name] for seed in results]
+        false, days = sum(each.false_events for each in of_name), sum(each.node_days for each in of_name)
+        worst = max(each.false_per_node_day for each in of_name)
+        print(f"{title}, {name}: {false} false events in {days:.1f} node-days, worst seed {worst:.2f} per day", end="")
+        there = sum(each.there for each in of_name)
+        print(f"; {sum(each.seen for each in of_name)} of {there} anomalies detected" if there else "")
 
 
 def main() -> None:
@@ -159,41 +160,42 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="The first seed.")
     parser.add_argument("--hours", type=float, default=4.0)
-    parser.add_argument("--rival-seeds", type=int, default=1, help="How many of the seeds the rivals run on.")
+    parser.add_argument("--rival-seeds", type=int, default=1, help="The number of seeds for the other methods.")
     parser.add_argument("--recorded", type=Path, nargs="*", default=[], help="Directories of labelled recordings.")
-    parser.add_argument("--json", type=Path, help="Write every cell of every seed here.")
+    parser.add_argument("--json", type=Path, help="Write every cell of every seed to this file.")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found, real, ill, well, rows = [], [], [], [], []
+    simulated, real, faulty, normal_events, rows = [], [], [], [], []
     with Progress() as bar:
         task = bar.add_task("seeds", total=options.seeds)
         for seed in range(options.first, options.first + options.seeds):
-            everyone = contest(seed, options.hours, rivals=seed < options.first + options.rival_seeds)
-            test = struck(seed, options.hours)
-            found.append(everyone.assess(moments(test)))
-            ill.append(everyone.events(test))
-            well.append(everyone.events(healthy(seed, options.hours)))
+            fitted = contest(seed, options.hours, rivals=seed < options.first + options.rival_seeds)
+            test = with_faults(seed, options.hours)
+            simulated.append(fitted.assess(moments(test)))
+            faulty.append(fitted.events(test))
+            normal_events.append(fitted.events(healthy(seed, options.hours)))
             if options.recorded:
-                real.append(everyone.assess(recorded(options.recorded)))
-            for name, a in found[-1].items():
+                real.append(fitted.assess(recorded(options.recorded)))
+            for name, a in simulated[-1].items():
                 cells = {k: [c.windows, c.auc, c.recall, c.found] for k, c in a.cells.items()}
                 rows.append({"seed": seed, "detector": name, "false_alarms": a.false_alarms, "cells": cells})
             bar.advance(task)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1))
-    if found:
-        print(table(found))
+    if simulated:
+        print(table(simulated))
         for name in (OURS, SHIPPED):
-            rates = [one[name].false_alarms for one in found]
+            rates = [seed[name].false_alarms for seed in simulated]
             print(f"{name}: {np.mean(rates):.2%} of normal windows above the threshold, worst seed {max(rates):.2%}")
-        told("with anomalies", ill)
-        told("healthy", well)
+        print_events("with anomalies", faulty)
+        print_events("healthy", normal_events)
     elif options.recorded:
-        real.append(shipped_alone().assess(recorded(options.recorded)))
+        real.append(bundled_alone().assess(recorded(options.recorded)))
     if real:
         print(f"\nrecorded, ROC-AUC / recall at the detector's own threshold\n{table(real, own=True)}")
-        one = real[0][SHIPPED]
-        print(f"{SHIPPED}: {one.false_alarms:.1%} of {one.normal} normal windows above the threshold")
+        bundled_only = real[0][SHIPPED]
+        rate, count = bundled_only.false_alarms, bundled_only.normal
+        print(f"{SHIPPED}: {rate:.1%} of {count} normal windows above the threshold")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Measure detection on real machines: recordings of a Spark cluster, and servers with anomalies that experts labelled.
+"""Measure detection on recorded data: a Spark cluster, and servers with anomalies labelled by experts.
 
     python benchmarks/detection_real.py DATA
 
-DATA holds spark-cluster/*.npz (t, ratio) and servers/omi-*.npz (train, test, label). On the Spark cluster nothing is
-known to be wrong, so that every event is a false one. On the servers, ROC-AUC and AUC-PR of every sample, unadjusted.
+DATA holds spark-cluster/*.npz (t, ratio) and servers/omi-*.npz (train, test, label). The Spark cluster has no known
+faults, so every event counts as false. For the servers the table shows ROC-AUC and AUC-PR over samples, without point
+adjustment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.detection.detector import Detector, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.metric_series import fit_series
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training import Settings as Training
@@ -35,27 +37,27 @@ from clustertwin.telemetry.studies.window_metrics import average_precision, roc_
 Array = NDArray[np.float64]
 #: a normal series and one to score -> scores
 Method = Callable[[Array, Array], Array]
-_LENGTH = 20  # samples of the simple methods' statistics
+_LENGTH = 20  # samples in the statistics of the simple methods
 
 
 def read_spark(path: Path) -> list[Trace]:
-    """A trace for each node; seconds that are missing stay invalid."""
+    """A trace for each node; missing seconds are invalid."""
     real = np.load(path)
     second = np.rint(real["t"] - np.floor(real["t"][0])).astype(np.intp)
     traces = []
     for node, ratio in enumerate(np.clip(real["ratio"].astype(np.float32), 0, 1)):  # (cpu, time, mode)
         total = ratio.sum(-1)
-        seen = np.isfinite(total) & (total > 0.5)
+        known = np.isfinite(total) & (total > 0.5)
         values = np.zeros((len(ratio), second[-1] + 1, 4), np.float32)
         valid = np.zeros(values.shape[:2], np.bool_)
-        values[:, second] = np.where(seen[..., None], ratio / np.where(seen, total, 1)[..., None], 0)
-        valid[:, second] = seen
+        values[:, second] = np.where(known[..., None], ratio / np.where(known, total, 1)[..., None], 0)
+        valid[:, second] = known
         traces.append(Trace(f"n{node}", tuple(range(len(ratio))), int(real["t"][0]), CPU, values, valid))
     return traces
 
 
-def learnt(recordings: list[list[Trace]]) -> Detector:
-    """Trained and calibrated on two recordings: the first to learn from, the second to check against."""
+def trained(recordings: list[list[Trace]]) -> Detector:
+    """A detector trained on the first recording and calibrated on the second."""
     windows = [normal(Windows.concat([cut(trace) for trace in traces])) for traces in recordings]
     stored = Stored("linear", fit(windows[0], windows[1], Training(epochs=10)).model)
     learn, check = ([moment for moment, _ in moments(traces, every_s=50)] for traces in recordings)
@@ -111,16 +113,16 @@ METHODS: dict[str, Method] = {
 
 def servers(data: Path) -> None:
     paths = sorted(data.glob("servers/omi-*.npz"))
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
     for path in track(paths, "servers"):
         real = np.load(path)
         train, test, label = real["train"].astype(float), real["test"].astype(float), real["label"] > 0
         for name, method in METHODS.items():
             score = method(train, test)
-            found[name].append((roc_auc(score[~label], score[label]), average_precision(label, score)))
+            results[name].append((roc_auc(score[~label], score[label]), average_precision(label, score)))
     print("| ROC-AUC / AUC-PR | mean | " + " | ".join(path.stem for path in paths) + " |")
     print("|---" * (len(paths) + 2) + "|")
-    for name, cells in found.items():
+    for name, cells in results.items():
         area, precision = np.mean(cells, axis=0)
         print(f"| {name} | {area:.3f} / {precision:.3f} | " + " | ".join(f"{a:.2f} / {p:.2f}" for a, p in cells) + " |")
 
@@ -130,7 +132,7 @@ def spark(data: Path) -> None:
     names = list(recordings)
     detectors = {
         "as shipped": (bundled(), names),
-        f"trained on {names[0]} and {names[1]}": (learnt([recordings[name] for name in names[:2]]), names[2:]),
+        f"trained on {names[0]} and {names[1]}": (trained([recordings[name] for name in names[:2]]), names[2:]),
     }
     for title, (detector, tested) in detectors.items():
         counts = {name: count_events(detector, recordings[name]) for name in track(tested, title)}

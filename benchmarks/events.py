@@ -1,10 +1,10 @@
-"""Events on campaigns that nothing was learnt from: recall and delay by anomaly, false events per node-day.
+"""Measure events on campaigns that the detector was not trained on: recall, delay and false events per node-day.
 
     python benchmarks/events.py [--campaigns 4] [--normal 6] [--hours 4] [--seed 9000] [--detector DIR] [--stride-s 10]
     python benchmarks/events.py RECORDING… [--campaigns 0 --normal 0]
 
-Simulated campaigns, and beside them the recordings below any directories that are named: your own `twin campaign run
---anomalies`. Jobs there may be short, so an anomaly is looked for as soon as it fills a window (100 s).
+The campaigns are simulated. You can add directories of recordings from your own `twin campaign run --anomalies`. Their
+jobs can be short, so an anomaly there counts as soon as it fills a window (100 s); in simulated campaigns, after 300 s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
 from clustertwin.telemetry.simulation.anomalies import possible
@@ -29,18 +29,18 @@ from clustertwin.telemetry.studies.event_metrics import Found, Result, count_eve
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", type=Path, nargs="*", help="directories of labelled recordings")
-    parser.add_argument("--campaigns", type=int, default=4, help="simulated, with anomalies")
-    parser.add_argument("--normal", type=int, default=6, help="simulated, without")
+    parser.add_argument("--campaigns", type=int, default=4, help="simulated campaigns with anomalies")
+    parser.add_argument("--normal", type=int, default=6, help="simulated campaigns without anomalies")
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=9000)
     parser.add_argument("--stride-s", type=int, default=10)
-    parser.add_argument("--detector", type=Path, default=None, help="a directory; else the one that ships")
+    parser.add_argument("--detector", type=Path, default=None, help="a directory; by default the bundled detector")
     options = parser.parse_args()
 
     import torch
 
     from clustertwin.telemetry.detection.bundled import bundled
-    from clustertwin.telemetry.detection.detector import read
+    from clustertwin.telemetry.detection.detector_store import read
 
     torch.set_num_threads(1)
     detector = read(options.detector) if options.detector else bundled()
@@ -52,13 +52,15 @@ def main() -> None:
         return count(detector, traces, f"campaign {number}", options.stride_s)
 
     print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")
-    ill = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
-    well = merged([campaign(1000 + i, ()) for i in range(options.normal)])
+    faulty = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
+    healthy = merged([campaign(1000 + i, ()) for i in range(options.normal)])
     real = merged([recorded(detector, path, options.stride_s) for root in options.recordings for path in find(root)])
-    show({"simulated": ill, "recorded": real})
-    for name, result in (("healthy campaigns", well), ("campaigns with anomalies", ill), ("recordings", real)):
+    show({"simulated": faulty, "recorded": real})
+    for name, result in (("healthy campaigns", healthy), ("campaigns with anomalies", faulty), ("recordings", real)):
         if result.node_days:
-            rate = f"{result.false_events} in {result.node_days:.2f} node-days = {result.false_per_node_day:.2f} a day"
+            rate = (
+                f"{result.false_events} in {result.node_days:.2f} node-days = {result.false_per_node_day:.2f} per day"
+            )
             print(f"false events, {name}: {rate}")
 
 
@@ -69,9 +71,9 @@ def recorded(detector: Detector, directory: Path, stride_s: int) -> Result:
 
 
 def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, least_s: float = 300) -> Result:
-    """The events of one campaign; the false ones are told of one by one."""
+    """Count the events of one campaign, and print each false one."""
     result = count_events(detector, traces, stride_s, least_s)
-    print(f"{name}: {result.seen} of {result.there} found, {result.false_events} false", file=sys.stderr)
+    print(f"{name}: {result.seen} of {result.there} detected, {result.false_events} false", file=sys.stderr)
     for event in result.false:
         print(f"  {described(event, traces)}", file=sys.stderr)
     return result
@@ -79,12 +81,12 @@ def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int,
 
 def described(event: Event, traces: Sequence[Trace]) -> str:
     types = {span.job: span.job_type for trace in traces for span in trace.spans}
-    held = ", ".join(f"{job} ({types[job]})" for job in event.jobs) or "free threads"
-    return f"{' '.join(event.nodes)} {held}: {event.view}, score {event.score:.1f}, {event.threads} threads"
+    jobs = ", ".join(f"{job} ({types[job]})" for job in event.jobs) or "threads without a job"
+    return f"{' '.join(event.nodes)} {jobs}: {event.view}, score {event.score:.1f}, {event.threads} threads"
 
 
 def show(columns: dict[str, Result]) -> None:
-    """One row for each anomaly, found and delay for each kind of campaign."""
+    """One row per anomaly, with recall and delay for each kind of campaign."""
     shown = {name: {row.anomaly: row for row in result.found} for name, result in columns.items() if result.there}
     print(f"{'anomaly':<18}" + "".join(f"{name:>12}{'recall':>8}{'median delay':>14}" for name in shown))
     for anomaly in sorted({anomaly for rows in shown.values() for anomaly in rows}):

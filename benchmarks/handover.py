@@ -1,11 +1,11 @@
-"""The hand-over to a new champion while a whole cluster is scored each second: what is lost, what is scored twice.
+"""Measure the change to a new champion while a cluster is scored each second: seconds lost, seconds scored twice.
 
     python benchmarks/handover.py [--threads 20480] [--seconds 30] [--json]
 
-A clock calls each second. The second's traces go into the ring and all threads are scored with all views by whoever is
-in service, while another process promotes one of two champions each second. Afterwards every second must have been
-scored once, and all scores of a second must be, to the last bit, those that one of the two gives by itself. "behind" is
-how long a second waited for its scores after its call; a scorer that cannot hold the pace falls behind more and more.
+Each second, the traces of all threads go into the buffer and the current champion scores them with all views, while
+another process promotes one of two champions. Every second must be scored exactly once, and all scores of a second must
+be bit-identical to those of one of the two champions. "behind" is the time from the start of a second to its scores; it
+grows without limit if scoring is too slow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import torch
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
@@ -39,7 +40,7 @@ from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
-SMALL = ClusterSettings(nodes=4, threads=128, hours=0.5)  # is simulated; the cluster repeats it
+SMALL = ClusterSettings(nodes=4, threads=128, hours=0.5)  # simulated once; the cluster consists of copies of it
 
 
 def promote_in_turn(home: str, versions: list[str], ready: threading.Event, count: int) -> None:
@@ -60,7 +61,7 @@ def tick(calls: queue.Queue[tuple[int, float]], seconds: int) -> None:
 
 
 def repeated(traces: list[Trace], threads: int) -> list[Trace]:
-    """The same nodes over and over, each copy with jobs of its own."""
+    """Copies of the same nodes, each with its own jobs."""
     copies = -(-threads // sum(len(trace.cpus) for trace in traces))
     return [
         replace(
@@ -80,14 +81,16 @@ def between(traces: list[Trace], first: int, end: int) -> Iterator[Trace]:
 
 
 def two_champions(home: Path, traces: list[Trace]) -> list[str]:
-    """Two detectors of the default model, untrained but calibrated, so that their scores differ."""
+    """Two detectors with untrained models of different seeds, so that their scores differ."""
     normal = [moment for moment, _ in moments(traces, every_s=200)]
     versions = []
     for seed in range(2):
         torch.manual_seed(seed)
         config, network = find(DEFAULT)
         save(home / f"m{seed}", DEFAULT, network(config()))
-        versions.append(champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
+        versions.append(
+            champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, DetectorSettings(seed=seed)), {})
+        )
     return versions
 
 
@@ -96,50 +99,50 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=20_480)
     options.add_argument("--seconds", type=int, default=30)
     options.add_argument("--json", action="store_true")
-    asked = options.parse_args()
+    chosen = options.parse_args()
     torch.set_num_threads(1)
     traces = simulate(SMALL, read_signatures(), 0)
-    cluster, ring = repeated(traces, asked.threads), TraceBuffer(CPU)
+    cluster, buffer = repeated(traces, chosen.threads), TraceBuffer(CPU)
     for trace in between(cluster, 0, LENGTH_S):
-        ring.push(trace)
+        buffer.push(trace)
     first_s = traces[0].start_s + LENGTH_S
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         versions = two_champions(home, traces)
         handover = Handover(home, champion_store.read_version(home, versions[0]))
-        handover.detector.score(ring.moment(first_s))  # what is compiled once is compiled now
+        handover.detector.score(buffer.moment(first_s))  # compile before measuring
         spawn, calls = multiprocessing.get_context("spawn"), queue.Queue[tuple[int, float]]()
         ready = spawn.Event()
-        other = spawn.Process(target=promote_in_turn, args=(scratch, versions[::-1], ready, asked.seconds))
+        other = spawn.Process(target=promote_in_turn, args=(scratch, versions[::-1], ready, chosen.seconds))
         other.start()
         ready.wait()
-        threading.Thread(target=tick, args=(calls, asked.seconds), daemon=True).start()
+        threading.Thread(target=tick, args=(calls, chosen.seconds), daemon=True).start()
         scored, polls, behind, busy = [], [], [], []
         began_s = time.perf_counter()
         while (call := calls.get())[0] >= 0:
             number, called_s = call
             begun_s = time.perf_counter()
             for trace in between(cluster, LENGTH_S + number, LENGTH_S + number + 1):
-                ring.push(trace)
-            asked_s = time.perf_counter()
+                buffer.push(trace)
+            polled_s = time.perf_counter()
             detector = handover.poll()
-            polls.append(time.perf_counter() - asked_s)
-            moment = ring.moment(first_s + number + 1)
+            polls.append(time.perf_counter() - polled_s)
+            moment = buffer.moment(first_s + number + 1)
             scored.append((moment, detector.version, detector.score(moment).score))
             behind.append(time.perf_counter() - called_s)
             busy.append(time.perf_counter() - begun_s)
         took_s = time.perf_counter() - began_s
         other.join()
-        judges: dict[str, Detector] = {version: champion_store.read_version(home, version) for version in versions}
-        mixed = sum(not np.array_equal(score, judges[v].score(m).score, equal_nan=True) for m, v, score in scored)
+        champions: dict[str, Detector] = {version: champion_store.read_version(home, version) for version in versions}
+        mixed = sum(not np.array_equal(score, champions[v].score(m).score, equal_nan=True) for m, v, score in scored)
     times = Counter(moment.end_s for moment, _, _ in scored)
     windows = sum(len(score) for _, _, score in scored)
-    found = {
+    report = {
         "threads": len(scored[0][0]),
-        "seconds": asked.seconds,
+        "seconds": chosen.seconds,
         "windows_per_s": windows / took_s,
         "most_per_s": windows / sum(busy),
-        "lost": asked.seconds - len(times),
+        "lost": chosen.seconds - len(times),
         "twice": sum(n > 1 for n in times.values()),
         "mixed": mixed,
         "taken": handover.taken,
@@ -149,15 +152,15 @@ def main() -> None:
         "take_over_ms": 1e3 * max(polls),
         "behind_s": [float(np.median(behind)), max(behind)],
     }
-    if asked.json:
-        print(json.dumps(found))
+    if chosen.json:
+        print(json.dumps(report))
         return
     print(
-        f"{found['seconds']} seconds of {found['threads']:,} windows: {found['windows_per_s']:,.0f} a second,"
-        f" {found['most_per_s']:,.0f} with no pause between\n"
-        f"{found['lost']} lost, {found['twice']} scored twice, {found['mixed']} not scored wholly by one model\n"
-        f"{found['taken']} champions taken over, {found['models']} models used, {found['refused']} refused\n"
-        f"a poll: median {found['poll_us']:.0f} µs, with a take-over at most {found['take_over_ms']:.0f} ms\n"
+        f"{report['seconds']} seconds of {report['threads']:,} windows: {report['windows_per_s']:,.0f} per second,"
+        f" {report['most_per_s']:,.0f} without pauses\n"
+        f"{report['lost']} lost, {report['twice']} scored twice, {report['mixed']} scored by more than one model\n"
+        f"{report['taken']} changes of champion, {report['models']} models used, {report['refused']} refused\n"
+        f"poll: median {report['poll_us']:.0f} µs, with a change of champion at most {report['take_over_ms']:.0f} ms\n"
         f"behind: median {np.median(behind):.2f} s, at most {max(behind):.2f} s"
     )
 

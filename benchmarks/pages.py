@@ -20,8 +20,8 @@ import uvicorn
 from clustertwin.service.application import create_app
 from clustertwin.service.live.snapshot import ModelState, ServiceState, nothing_yet
 from clustertwin.service.store.event_store import Store
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
 ROUNDS = 7
 PATHS = ("/", "/events", "/events?page=100", "/events?node=n42", "/events/00042")
@@ -30,7 +30,7 @@ CHROMIUM = "/usr/bin/chromium"
 
 def full_state(home: Path, n: int) -> ServiceState:
     """`n` open events on a thousand nodes, in the store and in the snapshot."""
-    why = Why("reconstruction", 900, 1000, 80, 2, 2, "node", (Ratio("iowait", 0.7, 0.02, None),))
+    why = Explanation("reconstruction", 900, 1000, 80, 2, 2, "node", (Ratio("iowait", 0.7, 0.02, None),))
     events = tuple(
         Event(f"{i:05}", ((f"n{i % 1000}", (0, 1)),), (f"{i}",), "ada", 1000 + i, 1100 + i, None, 4.5, why.view, "ae")
         for i in range(n)

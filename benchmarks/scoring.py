@@ -1,12 +1,13 @@
-"""How many threads can one core watch, from counters to scores? Ours, eager torch and onnxruntime in one run.
+"""Measure how many threads one core can score each second: ours, eager torch and onnxruntime in one run.
 
     python benchmarks/scoring.py [--threads 160 1600 16000 160000] [--seconds 8] [--json]
 
-Every second each node's counters, already parsed, become ratios and go into the ring; then the model gives
-every thread's embedding and error of the last 100 s: a stride of one second. The model is the one that ships. CPU time
-of this process on one core, of all the best of a few rounds. "holds" is how many threads one core holds at that pace.
-The peers get the same windows and are charged the same ingest; they see a sample of the threads. The peak is what the
-better of two libraries reaches with one large product here and now: on a busy host all figures fall with it.
+Every second the counters of each node, already parsed, become ratios and go into the buffer. Then the bundled model
+computes the embedding and the error of every thread over the last 100 s. Times are CPU times of this process on one
+core, the best of a few rounds. "holds" is the number of threads that one core can score each second. The other
+libraries get the same windows and are charged the same ingest; they are measured on a sample of the threads. "peak" is
+the speed of one large matrix product, by the faster of two libraries, in the same run: on a busy host all figures fall
+with it.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from clustertwin.telemetry.models.fused.graph_attention import graph_weights
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 NODE_THREADS = 160  # of one node
-SAMPLE = 8192  # threads the peers are measured on
+SAMPLE = 8192  # threads that the other libraries are measured on
 START_S = 1_000_000
 
 
 class Cluster:
-    """Nodes whose counters move on by a second, busy in all modes."""
+    """Nodes whose counters advance by a second, busy in all modes."""
 
     def __init__(self, threads: int) -> None:
         self.rng = np.random.default_rng(0)
@@ -58,7 +59,7 @@ class Cluster:
         return Trace(node, self.cpus, START_S - seconds, CPU, values, np.ones(values.shape[:2], np.bool_))
 
     def readings(self) -> list[Reading]:
-        """All nodes share one table: making the counters must not be what is measured."""
+        """All nodes share one table, because making the counters must not take measurable time."""
         self._seconds = self._seconds + self._steps[self._second % 64]
         self._second += 1
         return [Reading(name, self._second - 1.0, self.cpus, self._seconds) for name in self.names]
@@ -82,9 +83,9 @@ def peak_gflops() -> float:
 
 
 def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
-    cluster, ring = Cluster(threads), TraceBuffer(CPU, length_s=100)
+    cluster, buffer = Cluster(threads), TraceBuffer(CPU, length_s=100)
     for name in cluster.names:
-        ring.push(cluster.past(name, 100))
+        buffer.push(cluster.past(name, 100))
     streams = [RateStream() for _ in cluster.names]
     ingest, score = [], []
     for second in range(seconds + 2):
@@ -94,11 +95,11 @@ def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
             for stream, reading in zip(streams, readings, strict=True):
                 trace = stream.push(reading)
                 if trace is not None:
-                    ring.push(trace)
+                    buffer.push(trace)
 
         ingest.append(cpu_s(take))
         end_s = START_S + second
-        score.append(cpu_s(lambda end_s=end_s: fused(*ring.moment(end_s).windows(100))))
+        score.append(cpu_s(lambda end_s=end_s: fused(*buffer.moment(end_s).windows(100))))
     in_s, out_s = min(ingest[2:]), min(score[2:])
     return {
         "threads": len(cluster),
@@ -110,21 +111,21 @@ def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
     }
 
 
-class Both(torch.nn.Module):
-    """Windows in, embedding and error out, as onnxruntime wants it."""
+class EmbeddingAndError(torch.nn.Module):
+    """Windows -> embedding and error, in the form that onnxruntime needs."""
 
-    def __init__(self, made: Any) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.made = made
+        self.model = model
 
     def forward(self, x: torch.Tensor, there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         batch = Batch(x, there, torch.arange(1))
-        z, made_x = self.made(batch)
-        return z, errors(batch, made_x)
+        z, reconstruction = self.model(batch)
+        return z, errors(batch, reconstruction)
 
 
-def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
-    """Seconds a thread for each way to run the model on the same windows."""
+def other_libraries(model: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
+    """Seconds per thread for each other way to run the model on the same windows."""
     rng = np.random.default_rng(2)
     values = rng.dirichlet(np.full(4, 0.5), (SAMPLE, 100)).astype(np.float32)
     valid = np.ones((SAMPLE, 100), np.bool_)
@@ -132,14 +133,14 @@ def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
 
     @torch.no_grad()
     def eager(batch: Batch = batch) -> tuple[np.ndarray, np.ndarray]:
-        z, made_x = made(batch)
-        return z.numpy(), errors(batch, made_x).numpy()
+        z, reconstruction = model(batch)
+        return z.numpy(), errors(batch, reconstruction).numpy()
 
     file = io.BytesIO()
     small = torch.from_numpy(values[:2]), torch.ones(2, 100)
     axes = {name: {0: "n"} for name in ("x", "there", "z", "error")}
     torch.onnx.export(
-        Both(made),
+        EmbeddingAndError(model),
         small,
         file,
         input_names=["x", "there"],
@@ -159,8 +160,8 @@ def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
 
     wanted = eager()
     for got in (fused(values, valid), session.run(None, feed)):
-        for one, other in zip(got, wanted, strict=True):
-            assert np.abs(one - other).max() < 1e-4, "a peer gives other numbers"
+        for result, reference in zip(got, wanted, strict=True):
+            assert np.abs(result - reference).max() < 1e-4, "two libraries give different numbers"
     off = max(float(np.abs(a - b).max()) for a, b in zip(fused(values, valid), wanted, strict=True))
     return {
         "eager torch": best_s(eager, rounds) / SAMPLE,
@@ -171,7 +172,7 @@ def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
 
 
 def graph(rounds: int = 100) -> dict[str, float]:
-    """Microseconds for the weights of a node of 256 threads, and how far they are from the layer's."""
+    """Microseconds for the graph weights of a node of 256 threads, and their difference from the torch layer."""
     torch.manual_seed(0)
     update, z = GraphUpdate(16, 32), torch.randn(256, 16)
 
@@ -197,18 +198,18 @@ def main() -> None:
     torch.set_num_threads(1)
     threadpool_limits(1)
     stored = bundled().stored
-    made, fused = stored.model, stored.model.fused()
+    model, fused = stored.model, stored.model.fused()
     assert fused is not None
     ours(160, fused, 2)  # compile
     peak = peak_gflops()
     rows = [ours(threads, fused, chosen.seconds) for threads in chosen.threads]
-    others, pairs = peers(made, fused, 4), graph()
+    others, pairs = other_libraries(model, fused, 4), graph()
     off = others.pop("off")
     if chosen.json:
         print(json.dumps({"peak_gflops": peak, "ours": rows, "peers_s": others, "off": off, "graph": pairs}))
         return
-    print(f"{stored.name}: {2 * fused.products:,} FLOP a window; a product's peak here {peak:.0f} GFLOP/s", end="")
-    print(f"; off by at most {off:.1e}")
+    print(f"{stored.name}: {2 * fused.products:,} FLOP per window; peak of a matrix product {peak:.0f} GFLOP/s", end="")
+    print(f"; largest difference {off:.1e}")
     print(f"{'threads':>8} {'ingest':>9} {'score':>9} {'holds':>9} {'GFLOP/s':>8} {'of peak':>8} {'memory':>9}")
     for row in rows:
         print(
@@ -220,7 +221,7 @@ def main() -> None:
         holds = 1 / (a_thread_s + last["ingest_s"] / last["threads"])
         print(f"{name:28} holds {holds:9,.0f}   ours {last['holds'] / holds:.1f} ×")
     print(f"graph weights of 256 threads: {pairs['ours_us']:,.0f} µs, torch {pairs['torch_us']:,.0f} µs", end="")
-    print(f", off by at most {pairs['off']:.1e}")
+    print(f", largest difference {pairs['off']:.1e}")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ import numpy as np
 from clustertwin.core.channels import CPU
 from clustertwin.service.live.snapshot import JobState, ModelState, NodeState, ServiceState, Snapshot, nothing_yet
 from clustertwin.service.store.event_store import Store
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment, assemble
 
 NOW_S = 10_000
 EVENT = Event("e1", (("n1", (0, 1)),), ("17",), "ada", 9_800, 9_990, None, 4.5, "reconstruction", "ae-0123")
-WHY = Why("reconstruction", 9_890, 9_990, 80, 2, 2, "node", (Ratio("iowait", 0.7, 0.02, None),))
+WHY = Explanation("reconstruction", 9_890, 9_990, 80, 2, 2, "node", (Ratio("iowait", 0.7, 0.02, None),))
 
 
 def moment(nodes: tuple[str, ...] = ("n1", "n2"), cpus: int = 2, length_s: int = 300) -> Moment:

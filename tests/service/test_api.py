@@ -11,12 +11,12 @@ from clustertwin.service.application import create_app
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.access import COOKIE, Binding, check_binding
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
 HOSTILE = "<script>alert(1)</script>"
 EVENT = Event("e1", (("n1", (0, 1)),), (HOSTILE,), "ada", 100, 160, None, 4.5, "density", "linear-x")
-WHY = Why("density", 60, 160, 80, 2, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
+WHY = Explanation("density", 60, 160, 80, 2, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
 
 
 @pytest.fixture

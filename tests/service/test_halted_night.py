@@ -21,7 +21,7 @@ from tests.deploy.test_alert_delivery import alertmanager, wait_for, watched, we
 from tests.servers import binary, free_address, running
 
 from clustertwin.service.store.event_store import Store
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.learning.champions.champion_store import read_champion
 from clustertwin.telemetry.learning.night.calendar_day import day_of
 from clustertwin.telemetry.recording import Recorder

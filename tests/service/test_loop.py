@@ -271,14 +271,14 @@ def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_o
 
 
 def test_a_new_champion_is_taken_over_between_two_scorings(bad_io, loop_of, state, clock, detector):
-    from clustertwin.telemetry.detection.detector_store import sealed
+    from clustertwin.telemetry.detection.detector_store import with_sha256
     from clustertwin.telemetry.learning.champions import champion_store
 
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for clock.now_s in range(0, 150, 10):
         snapshot = loop.turn()
     assert snapshot.model.origin == "bundled"
-    stricter = sealed(replace(detector, settings=replace(detector.settings, false_alarm_rate=1e-5)))
+    stricter = with_sha256(replace(detector, settings=replace(detector.settings, false_alarm_rate=1e-5)))
     champion_store.promote(state.home, champion_store.enter(state.home, stricter, {}), 1, "test", 0.0)
     clock.now_s += 10
     snapshot = loop.turn()

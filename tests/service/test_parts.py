@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
-from clustertwin.telemetry.detection.events.explanation import explain, rows_of
-from clustertwin.telemetry.detection.events.tracker import Event
-from clustertwin.telemetry.detection.partition import around, deal, gather, runs
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import explain, rows_of, rows_to_explain
+from clustertwin.telemetry.detection.partition import combine, contiguous_parts, split_by_job
 from clustertwin.telemetry.moments.moment import moments
 
 threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j", "k", "l"])), min_size=1, max_size=30)
@@ -21,7 +21,7 @@ threads = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["", "j"
 def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
     threads = sorted(threads)
     moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
-    dealt = deal(moment, parts)
+    dealt = split_by_job(moment, parts)
     assert sorted(np.concatenate(dealt)) == list(range(len(threads)))
     for names in (moment.node, moment.job):
         where = [set(names[rows].tolist()) - {-1} for rows in dealt]
@@ -32,7 +32,7 @@ def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
 def test_runs_follow_each_other_and_part_no_job_and_no_node(threads, parts):
     threads = sorted(threads)
     moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
-    found = runs(moment, parts)
+    found = contiguous_parts(moment, parts)
     assert len(found) <= parts
     assert [row for rows in found for row in range(rows.start, rows.stop)] == list(range(len(threads)))
     for names in (moment.node, moment.job):
@@ -42,23 +42,23 @@ def test_runs_follow_each_other_and_part_no_job_and_no_node(threads, parts):
 
 def test_runs_are_even_where_jobs_allow():
     moment = a_moment(1000, [""] * 12, sorted("abcdef" * 2))
-    assert [rows.stop - rows.start for rows in runs(moment, 3)] == [4, 4, 4]
+    assert [rows.stop - rows.start for rows in contiguous_parts(moment, 3)] == [4, 4, 4]
 
 
 @pytest.fixture(scope="module")
 def moment():
     many = [moment for moment, _ in moments(campaign(7, 0.3, nodes=6, job_types=("np",)))]
-    return next(moment for moment in many if len(deal(moment, 3)) == 3)
+    return next(moment for moment in many if len(split_by_job(moment, 3)) == 3)
 
 
 def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
     whole = detector.score(moment)
-    dealt = deal(moment, 3)
+    dealt = split_by_job(moment, 3)
     parts = [(rows, detector.score(moment.take(rows))) for rows in dealt]
-    together = gather(moment, parts)
+    together = combine(moment, parts)
     np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
-    without = gather(moment, parts[1:])
+    without = combine(moment, parts[1:])
     assert np.isnan(without.score[dealt[0]]).all()
     np.testing.assert_array_equal(without.score[dealt[1]], together.score[dealt[1]])
 
@@ -70,7 +70,7 @@ def test_a_reason_seen_from_near_is_the_one_seen_from_afar(detector, moment):
     for row in (held, free):
         places = ((moment.nodes[moment.node[row]], (int(moment.cpu[row]),)),)
         event = Event("e", places, (), "", 0, 0, None, 5.0, "density", "m")
-        near = around(moment, event)
+        near = rows_to_explain(moment, event)
         assert len(near) < len(moment)
         small = moment.take(near)
         from_near = explain(detector, small, scores.take(near), rows_of(small, event))

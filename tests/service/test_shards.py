@@ -13,7 +13,7 @@ from tests.service.conftest import campaign
 from clustertwin.service.live.feeds import ReplayFeed
 from clustertwin.service.live.ray_scorer import Part, RayScorer
 from clustertwin.service.outgoing.service_metrics import render
-from clustertwin.telemetry.detection.partition import deal
+from clustertwin.telemetry.detection.partition import split_by_job
 from clustertwin.telemetry.moments.moment import Moment, moments
 
 
@@ -21,11 +21,11 @@ from clustertwin.telemetry.moments.moment import Moment, moments
 def moment() -> Moment:
     """One that two actors share."""
     many = [moment for moment, _ in moments(campaign(7, 0.3, nodes=6, job_types=("np",)))]
-    return next(moment for moment in many if len(deal(moment, 2)) == 2)
+    return next(moment for moment in many if len(split_by_job(moment, 2)) == 2)
 
 
 def test_a_part_arrives_as_it_left(moment):
-    rows = deal(moment, 2)[1]
+    rows = split_by_job(moment, 2)[1]
     there = Part.of(moment, rows).moment
     np.testing.assert_array_equal(there.values, moment.values[rows])
     np.testing.assert_array_equal(there.valid, moment.valid[rows])

@@ -14,11 +14,11 @@ import pytest
 from clustertwin.core.errors import InputError, OutputError, SettingsError
 from clustertwin.service.store.event_store import Filter, NoSuchEvent, Store
 from clustertwin.service.store.quiet_times import Maintenance, Silence
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
 EVENT = Event("e1", (("a", (0, 1)), ("b", (3,))), ("17",), "ada", 100, 160, None, 4.5, "reconstruction", "linear-x")
-WHY = Why("reconstruction", 60, 160, 80, 3, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
+WHY = Explanation("reconstruction", 60, 160, 80, 3, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
 
 
 @pytest.fixture

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from tests.telemetry.moments.conftest import moment
 
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.models.training_data import normal
-from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
-__all__ = ["campaign", "detector", "moment", "stored"]
+__all__ = ["campaign", "detector", "moment", "normal_moments", "stored"]
 
 
 def campaign(seed: int, **settings: object) -> list[Trace]:
@@ -26,7 +29,7 @@ def campaign(seed: int, **settings: object) -> list[Trace]:
 
 @pytest.fixture(scope="session")
 def stored() -> Stored:
-    """A model that knows the principal components of normal windows: as good as trained, for detection."""
+    """A model with the principal components of normal windows: for detection as good as a trained one."""
     torch.manual_seed(0)
     windows = normal(Windows.concat([cut(trace) for trace in campaign(1)]))
     config, network = find("linear")
@@ -35,8 +38,14 @@ def stored() -> Stored:
     return Stored("linear", model.eval())
 
 
+@cache
+def normal_moments() -> tuple[list[Moment], list[Moment]]:
+    """Moments to fit models of normal behaviour to, and moments to take p-values from."""
+    learn = [moment for moment, _ in moments(campaign(1))]
+    return learn, [moment for seed in (2, 3) for moment, _ in moments(campaign(seed))]
+
+
 @pytest.fixture(scope="session")
 def detector(stored: Stored) -> Detector:
-    learn = [moment for moment, _ in moments(campaign(1))]
-    normal_moments = [moment for seed in (2, 3) for moment, _ in moments(campaign(seed))]
-    return calibrate(stored, normal_moments, Settings(components=8), learn)
+    learn, held_out = normal_moments()
+    return calibrate(stored, held_out, DetectorSettings(components=8), learn)

@@ -9,7 +9,7 @@ import pytest
 from clustertwin.telemetry.detection import bundled as package
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.bundled.recipe import Recipe, make
-from clustertwin.telemetry.detection.bundled.synthetic_threads import invent
+from clustertwin.telemetry.detection.bundled.synthetic_threads import synthetic_node
 from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.studies.window_metrics import assess
 
@@ -33,20 +33,20 @@ def test_its_card_names_the_version_that_is_here():
     assert bundled().version in (HERE / "MODEL_CARD.md").read_text()
 
 
-def test_sees_what_is_loudly_wrong_and_lets_the_rest_be():
+def test_detects_strong_faults_with_few_false_alarms():
     traces = campaign(21, hours=1.5, anomalies=("bad-io", "hung-job", "throttled"), anomaly_ratio=0.4)
     detector = bundled()
-    found = assess(
+    assessment = assess(
         {"shipped": lambda m: detector.score(m).score}, moments(traces), thresholds={"shipped": detector.threshold}
     )["shipped"]
-    assert found.false_alarms < 0.02
-    assert found.cells
-    for name, cell in found.cells.items():
+    assert assessment.false_alarms < 0.02
+    assert assessment.cells
+    for name, cell in assessment.cells.items():
         assert cell.auc > 0.99, name
         assert cell.found > 0.9, name
 
 
-def test_an_idle_machine_without_jobs_is_calm(moment: Moment):
+def test_an_idle_machine_without_jobs_raises_no_alarm(moment: Moment):
     from dataclasses import replace
 
     still = np.broadcast_to(moment.values[4], moment.values.shape)
@@ -54,8 +54,8 @@ def test_an_idle_machine_without_jobs_is_calm(moment: Moment):
     assert (scores.score < bundled().threshold).all()
 
 
-def test_invented_threads_spend_whole_seconds_and_hardly_wait():
-    trace = invent(64, 200, np.random.default_rng(0))
+def test_synthetic_threads_have_complete_seconds_and_little_iowait():
+    trace = synthetic_node(64, 200, np.random.default_rng(0))
     np.testing.assert_allclose(trace.values.sum(-1), 1, atol=1e-6)
     assert trace.values[..., 2].mean(1).max() < 0.05
     user = trace.values[..., 0].mean(1)

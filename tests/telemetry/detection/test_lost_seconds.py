@@ -1,4 +1,4 @@
-"""Seconds that were lost are unknown, and never what makes a thread look strange: for the detector that ships."""
+"""Lost seconds are unknown and never make a thread alarm, with the bundled detector."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def moment() -> Moment:
 
 
 @pytest.mark.parametrize("lost", [slice(-40, -39), slice(-40, -35), slice(-40, -20), slice(None, None, 7)])
-def test_a_gap_makes_no_normal_thread_strange(moment: Moment, lost: slice) -> None:
+def test_a_gap_makes_no_normal_thread_alarm(moment: Moment, lost: slice) -> None:
     detector = bundled()
-    whole = detector.score(moment).score
+    complete = detector.score(moment).score
     values, valid = moment.values.copy(), moment.valid.copy()
     values[:, lost], valid[:, lost] = 0, False
-    torn = detector.score(replace(moment, values=values, valid=valid))
-    known = ~np.isnan(whole)
+    with_gap = detector.score(replace(moment, values=values, valid=valid))
+    known = ~np.isnan(complete)
     assert known.sum() > 20
-    assert np.nanmax(torn.score[known]) < max(np.nanmax(whole), detector.threshold)
-    assert np.isfinite(torn.embedding).all()
+    assert np.nanmax(with_gap.score[known]) < max(np.nanmax(complete), detector.threshold)
+    assert np.isfinite(with_gap.embedding).all()

@@ -12,20 +12,20 @@ from clustertwin.telemetry.moments.moment import Moment
 def test_means_are_those_of_the_last_seconds(moment: Moment):
     values = moment.values.copy()
     values[0, -50:] = [0, 1, 0, 0]
-    found = measure(replace(moment, values=values), 100)
-    np.testing.assert_allclose(found.mean[0], [0.5, 0.5, 0, 0])
-    np.testing.assert_allclose(found.mean[4], [0, 0, 0, 1])
-    assert found.seconds.tolist() == [100] * 8
+    statistics = measure(replace(moment, values=values), 100)
+    np.testing.assert_allclose(statistics.mean[0], [0.5, 0.5, 0, 0])
+    np.testing.assert_allclose(statistics.mean[4], [0, 0, 0, 1])
+    assert statistics.seconds.tolist() == [100] * 8
 
 
-def test_only_the_seconds_of_the_present_job_count_less_its_start(moment: Moment):
+def test_only_the_seconds_of_the_current_job_count_without_its_start(moment: Moment):
     values = moment.values.copy()
     values[0, :-40] = [0, 0, 1, 0]  # what ran before, and the start of what runs now
     age_s = moment.age_s.copy()
     age_s[0] = 40 + START_S
-    found = measure(replace(moment, values=values, age_s=age_s), 300)
-    assert found.seconds[0] == 40
-    np.testing.assert_allclose(found.mean[0], [1, 0, 0, 0])
+    statistics = measure(replace(moment, values=values, age_s=age_s), 300)
+    assert statistics.seconds[0] == 40
+    np.testing.assert_allclose(statistics.mean[0], [1, 0, 0, 0])
 
 
 def test_a_masked_second_changes_nothing(moment: Moment):
@@ -55,13 +55,13 @@ def test_threads_that_move_together_differ_from_threads_that_do_not(moment: Mome
     values[:2, :, 0], values[2:, :, 0] = beat, rng.random((6, 300))
     values[..., 3] = 1 - values[..., 0]
     job = np.array([0, 0, 1, 1, -1, -1, -1, -1], np.int32)
-    company = measure(replace(moment, values=values, job=job, jobs=("1", "2")), 300).features[:, -3]
-    assert company[0] > 0.95
-    assert abs(company[2]) < 0.3
-    assert company[4] == 0
+    correlation = measure(replace(moment, values=values, job=job, jobs=("1", "2")), 300).features[:, -3]
+    assert correlation[0] > 0.95
+    assert abs(correlation[2]) < 0.3
+    assert correlation[4] == 0
 
 
-def test_nothing_known_gives_zeros_and_no_warning(moment: Moment):
-    found = measure(replace(moment, valid=np.zeros_like(moment.valid)), 100)
-    assert found.seconds.tolist() == [0] * 8
-    assert np.isfinite(found.features).all()
+def test_threads_without_valid_seconds_give_zeros_and_no_warning(moment: Moment):
+    statistics = measure(replace(moment, valid=np.zeros_like(moment.valid)), 100)
+    assert statistics.seconds.tolist() == [0] * 8
+    assert np.isfinite(statistics.features).all()

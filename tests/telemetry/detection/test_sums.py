@@ -1,4 +1,4 @@
-"""The sums of a block of threads are those that a plain loop over one thread after another finds."""
+"""The sums of a batch of threads equal those of a plain loop over single threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def plain(values: np.ndarray, valid: np.ndarray, wanted: np.ndarray, job: np.nda
     values, valid = values[:, -length:].astype(np.float64), valid[:, -length:]
     n, _, channels = values.shape
     seconds = np.zeros(n, np.int32)
-    moments, shared = np.zeros((n, 6, channels)), np.zeros((n, 6, channels))
+    own, joint = np.zeros((n, 6, channels)), np.zeros((n, 6, channels))
     above = np.zeros((n, 2, len(LEVELS)))
     for i in range(n):
         first = length - min(max(wanted[i], 0), length)
@@ -24,29 +24,29 @@ def plain(values: np.ndarray, valid: np.ndarray, wanted: np.ndarray, job: np.nda
         others = np.flatnonzero((job == job[i]) & (np.arange(n) != i)) if job[i] >= 0 else np.zeros(0, int)
         for t in here:
             x = values[i, t]
-            moments[i, 0] += x
-            moments[i, 1] += x**2
+            own[i, 0] += x
+            own[i, 1] += x**2
             if t + 1 in here:
-                moments[i, 2] += abs(values[i, t + 1] - x)
+                own[i, 2] += abs(values[i, t + 1] - x)
             for k, level in enumerate(LEVELS):
                 above[i, :, k] += values[i, t, :2].astype(np.float32) > level
-            company = others[valid[others, t]]
-            if len(company):
-                o = values[company, t].mean(0)
-                shared[i] += np.stack([np.ones(channels), x, o, x * x, o * o, x * o])
+            peers = others[valid[others, t]]
+            if len(peers):
+                o = values[peers, t].mean(0)
+                joint[i] += np.stack([np.ones(channels), x, o, x * x, o * o, x * o])
         for end in range(length, first + BLOCK_S - 1, -BLOCK_S):
             block = [t for t in here if end - BLOCK_S <= t < end]
             if len(block) * 2 > BLOCK_S:
                 mean = values[i, block].mean(0)
-                moments[i, 3:] += np.stack([mean, mean**2, np.ones(channels)])
-    return Sums(seconds, moments, above, shared)
+                own[i, 3:] += np.stack([mean, mean**2, np.ones(channels)])
+    return Sums(seconds, own, above, joint)
 
 
 def agree(values: np.ndarray, valid: np.ndarray, wanted: np.ndarray, job: np.ndarray) -> None:
     for length, got in zip((20, 60), sums(values, valid, wanted, job, (0, 1), LEVELS, (20, 60)), strict=True):
         want = plain(values, valid, wanted, job, length)
         assert np.array_equal(got.seconds, want.seconds)
-        for name in ("moments", "above", "shared"):
+        for name in ("own", "above", "joint"):
             np.testing.assert_allclose(getattr(got, name), getattr(want, name), atol=1e-4, err_msg=name)
 
 
@@ -76,11 +76,11 @@ def test_the_memory_layout_of_the_seconds_does_not_matter() -> None:
 
 
 def test_no_threads_give_no_sums() -> None:
-    found = sums(*drawn(0, 1.0), np.zeros(0, np.int32), (0, 1), LEVELS, (20, 60))
-    assert [one.moments.shape for one in found] == [(0, 6, 3)] * 2
+    nothing = sums(*drawn(0, 1.0), np.zeros(0, np.int32), (0, 1), LEVELS, (20, 60))
+    assert [each.own.shape for each in nothing] == [(0, 6, 3)] * 2
 
 
 def test_a_length_beyond_the_seconds_counts_what_there_is() -> None:
     values, valid, wanted = drawn(5, 1.0)
     short = sums(values, valid, wanted, np.full(5, -1, np.int32), (0, 1), LEVELS, (60, 300))
-    assert np.array_equal(short[0].moments, short[1].moments)
+    assert np.array_equal(short[0].own, short[1].own)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.duel import golden_set
 from clustertwin.telemetry.learning.duel.verdict_of_duel import Rule
@@ -39,7 +40,7 @@ QUICK = CycleSettings(
     replay_moments=1,
     replay_days=2,
     training=Training(epochs=1, warm_epochs=1, windows=200),
-    alarms=Settings(components=2),
+    alarms=DetectorSettings(components=2),
     rule=Rule(most_false_alarms=300.0),  # so short a day calibrates badly
     limits=Limits(fewest_windows=100, fewest_moments=2),
 )
@@ -63,7 +64,7 @@ def make_detector(tmp_path_factory):
         directory = tmp_path_factory.mktemp("model")
         save(directory, "linear", network(config(hidden=8, latent=4)))
         normal = [moment for moment, _ in moments(small_day(1)[1], every_s=200)]
-        return calibrate(read(directory), normal, Settings(components=2))
+        return calibrate(read(directory), normal, DetectorSettings(components=2))
 
     return make
 

@@ -7,8 +7,8 @@ from tests.telemetry.learning.conftest import small_day
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.detection.batch_scoring import score_together
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.batch_scoring import score_batches
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.learning.night.challengers import Training
 from clustertwin.telemetry.learning.night.verdicts import Vetted
@@ -159,7 +159,7 @@ def test_moments_scored_together_are_scored_as_alone(make_detector):
     seen = [moment for moment, _ in moments(small_day(1)[1], every_s=300)][:14]
     without = [replace(one, jobs=(), job=np.full_like(one.job, -1)) for one in seen[:3]]
     detector = make_detector(0)
-    for alone, together in zip([*seen, *without], score_together(detector, [*seen, *without]), strict=True):
+    for alone, together in zip([*seen, *without], score_batches(detector, [*seen, *without]), strict=True):
         expected = detector.score(alone)
         for name in ("score", "surprise", "error", "embedding"):
             np.testing.assert_allclose(getattr(together, name), getattr(expected, name), rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ def _trace(*spans: JobSpan) -> Trace:
     return Trace("n1", (0, 1), 0, CPU, values, np.ones((2, 600), np.bool_), spans)
 
 
-def test_a_window_in_which_something_begins_to_go_wrong_is_mixed_until_half_of_it_is_wrong():
+def test_a_window_with_an_onset_is_mixed_until_half_of_it_is_anomalous():
     trace = _trace(JobSpan("7", "n1", (0,), 0, 600, "np", anomaly="hung-job", onset_s=370.0))
     labels = {m.end_s: (w.job_type[0], w.anomaly[0]) for m, w in moments([trace], every_s=10)}
     assert labels[370] == ("np", "")
@@ -22,14 +22,14 @@ def test_a_window_in_which_something_begins_to_go_wrong_is_mixed_until_half_of_i
     assert labels[420] == ("np", "hung-job")
 
 
-def test_the_threads_of_an_event_come_with_the_others_of_their_jobs(moment: Moment):
-    few, where = moment.among(np.array([5, 2]))
+def test_threads_are_taken_with_the_other_threads_of_their_jobs(moment: Moment):
+    few, where = moment.with_peers(np.array([5, 2]))
     assert few.cpu.tolist() == [0, 1, 2, 3, 5]
     assert few.cpu[where].tolist() == [5, 2]
     np.testing.assert_array_equal(few.values[where], moment.values[[5, 2]])
 
 
-def test_nobody_holds_the_threads_of_a_campaigns_idle_time():
+def test_no_job_holds_the_threads_in_the_idle_time_of_a_campaign():
     trace = _trace(JobSpan("7", "n1", (0,), 0, 600, "idle"), JobSpan("8", "n1", (1,), 0, 600, "np"))
     last = list(moments([trace]))[-1][0]
     assert (last.jobs, last.job.tolist()) == (("8",), [-1, 0])

@@ -9,7 +9,7 @@ from tests.telemetry.detection.conftest import campaign
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.studies.event_metrics import count_events, judge, merged, truths
 
 SPANS = (

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from clustertwin.telemetry.detection.events.explanation import Why, explain, rows_of
-from clustertwin.telemetry.detection.events.tracker import Change, Event
-from clustertwin.telemetry.detection.partition import around
+from clustertwin.telemetry.detection.events.event import Change, Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, explain, rows_of, rows_to_explain
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
 if TYPE_CHECKING:  # with them comes torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
-    from clustertwin.telemetry.detection.landmarks import Landmarks
+    from clustertwin.telemetry.detection.features.landmarks import Landmarks
 
 #: So many events are explained in a turn however long that takes, and more until the time is up.
 AT_ONCE, TURN_S = 20, 0.3
 
-Told = list[tuple[Event, Why | None]]
+Told = list[tuple[Event, Explanation | None]]
 
 
 class Reasons:
@@ -40,7 +39,9 @@ class Reasons:
         for change in changes:
             if change.kind != "closed" or change.event.id in self._owed:
                 self._owed[change.event.id] = change.event
-        told: dict[str, tuple[Event, Why | None]] = {change.event.id: (change.event, None) for change in changes}
+        told: dict[str, tuple[Event, Explanation | None]] = {
+            change.event.id: (change.event, None) for change in changes
+        }
         told |= {event.id: (event, why) for event, why in self.more(detector, moment, scores)}
         return list(told.values())
 
@@ -53,15 +54,15 @@ class Reasons:
             told.append((self._owed.pop(event.id), self._why(detector, moment, scores, event)))
         return told
 
-    def _why(self, detector: Detector, moment: Moment, scores: Scores, event: Event) -> Why | None:
-        near = around(moment, event)
+    def _why(self, detector: Detector, moment: Moment, scores: Scores, event: Event) -> Explanation | None:
+        near = rows_to_explain(moment, event)
         small = moment.take(near)
         rows = rows_of(small, event)
         return explain(detector, small, scores.take(near), rows, self._places_of(detector))
 
     def _places_of(self, detector: Detector) -> Landmarks:
         """The known places in this detector's embedding; drawn when its first event asks for them."""
-        from clustertwin.telemetry.detection.landmarks import find_landmarks
+        from clustertwin.telemetry.detection.features.landmarks import find_landmarks
         from clustertwin.telemetry.simulation.signature import read_signatures
 
         if self._places is None or self._places[0] != detector.version:

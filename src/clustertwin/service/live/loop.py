@@ -32,10 +32,11 @@ from clustertwin.service.live.scoring_turns import Rounds
 from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.store.event_store import Filter
-from clustertwin.telemetry.detection.events.explanation import WINDOW_S, Why
-from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, Tracker
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation
+from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 if TYPE_CHECKING:  # with them comes torch, which takes seconds
@@ -82,7 +83,7 @@ class Loop:
         self._past = NodeScores(settings.history_s)
         self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
         self._first_s: int | None = None
-        self._unwritten: dict[str, tuple[Event, Why | None]] = {}
+        self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
@@ -262,7 +263,7 @@ class Loop:
         surprise = np.where(hidden[:, None], nan, scores.surprise)
         return replace(scores, score=np.where(hidden, nan, scores.score), surprise=surprise)
 
-    def _write(self, changes: list[tuple[Event, Why | None]]) -> None:
+    def _write(self, changes: list[tuple[Event, Explanation | None]]) -> None:
         """What a full disk refuses is kept, and tried again the next second."""
         for event, why in changes:
             before = self._unwritten.get(event.id, (event, None))[1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.service.live.snapshot import EngineState
-from clustertwin.telemetry.detection.partition import Rows, deal, gather
+from clustertwin.telemetry.detection.partition import Rows, combine, split_by_job
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -119,7 +119,7 @@ class RayScorer:
             return self._here(detector, moment, self._why_nobody())
         if detector.version != self._version:
             self._version, self._sent = detector.version, self._ray.put(detector)
-        dealt = list(zip(free, deal(moment, len(free)), strict=False))
+        dealt = list(zip(free, split_by_job(moment, len(free)), strict=False))
         for actor, rows in dealt:
             actor.busy = actor.handle.score.remote(self._version, [self._sent], Part.of(moment, rows))
         self._ray.wait([actor.busy for actor, _ in dealt], num_returns=len(dealt), timeout=self.patience_s)
@@ -128,7 +128,7 @@ class RayScorer:
             return self._here(detector, moment, f"no actor answered: {lost}")
         told = f"a part of the nodes is unknown in this scoring: {lost}" if lost else ""
         self._tell(replace(self._state, workers=len(free), lost_total=self._state.lost_total + bool(lost)), told)
-        return gather(moment, found)
+        return combine(moment, found)
 
     def pids(self) -> list[int]:
         """The processes of actors that can be asked."""

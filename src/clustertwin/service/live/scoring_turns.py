@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustertwin.telemetry.detection.partition import put, runs, unknown_scores
+from clustertwin.telemetry.detection.partition import contiguous_parts, unknown_scores, write_rows
 from clustertwin.telemetry.detection.scores import COLUMNS, Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -21,7 +21,7 @@ class Rounds:
 
     def __init__(self) -> None:
         self._done = ""  # nodes up to this name have had their turn
-        self._left: list[str] = []  # the last nodes of the runs to come
+        self._left: list[str] = []  # the last nodes of the parts to come
         self._latest: tuple[Moment, Scores] | None = None
 
     @property
@@ -31,7 +31,7 @@ class Rounds:
     def begin(self, moment: Moment, parts: int) -> None:
         """A new round, in so many parts or fewer: the threads of a job have their turn together."""
         self._done = ""
-        self._left = [moment.nodes[moment.node[rows.stop - 1]] for rows in runs(moment, parts)]
+        self._left = [moment.nodes[moment.node[rows.stop - 1]] for rows in contiguous_parts(moment, parts)]
 
     def next(self, moment: Moment) -> slice:
         """The rows whose turn it is now; the last turn takes all that is left."""
@@ -47,7 +47,7 @@ class Rounds:
             whole = scores
         else:
             whole = self._before(moment, scores)
-            put(whole, rows, scores)
+            write_rows(whole, rows, scores)
         self._latest = moment, whole
         return whole
 

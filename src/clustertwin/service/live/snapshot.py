@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.moments.moment import Moment

@@ -23,7 +23,7 @@ from clustertwin.core.extras import require
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_times import Silence, hushed
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 
 OUTBOX, TOLD = "outbox", "told.json"
 #: title, body -> whether the target took it

@@ -18,8 +18,8 @@ from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_times import Quiet
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 from clustertwin.telemetry.learning.night.verdicts import Vetted
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
@@ -36,7 +36,7 @@ class Case:
     """An event, its reason, and what a person said of it."""
 
     event: Event
-    why: Why | None
+    why: Explanation | None
     verdict: str = ""  # of `VERDICTS`, or empty
     who: str = ""
     comment: str = ""
@@ -66,7 +66,7 @@ class Store:
         self.database = Database(path)
         self.quiet = Quiet(self.database)
 
-    def write(self, events: Iterable[tuple[Event, Why | None]]) -> None:
+    def write(self, events: Iterable[tuple[Event, Explanation | None]]) -> None:
         """Enter events, or what they have become; a reason once given stays until there is a newer one."""
         rows = [_row(event, why) for event, why in events]
         if not rows:
@@ -180,7 +180,7 @@ class Store:
         self.database.close()
 
 
-def _row(event: Event, why: Why | None) -> tuple[Any, ...]:
+def _row(event: Event, why: Explanation | None) -> tuple[Any, ...]:
     return (
         event.id,
         json.dumps(event.places),
@@ -214,7 +214,7 @@ def _case(row: sqlite3.Row) -> Case:
         plain = json.loads(row["why"])
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
-        why = Why(**{**plain, "ratios": ratios, "nearest": nearest})
+        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 

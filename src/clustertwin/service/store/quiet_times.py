@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
-from clustertwin.telemetry.detection.events.tracker import Event
+from clustertwin.telemetry.detection.events.event import Event
 
 
 def _matches(name: str, pattern: str) -> bool:

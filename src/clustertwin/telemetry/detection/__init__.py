@@ -1,1 +1,1 @@
-"""Seeing what is wrong: the last minutes of every thread -> one calibrated score each, events, and reasons."""
+"""Anomaly detection: moments -> scores -> events. `features`, `views`, the detector, `events`."""

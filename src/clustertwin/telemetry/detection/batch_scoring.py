@@ -1,7 +1,8 @@
-"""Score several moments in one go: a detector, moments -> the scores of each, as if it had been scored alone.
+"""Score several moments at once: a detector, moments -> the scores of each, equal to those of scoring it alone.
 
-A small cluster's moment costs more in calls than in sums. Laid side by side, as if they were other nodes with other
-jobs, a dozen cost little more than one. A detector may be asked so whose views look at single threads and single jobs.
+For a small cluster, calls cost more than arithmetic. A dozen moments that are concatenated, as if they were different
+nodes with different jobs, cost little more than one. The scores are the same because every view looks at single threads
+and single jobs.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
-_TOGETHER = 12  # moments
+_BATCH = 12  # moments
 
 
-def score_together(detector: Detector, moments: Sequence[Moment]) -> Iterator[Scores]:
-    """In the order of the moments."""
-    for group in _groups(moments):
-        scores = detector.score(side_by_side(group))
-        ends = accumulate((len(moment) for moment in group), initial=0)
+def score_batches(detector: Detector, moments: Sequence[Moment]) -> Iterator[Scores]:
+    """The scores of each moment, in order."""
+    for batch in _batches(moments):
+        scores = detector.score(concatenate(batch))
+        ends = accumulate((len(moment) for moment in batch), initial=0)
         for rows in (slice(*pair) for pair in pairwise(ends)):
             yield scores.take(rows)
 
 
-def side_by_side(moments: Sequence[Moment]) -> Moment:
-    """The threads of all, with names of nodes and jobs that no two have in common."""
+def concatenate(moments: Sequence[Moment]) -> Moment:
+    """One moment with the threads of all. No two of them share a node or a job."""
     nodes = list(accumulate((len(moment.nodes) for moment in moments), initial=0))
     jobs = list(accumulate((len(moment.jobs) for moment in moments), initial=0))
     return Moment(
@@ -50,10 +51,17 @@ def side_by_side(moments: Sequence[Moment]) -> Moment:
     )
 
 
-def _groups(moments: Sequence[Moment]) -> Iterator[Sequence[Moment]]:
-    """Runs of moments that know of jobs, or of such that know of none: a free thread means another thing there."""
+def _batches(moments: Sequence[Moment]) -> Iterator[Sequence[Moment]]:
+    """Runs of moments that share a schema and that all have jobs or all have none.
+
+    Without any job the allocation of a thread is unknown, so moments with jobs and moments without cannot be mixed.
+    """
     first = 0
     for i in range(1, len(moments) + 1):
-        if i == len(moments) or i - first == _TOGETHER or bool(moments[i].jobs) != bool(moments[first].jobs):
+        if i == len(moments) or i - first == _BATCH or not _alike(moments[first], moments[i]):
             yield moments[first:i]
             first = i
+
+
+def _alike(one: Moment, other: Moment) -> bool:
+    return one.schema == other.schema and bool(one.jobs) == bool(other.jobs)

@@ -1,1 +1,1 @@
-"""The last minutes of every thread: traces as they arrive -> moments that a detector scores."""
+"""The last minutes of every thread of a cluster: traces of single nodes -> moments."""

@@ -1,13 +1,14 @@
-"""The last minutes of every thread of a cluster, up to one second: what a detector looks at, live or recorded.
+"""The last minutes of every thread of a cluster up to one second, live or recorded: the input of a detector.
 
-A job may span nodes, so a moment holds all nodes together. Job types are a person's words and not part of it: a
-detector knows which job holds a thread and since when, never what the job is called.
+A job can span nodes, so a moment holds all nodes. It does not hold job types: a detector knows which job holds a thread
+and since when, but not what kind of job it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,15 @@ from clustertwin.core.traces import JobSpan, Trace, Windows
 
 LENGTH_S = 300
 WINDOW_S = 100
-IDLE = "idle"  # what a campaign calls the time in which nobody holds a thread
+IDLE = "idle"  # the job type that a campaign gives to time without a job
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Every thread's seconds up to `end_s`; zero where not valid. Threads are ordered by node, then cpu."""
+    """The seconds of every thread up to `end_s`, zero where not valid. Threads are ordered by node, then by cpu.
+
+    A valid second can hold NaN in a channel that the node does not report.
+    """
 
     end_s: int
     schema: Schema
@@ -34,14 +38,14 @@ class Moment:
     cpu: NDArray[np.int32]  # (thread,)
     jobs: tuple[str, ...]
     job: NDArray[np.int32]  # (thread,) index into jobs, -1: no job
-    age_s: NDArray[np.int32]  # (thread,) how long the thread has been with this job, or without one
+    age_s: NDArray[np.int32]  # (thread,) seconds since the thread got this job, or lost its last one
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def settled(self) -> NDArray[np.bool_]:
-        """(thread,) nothing began or ended within the window of the last 100 s."""
+        """(thread,) True where no job started or ended on the thread within the last 100 s."""
         return self.age_s >= WINDOW_S
 
     def windows(self, length: int = WINDOW_S) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -50,25 +54,47 @@ class Moment:
             raise SettingsError(f"a moment of {self.values.shape[1]} s has no window of {length} s")
         return self.values[:, -length:], self.valid[:, -length:]
 
+    def select(self, schema: Schema) -> Moment:
+        """The moment with the channels of `schema`, found by name; a view where they are the first channels."""
+        if self.schema == schema:
+            return self
+        if not set(schema.names) <= set(self.schema.names):
+            raise SettingsError(
+                f"the channels {', '.join(schema.names)} are needed; this moment has {', '.join(self.schema.names)}"
+            )
+        if self.schema.names[: len(schema)] == schema.names:
+            return replace(self, schema=schema, values=self.values[..., : len(schema)])
+        return replace(self, schema=schema, values=self.values[..., [self.schema.index(name) for name in schema.names]])
+
     def take(self, rows: NDArray[np.intp] | slice) -> Moment:
-        """The threads of these rows as a moment of their own, of a slice a view; names keep their numbers."""
+        """The moment with these threads only; a view if `rows` is a slice. Node and job indices stay valid."""
         columns = {name: getattr(self, name)[rows] for name in ("values", "valid", "node", "cpu", "job", "age_s")}
         return replace(self, **columns)
 
-    def among(self, threads: NDArray[np.intp]) -> tuple[Moment, NDArray[np.intp]]:
-        """The smaller moment of these threads and the others of their jobs, and where the threads are in it."""
+    def with_peers(self, threads: NDArray[np.intp]) -> tuple[Moment, NDArray[np.intp]]:
+        """The moment with these threads and all other threads of their jobs, and the rows of `threads` in it."""
         chosen = np.isin(self.job, self.job[threads][self.job[threads] >= 0])
         chosen[threads] = True
         rows = np.flatnonzero(chosen)
         return self.take(rows), np.searchsorted(rows, threads)
 
 
+class NodeBlock(NamedTuple):
+    """The seconds of one node's threads."""
+
+    node: str
+    cpus: tuple[int, ...]
+    values: NDArray[np.float32]  # (cpu, second, channel)
+    valid: NDArray[np.bool_]  # (cpu, second)
+
+
 def moments(
     traces: Sequence[Trace], every_s: int = WINDOW_S, length_s: int = LENGTH_S, first_s: int | None = None
 ) -> Iterator[tuple[Moment, Windows]]:
-    """Recorded traces as the moments a live detector would have seen, each with the labels of its last window.
+    """Recorded traces -> the moments that a live detector would see, each with the labels of its last window.
 
-    A window that holds an onset and yet is more healthy than not is labelled "mixed": finding it is no false alarm.
+    A window that contains an onset but is mostly healthy has the job type "mixed", so that an alarm on it is not
+    counted as false.
     """
     from clustertwin.core.windows import describe
 
@@ -77,24 +103,22 @@ def moments(
         return
     schema = traces[0].schema
     if any(trace.schema != schema or trace.interval_s != 1 for trace in traces):
-        raise SettingsError("traces of different schemas, or not at 1 Hz, do not make a moment")
+        raise SettingsError("the traces of a moment must share a schema and have one sample per second")
     start_s, end_s = min(trace.start_s for trace in traces), max(trace.end_s for trace in traces)
     for now_s in range(start_s + length_s if first_s is None else first_s, end_s + 1, every_s):
-        cut = [_cut(trace, now_s, length_s) for trace in traces]
+        blocks = [_cut(trace, now_s, length_s) for trace in traces]
         spans = [span for trace in traces for span in trace.spans]
-        moment = assemble(
-            now_s, schema, [(t.node, t.cpus, v, m) for t, (v, m) in zip(traces, cut, strict=True)], spans, start_s
-        )
+        moment = assemble(now_s, schema, blocks, spans, start_s)
         window_s = min(WINDOW_S, length_s)
         labels = []
-        for trace, (values, valid) in zip(traces, cut, strict=True):
+        for trace, block in zip(traces, blocks, strict=True):
             last = Trace(
                 trace.node,
                 trace.cpus,
                 now_s - window_s,
                 schema,
-                values[:, -window_s:],
-                valid[:, -window_s:],
+                block.values[:, -window_s:],
+                block.valid[:, -window_s:],
                 trace.spans,
             )
             labels.append(describe(last, last.values, np.ones_like(last.valid), window_s, window_s))
@@ -102,7 +126,7 @@ def moments(
 
 
 def _mixed_at_onset(labels: Windows, spans: Sequence[JobSpan], end_s: int) -> Windows:
-    """Healthy windows in which something has just begun to go wrong are neither healthy nor the anomaly's."""
+    """Label healthy windows in which an anomaly has begun as "mixed"."""
     began = {(s.node, s.job, cpu) for s in spans if s.onset_s is not None and s.onset_s < end_s for cpu in s.cpus}
     places = zip(labels.node.tolist(), labels.job.tolist(), labels.cpu.tolist(), strict=True)
     late = np.array([place in began for place in places], np.bool_) & (labels.anomaly == "")
@@ -118,7 +142,7 @@ def assemble(
     spans: Sequence[JobSpan],
     start_s: int = 0,
 ) -> Moment:
-    """(node, cpus, values, valid) of each node and the spans of their jobs -> the moment that ends at `end_s`."""
+    """A `NodeBlock` for each node and the spans of their jobs -> the moment that ends at `end_s`."""
     spans = [span for span in spans if span.job_type != IDLE]
     nodes = tuple(name for name, *_ in blocks)
     node = np.repeat(np.arange(len(blocks), dtype=np.int32), [len(cpus) for _, cpus, *_ in blocks])
@@ -138,13 +162,13 @@ def assemble(
                 since_s[i] = max(since_s[i], span.start_s)
             else:
                 since_s[i] = max(since_s[i], span.end_s)
-    values = np.concatenate([v for *_, v, _ in blocks])
-    valid = np.concatenate([m for *_, m in blocks])
+    values = np.concatenate([values for *_, values, _ in blocks])
+    valid = np.concatenate([valid for *_, valid in blocks])
     age_s = np.maximum(end_s - np.ceil(since_s), 0).astype(np.int32)
     return Moment(end_s, schema, values, valid, nodes, node, cpu, jobs, job, age_s)
 
 
-def _cut(trace: Trace, end_s: int, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def _cut(trace: Trace, end_s: int, length_s: int) -> NodeBlock:
     """The trace's seconds in [end_s - length_s, end_s), invalid where it has none."""
     values = np.zeros((len(trace.cpus), length_s, len(trace.schema)), np.float32)
     valid = np.zeros(values.shape[:2], np.bool_)
@@ -154,4 +178,4 @@ def _cut(trace: Trace, end_s: int, length_s: int) -> tuple[NDArray[np.float32], 
         values[:, lo - first : hi - first] = trace.values[:, lo:hi]
         valid[:, lo - first : hi - first] = trace.valid[:, lo:hi]
     values[~valid] = 0
-    return values, valid
+    return NodeBlock(trace.node, trace.cpus, values, valid)

@@ -1,10 +1,11 @@
-"""Moments on disk: one safetensors file, ratios in half precision (a step of 1/2048), names in its header."""
+"""Moments on disk: one safetensors file with ratios in half precision (a step of 1/2048) and names in its header."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +18,19 @@ from clustertwin.telemetry.moments.moment import Moment
 _ARRAYS = ("values", "valid", "node", "cpu", "job", "age_s")
 
 
-def write_moments(path: Path, taken: Sequence[Moment]) -> None:
-    """Whole or not at all."""
-    tensors, names = {}, []
-    for i, moment in enumerate(taken):
+def write_moments(path: Path, moments: Sequence[Moment]) -> None:
+    """Write the moments to a file, or leave the file as it was."""
+    tensors: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    schema = moments[0].schema if moments else Schema(())
+    for i, moment in enumerate(moments):
         for name in _ARRAYS:
             array = getattr(moment, name)
             tensors[f"{i}.{name}"] = np.ascontiguousarray(array.astype(np.float16) if name == "values" else array)
-        names.append({"end_s": int(moment.end_s), "nodes": moment.nodes, "jobs": moment.jobs})
-    schema = taken[0].schema.to_json() if taken else []
-    header = {"moments": json.dumps(names), "schema": json.dumps(schema)}
+        rows.append({"end_s": int(moment.end_s), "nodes": moment.nodes, "jobs": moment.jobs})
+        if moment.schema != schema:
+            rows[-1]["schema"] = moment.schema.to_json()
+    header = {"moments": json.dumps(rows), "schema": json.dumps(schema.to_json())}
     files.make_directory(path.parent)
     files.write(path, require("safetensors.numpy", "models").save(tensors, header))
 
@@ -36,11 +40,11 @@ def read_moments(path: Path) -> tuple[Moment, ...]:
     try:
         with require("safetensors", "models").safe_open(path, "numpy") as file:
             header = file.metadata()
-            schema = Schema.from_json(json.loads(header["schema"]))
+            schema = json.loads(header["schema"])  # of each moment that has none of its own
             return tuple(
                 Moment(
                     end_s=row["end_s"],
-                    schema=schema,
+                    schema=Schema.from_json(row.get("schema", schema)),
                     values=file.get_tensor(f"{i}.values").astype(np.float32),
                     nodes=tuple(row["nodes"]),
                     jobs=tuple(row["jobs"]),
@@ -49,6 +53,6 @@ def read_moments(path: Path) -> tuple[Moment, ...]:
                 for i, row in enumerate(json.loads(header["moments"]))
             )
     except FileNotFoundError as error:
-        raise RecordingError(path, "no moments here") from error
-    except Exception as error:  # safetensors raises a class of its own, which is no ValueError
+        raise RecordingError(path, "the file of moments does not exist") from error
+    except Exception as error:  # safetensors raises its own class, which is not a ValueError
         raise RecordingError(path, f"not a file of moments: {error}") from error

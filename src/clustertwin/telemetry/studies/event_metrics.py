@@ -13,7 +13,8 @@ from statistics import median
 
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, Tracker
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import IDLE, LENGTH_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.telemetry.detection.features.inference import evaluate
+from clustertwin.telemetry.detection.features.inference import infer
 from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
@@ -28,7 +28,7 @@ _STRANGE = 0.99  # of normal points lie nearer to a centre
 
 def model_error(stored: Stored) -> Scorer:
     """The reconstruction error of any of our models, alone."""
-    return lambda moment: evaluate(stored, moment)[1]
+    return lambda moment: infer(stored, moment)[1]
 
 
 def pca_error(train: Sequence[Moment], seed: int) -> Scorer:

@@ -93,7 +93,7 @@ def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
                     "since_s": moment.end_s - int(moment.age_s[row]),
                     "score": plain(float(scores.score[row])),
                     "error": plain(float(scores.error[row])),
-                    "view": scores.spoke(row),
+                    "view": scores.deciding_view(row),
                     "surprise": dict(zip(scores.views, plain(scores.surprise[row]), strict=True)),
                 }
             )
@@ -119,7 +119,7 @@ def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -
     if reconstructed and detector is not None:
         from clustertwin.telemetry.detection.features.inference import reconstruct
 
-        few, mine = moment.among(rows)
+        few, mine = moment.with_peers(rows)
         told["reconstructed"] = plain(reconstruct(detector.stored, few)[mine][:, -seconds:])
     return told
 

@@ -31,15 +31,15 @@ Place = NDArray[np.float32]  # (thread, latent)
 
 def whereabouts(detector: Detector, past: Past, case: Case) -> Place:
     """An event's threads in the window that gave its reason; none where those seconds are gone."""
-    from clustertwin.telemetry.detection.features.inference import evaluate
+    from clustertwin.telemetry.detection.features.inference import infer
 
     event, end_s = case.event, case.why.end_s if case.why else case.event.seen_s
     traces = past.traces(event.nodes, end_s - WINDOW_S, end_s)
     for moment, _ in moments(traces, length_s=WINDOW_S, first_s=end_s):
         rows = rows_of(moment, event)
         known = rows[moment.valid[rows].mean(1) >= detector.settings.enough]
-        few, mine = moment.among(known[:MOST_THREADS])
-        return evaluate(detector.stored, few)[0][mine] if len(mine) else _NOWHERE
+        few, mine = moment.with_peers(known[:MOST_THREADS])
+        return infer(detector.stored, few)[0][mine] if len(mine) else _NOWHERE
     return _NOWHERE
 
 

@@ -20,8 +20,8 @@ from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.pages.closed_event_places import Place, Whereabouts
 from clustertwin.service.web.pages.rendering import render
 from clustertwin.service.web.pages.umap_landscape import Landscape, Landscapes
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import rows_of
-from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 

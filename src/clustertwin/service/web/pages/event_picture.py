@@ -12,8 +12,8 @@ from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.service.store.event_store import Case
 from clustertwin.service.store.trace_archive import Past
 from clustertwin.service.web.pages.canvas_data import MOST_ROWS, encoded, levels, shares
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import rows_of
-from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.moments.moment import Moment
 
 BEFORE_S, AFTER_S = 60, 60  # shown around an event that is over

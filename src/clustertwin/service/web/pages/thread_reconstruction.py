@@ -45,5 +45,5 @@ def reconstruct(detector: Detector, moment: Moment, row: int) -> NDArray[np.floa
     if moment.valid[row, -length:].mean() < detector.settings.enough:
         return None
     # With its company: a graph model sees the other threads of the job too.
-    few, mine = moment.among(np.array([row]))
+    few, mine = moment.with_peers(np.array([row]))
     return inference.reconstruct(detector.stored, few)[mine[0]]

@@ -1,1 +1,1 @@
-"""From scores to events: tracking over time, and the explanation of each event."""
+"""From scores to events: the tracker, and the explanation of each event."""

@@ -1,49 +1,59 @@
-"""Why these threads are strange: detector, moment, scores, threads -> the channel, the seconds, and what was expected.
+"""Explain why threads are unusual: detector, moment, scores, threads -> channels, seconds and expected values.
 
-A reason is numbers first; its sentence is made of those numbers and nothing else, so that it cannot contradict them.
+An explanation consists of numbers. Its text is made from those numbers alone, so it cannot contradict them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.events.tracker import Event
-from clustertwin.telemetry.detection.scores import NAMING, Scores
-from clustertwin.telemetry.detection.views.region_distance import Near
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation_text import explain_in_words
+from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
-WINDOW_S = 100
-#: A channel's name as a person would say it.
-SPOKEN = {"other": "idle", "memory_used": "memory in use", "io_pressure": "I/O pressure"}
+if TYPE_CHECKING:  # these modules import torch, which takes seconds
+    from clustertwin.telemetry.detection.views.contract import ClosestFault
+
+Array = NDArray[np.float64]
 
 
-class Places(Protocol):
-    """Known places in the embedding."""
+class ReferencePoints(Protocol):
+    """Known kinds of jobs in the embedding."""
 
     def nearest(self, embedding: NDArray[np.float32]) -> tuple[tuple[str, float], ...]:
-        """(n, latent) -> the nearest kinds and the distance to each."""
+        """(n, latent) -> the closest kinds and the distance to each."""
         ...
 
 
-class Expects(Protocol):
-    """A detector that can say what it would have found normal."""
+class Explainable(Protocol):
+    """A detector that can say what it considers normal."""
+
+    def length_s(self, view: str) -> int:
+        """The seconds that a view looks at."""
+        ...
 
     def expected(self, moment: Moment, threads: NDArray[np.intp], view: str) -> NDArray[np.float32]:
-        """(n, channel) mean ratios over the window, NaN where this view cannot say."""
+        """(n, channel of the moment) mean ratios over those seconds; NaN: unknown."""
         ...
 
-    def near(self, moment: Moment, scores: Scores, threads: NDArray[np.intp]) -> Near | None:
-        """The known-wrong region that these threads have come nearest to; None where none is known."""
+    def closest_fault(
+        self, moment: Moment, scores: Scores, threads: NDArray[np.intp], view: str
+    ) -> ClosestFault | None:
+        """The known fault that these threads are closest to, if the view knows faults."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One channel over the window: what was seen, what was expected, what the neighbours had; None: not known."""
+    """The mean of one channel: of these threads, as expected, and of their neighbours; None: unknown.
+
+    Field names are stored in the database.
+    """
 
     channel: str
     seen: float
@@ -52,21 +62,22 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """`ratios` has every channel, the telling one first."""
+class Explanation:
+    """`ratios` has every channel with data, the main reason first. Field names are stored in the database."""
 
     view: str
     start_s: int
     end_s: int
-    far_s: int  # seconds of these in which the telling channel was nearer to `seen` than to what it is compared with
+    far_s: int  # seconds in which the main channel was closer to `seen` than to the value it is compared with
     threads: int
-    neighbours: int  # how many threads they are
-    neighbours_of: str  # "job", "node" or "" where there are none
+    neighbours: int  # number of threads that are compared with
+    neighbours_of: str  # "job", "node", or "" without neighbours
     ratios: tuple[Ratio, ...]
-    nearest: tuple[tuple[str, float], ...] = ()  # known kinds of jobs in the embedding, and the distance to each
-    region: str = ""  # what is wrong where they have come too near to, if that is why; else empty
-    distance: float | None = None  # in the embedding, of the nearest of them to that region
-    kept: float | None = None  # the distance that normal threads keep from it
+    nearest: tuple[tuple[str, float], ...] = ()  # known kinds of jobs in the embedding, with the distance to each
+    region: str = ""  # the closest known fault, if the view names one
+    distance: float | None = None  # in the embedding, from that fault
+    kept: float | None = None  # `kept_ratio` of normal threads are farther from that fault than this
+    kept_ratio: float = 0.999
 
     @property
     def channel(self) -> str:
@@ -74,126 +85,130 @@ class Why:
 
     @property
     def sentence(self) -> str:
-        told = self.ratios[0]
-        length_s = self.end_s - self.start_s
-        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
-        text = f"{threads}: {_spoken(told.channel)} was {_percent(told.seen)} over {length_s} s"
-        if told.expected is not None:
-            text += f", where {_percent(told.expected)} was expected"
-        if told.neighbours is not None:
-            others = f"other thread of the {self.neighbours_of}" if self.neighbours == 1 else ""
-            others = others or f"{self.neighbours} other threads of the {self.neighbours_of}"
-            text += f"; the {others} had {_percent(told.neighbours)}"
-        if self.distance is not None and self.kept is not None:
-            text += f"; in the embedding {_distance(self.distance)} from {self.region}"
-            text += f", where normal threads keep {_distance(self.kept)}"
-        return text + "."
+        """The explanation as text, in one to three sentences."""
+        return explain_in_words(self)
 
 
 def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
-    """Where an event's threads are in a moment; those that are gone are left out."""
+    """The rows of an event's threads in a moment; threads that are not in it are left out."""
     row = {(moment.nodes[n], int(c)): i for i, (n, c) in enumerate(zip(moment.node, moment.cpu, strict=True))}
-    found = [row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row]
-    return np.array(found, np.intp)
+    return np.array([row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row], np.intp)
+
+
+def rows_to_explain(moment: Moment, event: Event) -> NDArray[np.intp]:
+    """All rows that an explanation of the event depends on: its nodes, and the jobs of its threads on other nodes."""
+    numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
+    on_nodes = np.flatnonzero(np.isin(moment.node, numbers))
+    cpus = dict(event.places)
+    of_event = [row for row in on_nodes.tolist() if moment.cpu[row] in cpus[moment.nodes[moment.node[row]]]]
+    jobs = np.unique(moment.job[of_event])
+    return np.union1d(on_nodes, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
 
 
 def explain(
-    detector: Expects, moment: Moment, scores: Scores, threads: NDArray[np.intp], places: Places | None = None
-) -> Why | None:
-    """The reason for these threads; None where not one of their seconds is known."""
-    if not len(threads):
+    detector: Explainable,
+    moment: Moment,
+    scores: Scores,
+    threads: NDArray[np.intp],
+    landmarks: ReferencePoints | None = None,
+) -> Explanation | None:
+    """Explain the scores of these threads; None if none of their seconds is known."""
+    if not len(threads) or not scores.views:
         return None
-    view = scores.spoke(int(threads[np.argmax(np.nan_to_num(scores.score[threads], nan=-1.0))])) or scores.views[0]
-    values, valid = _window(moment, moment.values.shape[1] if view.endswith("5min") else WINDOW_S)
+    worst = int(threads[np.argmax(np.nan_to_num(scores.score[threads], nan=-1.0))])
+    view = scores.deciding_view(worst) or scores.views[0]
+    values, valid = _window(moment, min(detector.length_s(view), moment.values.shape[1]))
     known = threads[valid[threads].any(1)]
-    if not len(known):
-        return None
     seen = _means(values, valid, known)  # (channel,)
-    expected = _mean_known(detector.expected(moment, known, view), len(seen))
-    others, others_of = _neighbours(moment, valid, threads)
-    theirs = _means(values, valid, others) if len(others) else np.full(len(seen), np.nan)
-    # What the view expected is the yardstick; a view that cannot say leaves the neighbours.
-    yardstick = np.where(np.isnan(expected), theirs, expected)
-    apart = seen - yardstick
-    # Of a whole, what grew says more than what it took from: "iowait 70 %", not "user 20 %".
-    apart[list(moment.schema.bounded)] = np.abs(apart[list(moment.schema.bounded)])
-    order = np.argsort(-np.nan_to_num(apart, nan=-2.0), kind="stable")
-    if np.isnan(apart).all():
-        order = np.argsort(-seen, kind="stable")
-    ratios = [Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order]
-    near = detector.near(moment, scores, known) if view == NAMING else None
-    return Why(
+    if np.isnan(seen).all():
+        return None
+    expected = _mean_of_known(detector.expected(moment, known, view))
+    neighbours, neighbours_of = _neighbours(moment, valid, threads)
+    theirs = _means(values, valid, neighbours)
+    baseline = np.where(np.isnan(expected), theirs, expected)
+    order = _by_relevance(moment, seen, expected, baseline)
+    main = order[0]
+    fault = detector.closest_fault(moment, scores, known, view)
+    return Explanation(
         view=view,
         start_s=moment.end_s - values.shape[1],
         end_s=moment.end_s,
-        far_s=_far_s(values[known, :, order[0]], valid[known], float(seen[order[0]]), float(yardstick[order[0]])),
+        far_s=_far_s(values[known, :, main], valid[known], float(seen[main]), float(baseline[main])),
         threads=len(known),
-        neighbours=len(others),
-        neighbours_of=others_of,
-        ratios=tuple(ratios),
-        nearest=places.nearest(scores.embedding[known]) if places else (),
-        region=near.name if near else "",
-        distance=near.distance if near else None,
-        kept=near.kept if near else None,
+        neighbours=len(neighbours),
+        neighbours_of=neighbours_of,
+        ratios=tuple(
+            Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order
+        ),
+        nearest=landmarks.nearest(scores.embedding[known]) if landmarks else (),
+        region=fault.name if fault else "",
+        distance=fault.distance if fault else None,
+        kept=fault.normal_distance if fault else None,
+        kept_ratio=fault.farther_ratio if fault else 0.999,
     )
 
 
+def _by_relevance(moment: Moment, seen: Array, expected: Array, baseline: Array) -> list[int]:
+    """The channels with data, the main reason first.
+
+    Channels that the view has an expectation for come first, because the view decided by them. In a simplex, the
+    channel that grew says more than the one that shrank: "iowait 70 %", not "user 20 %".
+    """
+    difference = seen - baseline
+    bounded = list(moment.schema.bounded)
+    difference[bounded] = np.abs(difference[bounded])
+    if np.isnan(difference).all():
+        difference = seen
+    of_view = ~np.isnan(expected) if (~np.isnan(expected)).any() else np.ones_like(expected, np.bool_)
+    rank = np.lexsort((-np.nan_to_num(difference, nan=-2.0), ~of_view))
+    return [c for c in rank.tolist() if not np.isnan(seen[c])]
+
+
 def _window(moment: Moment, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The last seconds, without those in which a thread still had another job."""
+    """The last seconds; those in which a thread had another job are not valid."""
     values, valid = moment.windows(length_s)
     return values, valid & (np.arange(length_s, 0, -1) <= moment.age_s[:, None])
 
 
-def _means(values: NDArray[np.float32], valid: NDArray[np.bool_], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """(channel,) over the valid seconds of these threads."""
-    weights = valid[rows, :, None]
-    return np.asarray((values[rows] * weights).sum((0, 1), dtype=np.float64) / max(int(weights.sum()), 1))
+def _means(values: NDArray[np.float32], valid: NDArray[np.bool_], rows: NDArray[np.intp]) -> Array:
+    """(channel,) over the valid seconds of these threads; NaN where a channel has none."""
+    known = valid[rows, :, None] & np.isfinite(values[rows])
+    count = known.sum((0, 1))
+    total = np.where(known, values[rows], 0).sum((0, 1), dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _mean_known(rows: NDArray[np.float32], channels: int) -> NDArray[np.float64]:
-    """(channel,) the mean over the threads that have one; NaN where none has."""
+def _mean_of_known(rows: NDArray[np.float32]) -> Array:
+    """(channel,) the mean over the threads that are not NaN; NaN where all are."""
     known = ~np.isnan(rows)
     count = known.sum(0)
     total = np.where(known, rows, 0).sum(0, dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan) if len(rows) else np.full(channels, np.nan)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _neighbours(moment: Moment, valid: NDArray[np.bool_], threads: NDArray[np.intp]) -> tuple[NDArray[np.intp], str]:
-    """The other threads of the same jobs, or else of the same nodes, of which anything is known."""
-    mine = np.zeros(len(moment), np.bool_)
-    mine[threads] = True
-    heard = valid.any(1) & ~mine
+    """The other threads of the same jobs, or else of the same nodes, that have valid seconds."""
+    others = np.ones(len(moment), np.bool_)
+    others[threads] = False
+    candidates = valid.any(1) & others
     jobs = np.setdiff1d(moment.job[threads], [-1])
-    same_job = np.flatnonzero(heard & np.isin(moment.job, jobs))
+    same_job = np.flatnonzero(candidates & np.isin(moment.job, jobs))
     if len(same_job):
         return same_job, "job"
-    same_node = np.flatnonzero(heard & np.isin(moment.node, moment.node[threads]))
+    same_node = np.flatnonzero(candidates & np.isin(moment.node, moment.node[threads]))
     return same_node, "node" if len(same_node) else ""
 
 
-def _far_s(values: NDArray[np.float32], valid: NDArray[np.bool_], seen: float, yardstick: float) -> int:
-    """Seconds whose mean over the threads lies on `seen`'s side of the middle between both."""
-    if np.isnan(yardstick) or seen == yardstick:
+def _far_s(values: NDArray[np.float32], valid: NDArray[np.bool_], seen: float, baseline: float) -> int:
+    """Seconds in which the mean over the threads is closer to `seen` than to the baseline."""
+    if np.isnan(baseline) or seen == baseline:
         return 0
-    count = valid.sum(0)  # (second,)
-    mean = (values * valid).sum(0) / np.maximum(count, 1)
-    far = (mean - (seen + yardstick) / 2) * np.sign(seen - yardstick) > 0
+    known = valid & np.isfinite(values)
+    count = known.sum(0)  # (second,)
+    mean = np.where(known, values, 0).sum(0) / np.maximum(count, 1)
+    far = (mean - (seen + baseline) / 2) * np.sign(seen - baseline) > 0
     return int((far & (count > 0)).sum())
 
 
 def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _spoken(channel: str) -> str:
-    return SPOKEN.get(channel, channel)
-
-
-def _distance(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def _percent(ratio: float) -> str:
-    """Two numbers that differ by what matters must not read the same: small ones keep a decimal."""
-    percent = 100 * ratio
-    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"

@@ -1,1 +1,1 @@
-"""What a detector measures of a moment: statistics, distance from peers, embedding and error."""
+"""What a detector measures of each thread: statistics, deviation from peers, embedding and reconstruction error."""

@@ -1,4 +1,7 @@
-"""Run an autoencoder over a moment: model, moment -> embedding and error of every thread. The only door to torch."""
+"""Run an autoencoder over a moment: model, moment -> embedding and error of every thread.
+
+This is the only module of detection that calls torch.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from clustertwin.telemetry.models.contract import Batch, errors
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.moments.moment import Moment
 
-_CHUNK = 8192  # threads at a time, so that memory does not grow with the cluster
+_CHUNK = 8192  # threads per batch, so that memory use does not grow with the cluster
 
 
 @torch.no_grad()
-def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Embeddings (thread, latent) and mean squared errors (thread,) of the last window."""
+def infer(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Embeddings (thread, latent) and mean squared reconstruction errors (thread,) of the last window."""
     model = stored.model
+    moment = moment.select(model.config.shape.schema)
     if fused := model.fused():
         values, valid = moment.windows(model.config.shape.length)
         if valid.all():
@@ -28,30 +32,31 @@ def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArr
     error = np.empty(len(moment), np.float32)
     if fused:
         for start in range(0, len(moment), _CHUNK):
-            piece = slice(start, start + _CHUNK)
-            mended = _mended(values[piece], valid[piece])
-            embedding[piece], error[piece] = fused(mended, np.ones_like(valid[piece]))
+            rows = slice(start, start + _CHUNK)
+            filled = _fill_gaps(values[rows], valid[rows])
+            embedding[rows], error[rows] = fused(filled, np.ones_like(valid[rows]))
         return embedding, error
-    for rows, batch in _batches(moment, model.graph, model.config.shape.length):
+    for indices, batch in _batches(moment, model.graph, model.config.shape.length):
         z, reconstruction = model(batch)
-        embedding[rows], error[rows] = z.numpy(), errors(batch, reconstruction).numpy()
+        embedding[indices], error[indices] = z.numpy(), errors(batch, reconstruction).numpy()
     return embedding, error
 
 
 @torch.no_grad()
 def reconstruct(stored: Stored, moment: Moment) -> NDArray[np.float32]:
-    """The last window of every thread as the model has it: (thread, length, channel)."""
+    """The model's reconstruction of the last window of every thread: (thread, length, channel of the model)."""
     shape = stored.model.config.shape
-    made = np.empty((len(moment), shape.length, len(shape.schema)), np.float32)
+    moment = moment.select(shape.schema)
+    reconstruction = np.empty((len(moment), shape.length, len(shape.schema)), np.float32)
     for rows, batch in _batches(moment, stored.model.graph, shape.length):
-        made[rows] = stored.model(batch)[1].numpy()
-    return made
+        reconstruction[rows] = stored.model(batch)[1].numpy()
+    return reconstruction
 
 
-def _mended(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Windows (n, length, channel) with their lost seconds as the mean of the others.
+def _fill_gaps(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Windows (n, length, channel) with invalid seconds replaced by the mean of the valid ones.
 
-    To a model that reads whole windows, five seconds of nothing are stranger than any anomaly.
+    The model reads complete windows: five seconds of zeros would raise the error more than any anomaly does.
     """
     if valid.all():
         return values
@@ -61,7 +66,7 @@ def _mended(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np
 
 
 def _batches(moment: Moment, graph: str, length: int) -> Iterator[tuple[NDArray[np.intp], Batch]]:
-    """Rows and their windows; threads that a graph model sees together stay together."""
+    """Row indices and their windows; the threads of one graph of the model are in one batch."""
     values, valid = moment.windows(length)
     alone = np.arange(len(moment))
     group = {"node": moment.node, "job": np.where(moment.job >= 0, moment.job, -1 - alone)}.get(graph, alone)
@@ -71,5 +76,5 @@ def _batches(moment: Moment, graph: str, length: int) -> Iterator[tuple[NDArray[
     crossing = np.flatnonzero(np.diff(ends // _CHUNK, append=-1))
     for start, end in pairwise([0, *ends[crossing].tolist()]):
         rows = order[start:end]
-        parts = (_mended(values[rows], valid[rows]), np.ones_like(valid[rows]), group[rows].astype(np.int64))
+        parts = (_fill_gaps(values[rows], valid[rows]), np.ones_like(valid[rows]), group[rows].astype(np.int64))
         yield rows, Batch(*map(torch.from_numpy, parts))

@@ -1,6 +1,7 @@
-"""All that the views of a detector need of a moment: model, moment -> one `Look`, computed once.
+"""Everything that the views of a detector need to know about a moment: model, moment -> one `Observation`.
 
-Looks of many moments join into one, which is how a detector is calibrated: on what it will see, seen the same way.
+It is computed once for all views. The observations of many moments can be joined into one; a detector is calibrated on
+such a joined observation, so it is calibrated on the same features that it scores.
 """
 
 from __future__ import annotations
@@ -13,97 +14,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.features.inference import evaluate
-from clustertwin.telemetry.detection.features.peer_deviation import Deviation, deviate
+from clustertwin.telemetry.detection.features.inference import infer
+from clustertwin.telemetry.detection.features.peer_deviation import Deviation, measure_deviation
 from clustertwin.telemetry.detection.features.statistics import Statistics, measure_each
 from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
+from clustertwin.telemetry.moments.moment import LENGTH_S, WINDOW_S, Moment
 
-LASTING_S = 300
-LENGTHS_S = (WINDOW_S, LASTING_S)
-LONG_ENOUGH_S = 200  # a thread that has done this for less has no view of its last five minutes
+#: Statistics and deviation are measured over each of these lengths.
+LENGTHS_S = (WINDOW_S, LENGTH_S)
+MIN_SECONDS = {WINDOW_S: 1, LENGTH_S: 200}  # valid seconds with the current job that a length needs
 
-#: Who holds a thread. Where no job is known anywhere, nobody can say.
-FREE, HELD, UNKNOWN = 0, 1, 2
+#: The allocation of a thread. Where a moment has no job at all, the source may not report jobs: UNKNOWN.
+UNALLOCATED, ALLOCATED, UNKNOWN = 0, 1, 2
+ALLOCATIONS = (UNALLOCATED, ALLOCATED, UNKNOWN)
 
 _Rows = TypeVar("_Rows", Statistics, Deviation)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One row a thread."""
+class WindowFeatures:
+    """Features of the last `length_s` seconds, one row per thread."""
 
-    kind: NDArray[np.int8]  # (thread,) FREE, HELD or UNKNOWN
-    error: NDArray[np.float32]  # (thread,)
+    length_s: int
+    known: NDArray[np.bool_]  # (thread,) whether the thread has enough valid seconds to be scored
+    statistics: Statistics
+    deviation: Deviation
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A model's measurements of the threads of one or several moments, one row per thread."""
+
+    stored: Stored  # the model
+    moments: tuple[Moment, ...]  # the rows are the threads of these moments, in order
+    allocation: NDArray[np.int8]  # (thread,) UNALLOCATED, ALLOCATED or UNKNOWN
+    error: NDArray[np.float32]  # (thread,) mean squared reconstruction error
     embedding: NDArray[np.float32]  # (thread, latent)
-    known: tuple[NDArray[np.bool_], ...]  # (thread,) for each length
-    statistics: tuple[Statistics, ...]
-    deviation: tuple[Deviation, ...]
+    windows: tuple[WindowFeatures, ...]  # one for each of LENGTHS_S
 
     def __len__(self) -> int:
-        return len(self.kind)
+        return len(self.allocation)
+
+    def over(self, length_s: int) -> WindowFeatures:
+        """The features of this length."""
+        for window in self.windows:
+            if window.length_s == length_s:
+                return window
+        raise SettingsError(f"no features over {length_s} s; the lengths are {', '.join(map(str, LENGTHS_S))} s")
 
 
-def look(stored: Stored, moment: Moment, enough: float) -> Look:
-    """Look at a moment; `enough` is the part of a window's seconds that must be valid."""
-    schema = stored.model.config.shape.schema
-    if moment.schema != schema:
-        raise SettingsError(
-            f"the model takes {', '.join(schema.names)}; this moment has {', '.join(moment.schema.names)}"
-        )
-    seen = _look(stored, moment, enough)
-    # What is no number shows in the outcome: to look through five minutes of every thread for it costs a tenth more.
-    fine = np.isfinite(seen.error).all() and all(np.isfinite(one.features).all() for one in seen.statistics)
-    return seen if fine else _look(stored, _finite(moment), enough)
+def observe(stored: Stored, moment: Moment, enough: float) -> Observation:
+    """Measure a moment; `enough` is the share of a window's seconds that must be valid."""
+    selected = moment.select(stored.model.config.shape.schema)
+    observation = _observe(stored, selected, enough)
+    # Values that are not finite show up in the results. Searching five minutes of every thread costs a tenth more.
+    finite = np.isfinite(observation.error).all() and all(
+        np.isfinite(window.statistics.features).all() for window in observation.windows
+    )
+    if not finite:
+        observation = _observe(stored, _mask_non_finite(selected), enough)
+    return replace(observation, moments=(moment,))
 
 
-def _look(stored: Stored, moment: Moment, enough: float) -> Look:
-    embedding, error = evaluate(stored, moment)
-    statistics = measure_each(moment, LENGTHS_S)
-    settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough) & (statistics[0].seconds > 0)
-    known = (settled, settled & (statistics[1].seconds >= LONG_ENOUGH_S))
-    deviation = tuple(deviate(s.mean, s.noise, moment.job, k) for s, k in zip(statistics, known, strict=True))
-    return Look(kind_of(moment), error, embedding, known, statistics, deviation)
+def _observe(stored: Stored, moment: Moment, enough: float) -> Observation:
+    embedding, error = infer(stored, moment)
+    settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough)
+    windows = []
+    for length_s, statistics in zip(LENGTHS_S, measure_each(moment, LENGTHS_S), strict=True):
+        settled = settled & (statistics.seconds >= MIN_SECONDS[length_s])  # a longer window implies the shorter one
+        deviation = measure_deviation(statistics.mean, statistics.noise, moment.job, settled)
+        windows.append(WindowFeatures(length_s, settled, statistics, deviation))
+    return Observation(stored, (moment,), allocation_of(moment), error, embedding, tuple(windows))
 
 
-def kind_of(moment: Moment) -> NDArray[np.int8]:
-    """(thread,) FREE, HELD or UNKNOWN."""
-    return np.where(moment.job >= 0, HELD, FREE if moment.jobs else UNKNOWN).astype(np.int8)
+def allocation_of(moment: Moment) -> NDArray[np.int8]:
+    """(thread,) UNALLOCATED, ALLOCATED or UNKNOWN."""
+    return np.where(moment.job >= 0, ALLOCATED, UNALLOCATED if moment.jobs else UNKNOWN).astype(np.int8)
 
 
-def join(looks: Sequence[Look]) -> Look:
-    """The rows of all, one after another."""
-    firsts = np.cumsum([0, *(len(one) for one in looks)])
-    moved = [_moved(one, int(first)) for one, first in zip(looks, firsts, strict=False)]
-
-    lengths = range(len(LENGTHS_S))
-    return Look(
-        np.concatenate([one.kind for one in moved]),
-        np.concatenate([one.error for one in moved]),
-        np.concatenate([one.embedding for one in moved]),
-        tuple(np.concatenate([one.known[i] for one in moved]) for i in lengths),
-        tuple(_joined(Statistics, [one.statistics[i] for one in moved]) for i in lengths),
-        tuple(_joined(Deviation, [one.deviation[i] for one in moved]) for i in lengths),
+def join(observations: Sequence[Observation]) -> Observation:
+    """The rows of all observations, one after another."""
+    firsts = np.cumsum([0, *(len(observation) for observation in observations)]).tolist()
+    return Observation(
+        observations[0].stored,
+        tuple(moment for observation in observations for moment in observation.moments),
+        np.concatenate([observation.allocation for observation in observations]),
+        np.concatenate([observation.error for observation in observations]),
+        np.concatenate([observation.embedding for observation in observations]),
+        tuple(
+            _join_windows([observation.over(length_s) for observation in observations], firsts)
+            for length_s in LENGTHS_S
+        ),
     )
 
 
-def _joined(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
+def _join_windows(windows: Sequence[WindowFeatures], firsts: Sequence[int]) -> WindowFeatures:
+    """`firsts` are the first rows of each window's threads; partners are row numbers and move by them."""
+    deviations = [
+        replace(w.deviation, partner=np.where(w.deviation.partner >= 0, w.deviation.partner + first, -1))
+        for w, first in zip(windows, firsts, strict=False)
+    ]
+    return WindowFeatures(
+        windows[0].length_s,
+        np.concatenate([window.known for window in windows]),
+        _concatenate(Statistics, [window.statistics for window in windows]),
+        _concatenate(Deviation, deviations),
+    )
+
+
+def _concatenate(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
     names = [field.name for field in fields(kind)]
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def _moved(one: Look, first: int) -> Look:
-    """Partners are rows, so they move with them."""
-    deviation = tuple(replace(d, partner=np.where(d.partner >= 0, d.partner + first, -1)) for d in one.deviation)
-    return replace(one, deviation=deviation)
-
-
-def _finite(moment: Moment) -> Moment:
-    """A value that is no number makes its second invalid, whatever its mask says."""
-    odd = np.flatnonzero(~np.isfinite(moment.values.sum((1, 2))))
-    if not len(odd):
+def _mask_non_finite(moment: Moment) -> Moment:
+    """The moment with each second that holds NaN or infinity marked as invalid."""
+    affected = np.flatnonzero(~np.isfinite(moment.values.sum((1, 2))))
+    if not len(affected):
         return moment
     values, valid = moment.values.copy(), moment.valid.copy()
-    valid[odd] &= np.isfinite(values[odd]).all(-1)
+    valid[affected] &= np.isfinite(values[affected]).all(-1)
     values[~valid] = 0
     return replace(moment, values=values, valid=valid)

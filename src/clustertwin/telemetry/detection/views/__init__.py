@@ -1,1 +1,1 @@
-"""The views of a detector: each turns measurements of a thread into one p-value."""
+"""The views of a detector. Each turns measurements of a thread into a p-value; `view_table` lists them all."""

@@ -17,7 +17,8 @@ from typing import Any
 
 from clustertwin.core import extras, files
 from clustertwin.core.errors import InputError, SettingsError, TwinError
-from clustertwin.telemetry.detection.detector import Detector, read, save
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.detector_store import read, save
 from clustertwin.telemetry.learning.champions.fencing_lock import held
 from clustertwin.telemetry.models.model_store import ModelError
 

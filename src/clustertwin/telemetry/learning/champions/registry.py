@@ -17,7 +17,7 @@ from typing import Any
 
 from clustertwin.core.errors import SourceError
 from clustertwin.core.extras import require
-from clustertwin.telemetry.detection.detector import read
+from clustertwin.telemetry.detection.detector_store import read
 from clustertwin.telemetry.models.model_store import ModelError
 
 MODEL = "clustertwin"

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.detection import detector as detection
-from clustertwin.telemetry.detection.detector import calibrate
+from clustertwin.telemetry.detection import detector_store
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import DetectorSettings
 from clustertwin.telemetry.learning.champions.fencing_lock import held
 from clustertwin.telemetry.learning.night.night_data import windows_of
 from clustertwin.telemetry.models.contract import config_to_json
@@ -55,7 +56,7 @@ class Order:
     validation: tuple[Path, ...]
     start: Path | None  # a model's directory
     windows: int
-    alarms: detection.Settings
+    alarms: DetectorSettings
 
 
 def plan(
@@ -118,7 +119,7 @@ def train(order: Order, progress: Callable[[Epoch], None] = lambda epoch: None) 
                 start,
             ).model
         save(order.directory, order.settings.model, start, {"training": asdict(order.settings)})
-        detection.save(order.directory, calibrate(read(order.directory), held_out, order.alarms, learn=moments))
+        detector_store.save(order.directory, calibrate(read(order.directory), held_out, order.alarms, learn=moments))
     return order.name
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from clustertwin import engine
 from clustertwin.core import files
 from clustertwin.core.errors import TwinError
-from clustertwin.telemetry.detection import detector as detection
-from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection import detector_store
+from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store, registry_spool
 from clustertwin.telemetry.learning.champions import learning_state as learning
 from clustertwin.telemetry.learning.champions.fencing_lock import only_retrainer
@@ -56,7 +56,7 @@ class CycleSettings:
     replay_days: int = 10
     halt: bool = True  # by a confirmed anomaly
     training: Training = Training()
-    alarms: detection.Settings = detection.Settings()
+    alarms: DetectorSettings = DetectorSettings()
     rule: Rule = Rule()
     limits: Limits = Limits()
     keep_nights: int = 14  # whose challengers and documents stay on disk
@@ -276,7 +276,7 @@ def _judge(site: Site, serving: Detector, plan: dict[str, Any], steps: Steps) ->
     for i, name in enumerate(plan["epochs"]):
         site.progress("judge", i, len(plan["epochs"]))
         try:
-            found.append(judge(name, detection.read(_challenger(steps, name)), held_out, golden))
+            found.append(judge(name, detector_store.read(_challenger(steps, name)), held_out, golden))
         except TwinError as error:
             notes.append(f"{name} is out: {error}")  # a damaged challenger does not stop the others
     return {"contestants": [asdict(one) for one in found], "notes": notes}
@@ -293,7 +293,7 @@ def _choose(site: Site, contestants: list[Contestant], changed: bool, fence: int
 
 
 def _enter(site: Site, steps: Steps, best: str, lineage: dict[str, Any]) -> dict[str, Any]:
-    version = champion_store.enter(site.home, detection.read(_challenger(steps, best)), lineage)
+    version = champion_store.enter(site.home, detector_store.read(_challenger(steps, best)), lineage)
     return {"version": version, "sha256": champion_store.digest(site.home / champion_store.MODELS / version)}
 
 

@@ -21,8 +21,9 @@ from clustertwin import engine
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.detection import detector as detection
-from clustertwin.telemetry.detection.detector import Detector, calibrate
+from clustertwin.telemetry.detection import detector_store
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.duel import golden_set
 from clustertwin.telemetry.learning.duel.contestant import judge, on_normal
 from clustertwin.telemetry.learning.duel.verdict_of_duel import Contestant, Rule, choose
@@ -146,7 +147,7 @@ def live_one(order: Order) -> str:
     """A month under one strategy, written whole when it has ended; returns the strategy's name."""
     torch.set_num_threads(1)  # small batches; and sums do not depend on the machine
     signatures, standard = read_signatures(), golden_set.standard()
-    champion = detection.read(order.out / _FIRST)
+    champion = detector_store.read(order.out / _FIRST)
     days = _before(order.settings, signatures)
     beginning = Beginning(standard, tuple(days), champion, golden_set.detect(champion, standard))
     write_days(_file(order.out, order.strategy), live_month(order.strategy, order.settings, signatures, beginning))
@@ -213,7 +214,7 @@ def _write_first(out: Path, settings: MonthSettings) -> None:
     torch.set_num_threads(1)
     champion = begin(settings, read_signatures(), golden_set.standard()).champion
     with tempfile.TemporaryDirectory(dir=out) as scratch:
-        detection.save(Path(scratch) / _FIRST, champion)
+        detector_store.save(Path(scratch) / _FIRST, champion)
         (Path(scratch) / _FIRST).rename(out / _FIRST)
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import Trace, Windows
-from clustertwin.telemetry.detection.batch_scoring import score_together
+from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, by_chance
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.tracker import EventSettings, score_by_chance
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
 from clustertwin.telemetry.studies.event_metrics import judge, track
@@ -78,7 +79,7 @@ class Probe:
 
     def sight(self, detector: Detector) -> float:
         """Of the windows of those who wait, the part that alarms."""
-        scored = score_together(detector, self.moments)
+        scored = score_batches(detector, self.moments)
         score = np.concatenate([one.score[mine] for one, mine in zip(scored, self.waiting, strict=True)])
         return float((score[~np.isnan(score)] > detector.threshold).mean())
 
@@ -91,7 +92,7 @@ def probe(world: World, traces: Sequence[Trace]) -> Probe:
 
 def _scored(detector: Detector, traces: Sequence[Trace]) -> list[tuple[Moment, Scores]]:
     seen = list(_as_they_came(traces))
-    return list(zip(seen, score_together(detector, seen), strict=True))
+    return list(zip(seen, score_batches(detector, seen), strict=True))
 
 
 def _as_they_came(traces: Sequence[Trace]) -> Iterator[Moment]:
@@ -112,7 +113,7 @@ def _alarms(detector: Detector, traces: Sequence[Trace], event: Event, now_s: in
     """Would any thread of this event have been above the bar in these traces?"""
     moment, _ = next(moments(traces, first_s=now_s))
     score = detector.score(moment).score
-    bar = max(detector.threshold * _EVENTS.margin, by_chance(moment, _EVENTS.chance_per_node_day))
+    bar = max(detector.threshold * _EVENTS.margin, score_by_chance(moment, _EVENTS.chance_per_node_day))
     places = {(node, cpu) for node, cpus in event.places for cpu in cpus}
     names = ((moment.nodes[n], int(c)) for n, c in zip(moment.node, moment.cpu, strict=True))
     mine = np.array([name in places for name in names], np.bool_)

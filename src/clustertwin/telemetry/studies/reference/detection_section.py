@@ -12,7 +12,8 @@ import numpy as np
 from clustertwin.core.errors import MissingExtra, SettingsError
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
-from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.contract import Autoencoder
 from clustertwin.telemetry.models.model_store import Stored
@@ -46,7 +47,7 @@ def detection(
     ours = calibrate(Stored(default, models[default]), check, learn=train)
     score = _once(ours)
     scorers: dict[str, Scorer] = {OURS: lambda moment: score(moment).score}
-    scorers |= {f"only {view}": _view(score, i) for i, view in enumerate(VIEWS)}
+    scorers |= {f"only {view}": _view(score, i) for i, view in enumerate(ours.views)}
     scorers |= {f"{name}, error": model_error(Stored(name, model)) for name, model in models.items()}
     absent = []
     for name in rivals:

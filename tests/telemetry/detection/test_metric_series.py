@@ -11,13 +11,13 @@ from clustertwin.telemetry.studies.window_metrics import average_precision, roc_
 
 
 def _series(samples: int, seed: int) -> np.ndarray:
-    """Three metrics with a daily rhythm."""
+    """Three metrics with a daily cycle."""
     rng = np.random.default_rng(seed)
     rhythm = 0.5 + 0.3 * np.sin(np.arange(samples) * 2 * np.pi / 288)[:, None]
     return np.clip(rhythm + rng.normal(0, 0.03, (samples, 3)), 0, 1)
 
 
-def test_a_spike_and_a_drift_are_both_stranger_than_anything_normal():
+def test_a_spike_and_a_drift_score_higher_than_any_normal_sample():
     detector = fit_series(_series(3000, 0))
     test = _series(1000, 1)
     test[300] = [1.0, 0.0, 1.0]
@@ -28,19 +28,19 @@ def test_a_spike_and_a_drift_are_both_stranger_than_anything_normal():
     assert np.median(score[800:]) > calm.max()
 
 
-def test_normal_samples_exceed_a_level_about_as_often_as_it_says():
+def test_normal_samples_exceed_a_score_at_the_stated_rate():
     score = fit_series(_series(6000, 0)).score(_series(4000, 2))[100:]
     assert (score > 2).mean() < 0.03
 
 
-def test_what_came_before_gives_the_first_samples_their_past():
+def test_the_samples_before_a_series_count_as_its_history():
     normal, test = _series(3000, 0), _series(500, 1)
     detector = fit_series(normal)
-    whole = detector.score(test)
-    np.testing.assert_allclose(detector.score(test[200:], before=test[:200]), whole[200:])
+    complete = detector.score(test)
+    np.testing.assert_allclose(detector.score(test[200:], before=test[:200]), complete[200:])
 
 
-def test_an_unknown_sample_has_no_score_and_harms_no_other():
+def test_an_unknown_sample_has_no_score_and_does_not_affect_others():
     detector = fit_series(_series(3000, 0))
     test = _series(300, 1)
     test[150, 1] = np.nan
@@ -55,14 +55,14 @@ def test_too_short_a_series_is_refused():
 
 
 @pytest.mark.slow
-def test_real_servers_are_seen_better_than_by_five_nearest_neighbours(data: Path):
-    found = []
+def test_recorded_servers_are_scored_better_than_by_five_nearest_neighbours(data: Path):
+    results = []
     for path in sorted((data / "telemetry" / "servers").glob("omi-*.npz")):
         real = np.load(path)
         score = fit_series(real["train"]).score(real["test"].astype(float), real["train"].astype(float))
         label = real["label"] > 0
-        found.append((roc_auc(score[~label], score[label]), average_precision(label, score)))
-    area, precision = np.mean(found, axis=0)
+        results.append((roc_auc(score[~label], score[label]), average_precision(label, score)))
+    area, precision = np.mean(results, axis=0)
     # Five nearest neighbours on means and deviations over 20 samples reach .799 and .288 on these.
     assert area > 0.86
     assert precision > 0.38

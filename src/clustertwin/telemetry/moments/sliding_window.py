@@ -1,8 +1,9 @@
-"""The seconds of many threads side by side: rows of seconds, columns of threads, and any run of seconds as a view.
+"""The last seconds of many threads in one array: one row per second, one column per thread; any window is a view.
 
-A second is written as one row and a window read as one block, thread next to thread, which is what vectors want. The
-tape has some room beyond the newest second; when that is used up the seconds still needed move to a new tape. So
-what was handed out as a view stays as it was, apart from seconds that come late.
+A second is written as one row and a window is read as one block, with threads next to each other, which suits vector
+instructions. The array has room for seconds after the newest one. When that room is used up, the seconds still needed
+are copied to a new array. A window that was handed out therefore keeps its content, except for seconds that arrive
+late.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from numpy.typing import NDArray
 
 from clustertwin.core.traces import Trace
 
-#: Seconds on the tape beyond those of a window.
+#: Rows beyond those of one window.
 AHEAD_S = 100
 
 
-class Tape:
-    """`used` columns hold threads; those beyond are room for more."""
+class SlidingWindow:
+    """The first `used` columns hold threads; the others are spare."""
 
     def __init__(self, channels: int, length_s: int) -> None:
         self.length_s = length_s
-        self.first_s: int | None = None  # of row 0; None: nothing was written yet
+        self.first_s: int | None = None  # the second of row 0; None: nothing was written yet
         self.used = 0
         self._values = np.zeros((length_s + AHEAD_S, channels, 0), np.float32)  # (row, channel, column)
         self._valid = np.zeros((length_s + AHEAD_S, 0), np.bool_)  # (row, column)
@@ -32,13 +33,13 @@ class Tape:
         return (self.first_s or 0) + len(self._valid)
 
     def reaches(self, end_s: int) -> bool:
-        """Whether the seconds before `end_s` have a row; the tape moves on for what lies a little beyond its end."""
+        """Whether the seconds before `end_s` have a row. Moves on if `end_s` is at most AHEAD_S beyond the last row."""
         if self.first_s is not None and self.end_s < end_s <= self.end_s + AHEAD_S:
             self.move(end_s - self.length_s - AHEAD_S // 2, np.arange(self.used))
         return self.first_s is None or end_s <= self.end_s
 
     def add(self, columns: int) -> slice:
-        """Room for more threads."""
+        """Reserve columns for more threads."""
         first, self.used = self.used, self.used + columns
         if self.used > self._valid.shape[1]:
             more = max(self.used, 2 * self._valid.shape[1]) - self._valid.shape[1]
@@ -47,18 +48,18 @@ class Tape:
         return slice(first, self.used)
 
     def write(self, trace: Trace, columns: slice | NDArray[np.intp]) -> None:
-        """The seconds of a trace that lie on the tape, into its threads' columns; zero where not valid."""
+        """Write the seconds of a trace that have a row into its threads' columns; zero where not valid."""
         if self.first_s is None:
-            # Other nodes may be behind this one.
+            # Leave rows before this trace, because other nodes may be behind it.
             self.first_s = max(trace.start_s, trace.end_s - AHEAD_S // 2) - self.length_s
         for second in range(max(trace.start_s, self.first_s), min(trace.end_s, self.end_s)):
             row, k = second - self.first_s, second - trace.start_s
-            there, values = trace.valid[:, k], trace.values[:, k].T
-            self._values[row][:, columns] = values if there.all() else np.where(there, values, np.float32(0))
-            self._valid[row, columns] = there
+            valid, values = trace.valid[:, k], trace.values[:, k].T
+            self._values[row][:, columns] = values if valid.all() else np.where(valid, values, np.float32(0))
+            self._valid[row, columns] = valid
 
     def make_room(self, end_s: int, later_s: int = 0) -> None:
-        """Move on, with the seconds before `end_s`, if the end of the tape is near, or will be so much later."""
+        """Move on with the seconds before `end_s` if few rows are left at `end_s + later_s`."""
         if end_s + later_s >= self.end_s - AHEAD_S // 2:
             self.move(end_s - self.length_s, np.arange(self.used))
 
@@ -72,13 +73,13 @@ class Tape:
         return values.transpose(2, 0, 1), self._valid[row : row + self.length_s, : self.used].T
 
     def move(self, first_s: int, columns: NDArray[np.intp]) -> None:
-        """To a new tape that begins at `first_s` and has these columns in this order."""
-        whole = np.array_equal(columns, np.arange(self.used))
-        chosen: slice | NDArray[np.intp] = slice(0, self.used) if whole else columns
+        """Copy to a new array whose first row is `first_s`, with these columns in this order."""
+        all_columns = np.array_equal(columns, np.arange(self.used))
+        chosen: slice | NDArray[np.intp] = slice(0, self.used) if all_columns else columns
         values = np.zeros((*self._values.shape[:2], len(columns)), np.float32)
         valid = np.zeros((len(self._valid), len(columns)), np.bool_)
         shift = first_s - (first_s if self.first_s is None else self.first_s)
-        kept = slice(max(shift, 0), max(min(len(valid), len(valid) + shift), 0))
-        there = slice(kept.start - shift, max(kept.stop, kept.start) - shift)
-        values[there], valid[there] = self._values[kept][:, :, chosen], self._valid[kept][:, chosen]
+        source = slice(max(shift, 0), max(min(len(valid), len(valid) + shift), 0))
+        target = slice(source.start - shift, max(source.stop, source.start) - shift)
+        values[target], valid[target] = self._values[source][:, :, chosen], self._valid[source][:, chosen]
         self._values, self._valid, self.first_s, self.used = values, valid, first_s, len(columns)
