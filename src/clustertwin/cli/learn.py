@@ -50,11 +50,10 @@ def run(
 ) -> None:
     """Live through one night: train challengers on a day, let them duel, promote the winner. Safe to repeat."""
     from clustertwin.service.live.night_runner import noted
-    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
     from clustertwin.telemetry.learning.duel.verdict_of_duel import Rule
     from clustertwin.telemetry.learning.night import nightly_cycle
     from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
-    from clustertwin.telemetry.learning.night.trace_history import Asked, Past, Recorded
+    from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, RecordingArchive, TraceArchive
 
     home, which = home.expanduser(), day_of(day) if day else yesterday(time.time())
     settings = nightly_cycle.CycleSettings(budget_s=budget_s, workers=workers, rule=Rule(gate=gate))
@@ -66,9 +65,9 @@ def run(
             server = endpoint.build(
                 prometheus, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
             )
-            past: Past = Asked(Prometheus(server, matchers=matchers))
+            past: TraceArchive = PrometheusArchive(server, matchers)
         else:
-            past = Recorded(recordings or [recording_of(home)])
+            past = RecordingArchive(recordings or [recording_of(home)])
         site = nightly_cycle.Site(
             home, past, open_store(home, make=True), settings, book_of(home, mlflow), progress=progress, command=command
         )

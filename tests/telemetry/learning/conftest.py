@@ -18,11 +18,11 @@ from clustertwin.telemetry.learning.night.calendar_day import Day, day_of
 from clustertwin.telemetry.learning.night.challengers import Training
 from clustertwin.telemetry.learning.night.day_checks import Limits
 from clustertwin.telemetry.learning.night.nightly_cycle import CycleSettings, Site
-from clustertwin.telemetry.learning.night.trace_history import Remembered
 from clustertwin.telemetry.learning.night.verdicts import Told
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.model_store import read, save
 from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -83,7 +83,7 @@ def make_site(tmp_path, make_detector, small_golden):
         if champion_store.read_champion(home) is None:
             champion_store.promote(home, champion_store.enter(home, make_detector(0), {}), 0, "first", 0.0)
         day, traces = small_day(number)
-        site = Site(home, Remembered(traces), Told(said), QUICK, golden=lambda: small_golden, clock=lambda: 1000.0)
+        site = Site(home, MemoryArchive(traces), Told(said), QUICK, golden=lambda: small_golden, clock=lambda: 1000.0)
         return replace(site, **changes), day
 
     return make

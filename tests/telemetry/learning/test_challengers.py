@@ -5,12 +5,12 @@ from tests.telemetry.learning.conftest import small_day
 
 from clustertwin.telemetry.learning.night import challengers
 from clustertwin.telemetry.learning.night.night_data import gather, windows_of
-from clustertwin.telemetry.learning.night.trace_history import Remembered
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
 
 def test_speed_is_that_of_the_one_core_on_which_a_challenger_is_trained(monkeypatch):
     day, traces = small_day(1)
-    windows = windows_of(gather(day, Remembered(traces), [], 10)[0].train)
+    windows = windows_of(gather(day, MemoryArchive(traces), [], 10)[0].train)
     before, threads = torch.get_num_threads(), []
     monkeypatch.setattr(challengers, "fit", lambda *_: threads.append(torch.get_num_threads()))
     ticks = iter([10.0, 12.0])

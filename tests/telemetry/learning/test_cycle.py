@@ -12,8 +12,8 @@ from clustertwin.telemetry.learning.duel.verdict_of_duel import Rule
 from clustertwin.telemetry.learning.night.day_checks import Limits, check
 from clustertwin.telemetry.learning.night.night_data import Census, Material
 from clustertwin.telemetry.learning.night.nightly_cycle import run
-from clustertwin.telemetry.learning.night.trace_history import Remembered
 from clustertwin.telemetry.learning.night.verdicts import Vetted
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
 #: More than half of the nodes must be there.
 STRICT = replace(QUICK.limits, coverage=0.6)
@@ -113,7 +113,7 @@ def test_frozen_learns_nothing(make_site):
 
 @pytest.mark.slow
 def test_an_empty_day_is_skipped_and_may_be_tried_again(make_site):
-    site, day = make_site(2, past=Remembered([]))
+    site, day = make_site(2, past=MemoryArchive([]))
     night = run(site, day)
     assert (night.outcome, night.because) == ("skipped", "an empty day: no samples")
     site, _ = make_site(2)
@@ -146,7 +146,7 @@ def test_a_day_that_teaches_nothing_is_skipped_says_why_and_the_champion_stays(
     census = Census(0, 1, {trace.node: 1.0 for trace in traces}, 32, 9000)
     serving = champion_store.enter(tmp_path, make_detector(0), {"census": asdict(census)})
     champion_store.promote(tmp_path, serving, 0, "first", 0.0)
-    site, _ = make_site(2, past=Remembered(spoil(traces)), settings=replace(QUICK, limits=STRICT))
+    site, _ = make_site(2, past=MemoryArchive(spoil(traces)), settings=replace(QUICK, limits=STRICT))
     night = run(site, day)
     assert night.outcome == "skipped"
     assert because in night.because

@@ -9,8 +9,8 @@ from tests.telemetry.learning.conftest import QUICK, SMALL, small_day
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.duel.golden_set import detect
 from clustertwin.telemetry.learning.night.nightly_cycle import run
-from clustertwin.telemetry.learning.night.trace_history import Remembered
 from clustertwin.telemetry.learning.night.verdicts import Told, Vetted
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
@@ -20,7 +20,7 @@ def test_the_gate_keeps_the_sight_that_a_poisoned_day_would_cost(make_site, smal
     day, _ = small_day(3)
     poisoned = replace(SMALL, start_s=day.start_s, anomalies=("bad-io",), anomaly_ratio=0.3)
     traces = simulate(poisoned, read_signatures(), 3)
-    past = Remembered(traces)
+    past = MemoryArchive(traces)
     site, first_day = make_site(2)
     run(site, first_day)
     before = detect(champion_store.champion(site.home), small_golden).recall["bad-io"]

@@ -17,8 +17,8 @@ from clustertwin.telemetry.learning.champions.registry import Registry, embedded
 from clustertwin.telemetry.learning.night.calendar_day import day_of
 from clustertwin.telemetry.learning.night.challengers import Training
 from clustertwin.telemetry.learning.night.nightly_cycle import Site, run
-from clustertwin.telemetry.learning.night.trace_history import Remembered
 from clustertwin.telemetry.learning.night.verdicts import Told
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 LONG_S = 2700
@@ -79,7 +79,7 @@ def test_three_recorded_nights_follow_the_rule_and_stand_in_both_registries(
         nights = []
         for traces in days:
             book = Both(here, there)
-            site = Site(tmp_path, Remembered(traces), Told(), SHORT, lambda book=book: book, lambda: small_golden)
+            site = Site(tmp_path, MemoryArchive(traces), Told(), SHORT, lambda book=book: book, lambda: small_golden)
             name = datetime.fromtimestamp(traces[0].start_s, UTC).date().isoformat()
             nights.append(run(site, day_of(name, UTC)))
             follows_the_rule(tmp_path, nights[-1])

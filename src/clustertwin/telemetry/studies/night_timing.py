@@ -20,10 +20,10 @@ from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.learning.night.day_checks import Limits
 from clustertwin.telemetry.learning.night.nightly_cycle import CycleSettings, Site, run
 from clustertwin.telemetry.learning.night.step_log import read_document
-from clustertwin.telemetry.learning.night.trace_history import Recorded
 from clustertwin.telemetry.learning.night.verdicts import Told
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.model_store import save
+from clustertwin.telemetry.recording.trace_archive import RecordingArchive
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -75,7 +75,7 @@ def _time(home: Path, hours: float, threads: int, settings: CycleSettings) -> Ti
         save(home / "nights" / "2025-12-31" / "challengers" / architecture, architecture, network(config()))
     day = Day("2026-01-01", cluster.start_s, cluster.start_s + max(86_400, int(hours * 3600)))
     before_s = _cpu_s()
-    night = run(Site(home, Recorded([home / "recording"]), Told(), settings), day)
+    night = run(Site(home, RecordingArchive([home / "recording"]), Told(), settings), day)
     cpu_s = _cpu_s() - before_s
     if night.outcome in ("skipped", "halted"):
         raise TwinError(f"{threads} threads × {hours:g} h: {night.because}")

@@ -14,9 +14,9 @@ import numpy as np
 
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.telemetry.learning.night.calendar_day import Day
-from clustertwin.telemetry.learning.night.trace_history import Past
 from clustertwin.telemetry.learning.night.verdicts import Vetted
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, moments
+from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 #: Block after block, over and over.
 TURNS = ("train", "train", "validation", "train", "held_out")
@@ -46,7 +46,7 @@ class Material:
 
 def gather(
     day: Day,
-    past: Past,
+    past: TraceArchive,
     said: Sequence[Vetted],
     count: int = 150,
     progress: Callable[[int, int], None] = lambda i, n: None,

@@ -35,11 +35,11 @@ from clustertwin.telemetry.learning.night.day_checks import Finding, Limits, che
 from clustertwin.telemetry.learning.night.lineage import lineage_of, record_of
 from clustertwin.telemetry.learning.night.night_data import Census, Material, gather, windows_of
 from clustertwin.telemetry.learning.night.step_log import At, Night, Steps, nowhere, read_document
-from clustertwin.telemetry.learning.night.trace_history import Past
 from clustertwin.telemetry.learning.night.verdicts import Verdicts, Vetted, has_changed
 from clustertwin.telemetry.models import MODELS
 from clustertwin.telemetry.models.model_store import read as read_model
 from clustertwin.telemetry.moments.moment_files import read_moments, write_moments
+from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 ROLES = ("train", "validation", "held_out")
 Progress = Callable[[str, int, int], None]  # step, done, of
@@ -67,7 +67,7 @@ class Site:
     """What a night needs to know of where it runs."""
 
     home: Path
-    past: Past
+    past: TraceArchive
     verdicts: Verdicts
     settings: CycleSettings = CycleSettings()
     book: Callable[[], registry_spool.Book] | None = None  # opened last: a registry that is down delays nothing

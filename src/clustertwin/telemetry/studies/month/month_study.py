@@ -29,12 +29,12 @@ from clustertwin.telemetry.learning.duel.verdict_of_duel import Contestant, Rule
 from clustertwin.telemetry.learning.night.challengers import Start, Training, settings_of
 from clustertwin.telemetry.learning.night.night_data import Material, gather, windows_of
 from clustertwin.telemetry.learning.night.rehearsal_memory import spread
-from clustertwin.telemetry.learning.night.trace_history import Remembered
 from clustertwin.telemetry.learning.night.verdicts import Vetted, has_changed
 from clustertwin.telemetry.models import DEFAULT
 from clustertwin.telemetry.models.model_store import Stored, read, save
 from clustertwin.telemetry.models.training import fit
 from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 from clustertwin.telemetry.simulation.signature import Signatures, read_signatures
 from clustertwin.telemetry.studies.month.month_report import Lived, Row, draw, read_days, summarise, write_days
 from clustertwin.telemetry.studies.month.simulated_month import World, fail, live
@@ -292,7 +292,7 @@ def _remember(settings: MonthSettings, life: _Life, day: int, material: Material
 
 
 def _gathered(settings: MonthSettings, day: int, traces: list[Trace], said: list[Vetted]) -> Material:
-    return gather(settings.world.day(day), Remembered(traces), said, settings.moments)[0]
+    return gather(settings.world.day(day), MemoryArchive(traces), said, settings.moments)[0]
 
 
 def _trained(
