@@ -28,7 +28,7 @@ import torch
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
-from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.models import DEFAULT, find
@@ -87,7 +87,9 @@ def two_champions(home: Path, traces: list[Trace]) -> list[str]:
         torch.manual_seed(seed)
         config, network = find(DEFAULT)
         save(home / f"m{seed}", DEFAULT, network(config()))
-        versions.append(champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {}))
+        versions.append(
+            version_store.add_version(home, calibrate(read(home / f"m{seed}"), normal, Settings(seed=seed)), {})
+        )
     return versions
 
 
@@ -106,7 +108,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         versions = two_champions(home, traces)
-        handover = Handover(home, champion_store.read_version(home, versions[0]))
+        handover = Handover(home, version_store.read_version(home, versions[0]))
         handover.detector.score(ring.moment(first_s))  # what is compiled once is compiled now
         spawn, calls = multiprocessing.get_context("spawn"), queue.Queue[tuple[int, float]]()
         ready = spawn.Event()
@@ -130,7 +132,7 @@ def main() -> None:
             busy.append(time.perf_counter() - begun_s)
         took_s = time.perf_counter() - began_s
         other.join()
-        judges: dict[str, Detector] = {version: champion_store.read_version(home, version) for version in versions}
+        judges: dict[str, Detector] = {version: version_store.read_version(home, version) for version in versions}
         mixed = sum(not np.array_equal(score, judges[v].score(m).score, equal_nan=True) for m, v, score in scored)
     times = Counter(moment.end_s for moment, _, _ in scored)
     windows = sum(len(score) for _, _, score in scored)
