@@ -63,9 +63,10 @@ class RunOptions:
 @app.command()
 @options(RunOptions)
 def run(options: RunOptions) -> None:
-    """Run the night of one day: train challengers, let them duel with the champion, promote the winner.
+    """Run the night of one day.
 
-    You can run a night again: it continues where it stopped.
+    Train challengers on the day, let them duel with the champion and promote the winner. You can run a night again:
+    it continues where it stopped.
     """
     from clustertwin.service.live.night_runner import noted
     from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
@@ -101,9 +102,9 @@ def freeze(
 
 @app.command()
 def resume(home: Path = Home, json: bool = Json) -> None:
-    """Turn nightly learning on again after a freeze, or after a confirmed anomaly halted it.
+    """Turn nightly learning on again.
 
-    The confirmed anomaly stays excluded from training.
+    Use this after a freeze, or after a confirmed anomaly halted learning. The anomaly stays excluded from training.
     """
     from clustertwin.telemetry.learning.champions import learning_state
 
@@ -119,7 +120,10 @@ def simulate(
     workers: int = typer.Option(2, min=1, help="Strategies to run at the same time; the numbers do not depend on it."),
     json: bool = Json,
 ) -> None:
-    """Simulate a month under each learning strategy, print a table and draw OUT/month.png."""
+    """Simulate a month under each strategy.
+
+    Print a table and draw OUT/month.png.
+    """
     from clustertwin.telemetry.studies.month.month_settings import MonthSettings
     from clustertwin.telemetry.studies.month.month_study import run_month
 
@@ -156,7 +160,10 @@ def timing(
     architectures: str = typer.Option("linear", "--models", help="Architectures to train."),
     json: bool = Json,
 ) -> None:
-    """Measure how long each step of a night takes for different amounts of data."""
+    """Measure how long a night takes.
+
+    Run a night on simulated days of different sizes and print the seconds of each step.
+    """
     from clustertwin.telemetry.studies.night_timing import draw_timings, time_nights
 
     with _progress_bar() as progress:

@@ -55,7 +55,10 @@ def show(
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Show the lineage of a version: data, parents, settings and measurements."""
+    """Show the lineage of a version.
+
+    The lineage lists the data, the parents, the settings and the measurements of a version.
+    """
     from clustertwin.telemetry.learning.champions.version_store import find_version
 
     stored = find_version(home.expanduser(), version)
