@@ -1,4 +1,4 @@
-"""What one night works with: its settings, its site, its directory, and the result it ends with."""
+"""What a night works with: its settings, its context, its directory, and the result it ends with."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ Document = dict[str, Any]
 
 def begin(run: NightRun, champion: str, verdicts: Sequence[VettedSpan]) -> Document:
     """Store what the night starts from: a repeated run uses the same champion and the same verdicts."""
-    said = [asdict(span) for span in verdicts]
-    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": said}
+    spans = [asdict(span) for span in verdicts]
+    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": spans}
 
 
 def gather(run: NightRun, verdicts: Sequence[VettedSpan]) -> Document:
