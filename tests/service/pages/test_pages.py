@@ -215,4 +215,4 @@ def test_learning_is_frozen_and_resumed_and_the_audit_knows(client, made_state):
 def test_nobody_to_go_back_to_is_said(client):
     answer = client.post("/models", data={"action": "rollback"})
     assert answer.status_code == 409
-    assert "no champion before" in answer.json()["detail"]
+    assert "no previous champion" in answer.json()["detail"]
