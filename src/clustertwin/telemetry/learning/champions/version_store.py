@@ -37,7 +37,7 @@ def add_version(home: Path, detector: Detector, lineage: dict[str, Any]) -> str:
     shutil.rmtree(draft, ignore_errors=True)
     with files.reporting(draft):
         save(draft, detector)
-        (draft / LINEAGE).write_text(json.dumps(lineage, indent=1, sort_keys=True))
+        files.write(draft / LINEAGE, json.dumps(lineage, indent=1, sort_keys=True))
     directory = models / detector.version
     if not directory.exists():
         files.publish_directory(draft, directory)
