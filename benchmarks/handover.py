@@ -29,7 +29,7 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
-from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.models import DEFAULT, find
@@ -89,7 +89,7 @@ def two_champions(home: Path, traces: list[Trace]) -> list[str]:
         config, network = find(DEFAULT)
         save(home / f"m{seed}", DEFAULT, network(config()))
         versions.append(
-            champion_store.enter(home, calibrate(read(home / f"m{seed}"), normal, DetectorSettings(seed=seed)), {})
+            version_store.add_version(home, calibrate(read(home / f"m{seed}"), normal, DetectorSettings(seed=seed)), {})
         )
     return versions
 
@@ -109,7 +109,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         versions = two_champions(home, traces)
-        handover = Handover(home, champion_store.read_version(home, versions[0]))
+        handover = Handover(home, version_store.read_version(home, versions[0]))
         handover.detector.score(buffer.moment(first_s))  # compile before measuring
         spawn, calls = multiprocessing.get_context("spawn"), queue.Queue[tuple[int, float]]()
         ready = spawn.Event()
@@ -133,7 +133,7 @@ def main() -> None:
             busy.append(time.perf_counter() - begun_s)
         took_s = time.perf_counter() - began_s
         other.join()
-        champions: dict[str, Detector] = {version: champion_store.read_version(home, version) for version in versions}
+        champions: dict[str, Detector] = {version: version_store.read_version(home, version) for version in versions}
         mixed = sum(not np.array_equal(score, champions[v].score(m).score, equal_nan=True) for m, v, score in scored)
     times = Counter(moment.end_s for moment, _, _ in scored)
     windows = sum(len(score) for _, _, score in scored)

@@ -1,10 +1,10 @@
-"""Three nights on recordings of a real cluster: what each day's champion would have disturbed people with on the next.
+"""Three nights on recordings of a real cluster: false events of each day's champion, beside the bundled model's.
 
     python benchmarks/nights.py DATA --home HOME [--models linear,ae] [--mlflow URL]
 
-DATA holds spark-cluster/*.npz (t, ratio): a Spark cluster of four nodes with 32 threads each, on three days. They are
-written as recordings below HOME, and each night is the command that a person types. Nothing is known to be wrong on
-these days, so that every event is a false one.
+DATA holds spark-cluster/*.npz (t, ratio): a Spark cluster with four nodes of 32 threads, on three days. The traces are
+written as recordings below HOME, and each night is one `twin learn run`. No anomaly is known on these days, so every
+event counts as false.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions.champion_store import load_champion
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.studies.event_metrics import count_events
 from detection_real import read_spark
@@ -31,7 +31,7 @@ from detection_real import read_spark
 _STRIDE_S = 30
 
 
-def written(home: Path, name: str, traces: list[Trace]) -> None:
+def record(home: Path, name: str, traces: list[Trace]) -> None:
     directory = home / "recording" / name
     if directory.exists():
         return
@@ -40,11 +40,11 @@ def written(home: Path, name: str, traces: list[Trace]) -> None:
             recorder.append(trace)
 
 
-def night(home: Path, day: str, flags: list[str]) -> dict[str, Any]:
+def run_night(home: Path, day: str, flags: list[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", "clustertwin", "learn", "run", "--home", str(home), "--day", day, *flags, "--json"]
-    done = subprocess.run(command, env={**os.environ, "TZ": "UTC"}, stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    process = subprocess.run(command, env={**os.environ, "TZ": "UTC"}, stdout=subprocess.PIPE, check=True)
+    result: dict[str, Any] = json.loads(process.stdout)
+    return result
 
 
 def false_events(detector: Detector, recordings: list[list[Trace]]) -> tuple[int, float]:
@@ -63,20 +63,21 @@ def main() -> None:
     days: dict[str, list[list[Trace]]] = {}
     for path in sorted(options.data.glob("spark-cluster/*.npz")):
         traces = read_spark(path)
-        written(options.home, path.stem, traces)
+        record(options.home, path.stem, traces)
         days.setdefault(datetime.fromtimestamp(traces[0].start_s, UTC).date().isoformat(), []).append(traces)
     flags = ["--models", options.models, *(["--mlflow", options.mlflow] if options.mlflow else [])]
-    print("| day | node-days | false events, as shipped | … with the champion of the night before | its night | why |")
+    print("| day | node-days | false events, bundled model | false events, champion | its night | reason |")
     print("|---" * 6 + "|")
-    serving = shipped = bundled()
+    champion = shipped = bundled()
     for day in sorted(days):
-        (plain, node_days), (ours, _) = (false_events(one, days[day]) for one in (shipped, serving))
-        found = night(options.home, day, flags)
-        serving = champion_store.champion(options.home)
-        print(f"| {day} | {node_days:.2f} | {plain} | {ours} | {found['outcome']} | {found['because']} |", flush=True)
-        for note in (*found["refused"].items(), *found["notes"]):
+        (of_bundled, node_days), (of_champion, _) = (false_events(model, days[day]) for model in (shipped, champion))
+        night = run_night(options.home, day, flags)
+        champion = load_champion(options.home)
+        cells = (day, f"{node_days:.2f}", of_bundled, of_champion, night["outcome"], night["because"])
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        for note in (*night["refused"].items(), *night["notes"]):
             print("   ", note, file=sys.stderr)
-    print(f"\nin service: {serving.version}")
+    print(f"\nin service: {champion.version}")
 
 
 if __name__ == "__main__":

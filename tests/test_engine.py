@@ -1,4 +1,4 @@
-"""The engine: the same results wherever the work runs, and none lost with a worker."""
+"""The engine: the same results in one process, in several and on Ray, even if workers die."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def square(x: int) -> int:
 
 
 def die_once(place: str) -> int:
-    """Kill this very process the first time."""
+    """Kill this process the first time."""
     mark = Path(place)
     if not mark.exists():
         mark.touch()
@@ -38,13 +38,13 @@ def test_results_keep_the_order_of_the_items():
     assert each(square, [3, 1, 2], workers=1) == [9, 1, 4]
 
 
-def test_each_end_is_heard_of_once():
-    heard = []
-    each(square, [3, 1], workers=1, done=lambda index, result: heard.append((index, result)))
-    assert heard == [(0, 9), (1, 1)]
+def test_done_is_called_once_for_each_item():
+    calls = []
+    each(square, [3, 1], workers=1, done=lambda index, result: calls.append((index, result)))
+    assert calls == [(0, 9), (1, 1)]
 
 
-def test_an_unknown_engine_is_named():
+def test_the_error_for_an_unknown_engine_names_it():
     with pytest.raises(SettingsError, match="no engine 'spark'"):
         each(square, [1], engine="spark")
 
@@ -55,13 +55,13 @@ def test_processes_give_the_results_of_one_process():
 
 
 @pytest.mark.slow
-def test_an_error_of_the_work_is_the_callers():
+def test_an_error_of_the_work_reaches_the_caller():
     with pytest.raises(SettingsError, match="negative"):
         each(square, [1, -1], workers=2)
 
 
 @pytest.mark.slow
-def test_a_dead_workers_item_is_done_again(tmp_path):
+def test_the_item_of_a_dead_worker_is_run_again(tmp_path):
     assert each(die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers=2) == [7, 7]
 
 
@@ -73,7 +73,7 @@ def test_a_worker_that_always_dies_is_an_error():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_a_parent_that_was_killed(how):
+def test_workers_end_when_their_parent_is_killed(how):
     code = "import time; from clustertwin.engine import each; each(time.sleep, [600, 600], workers=2)"
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:
@@ -85,20 +85,20 @@ def test_workers_end_with_a_parent_that_was_killed(how):
 
 
 def _workers(pid: int) -> list[psutil.Process]:
-    """The two spawned processes, as soon as they are there."""
+    """The two spawned processes, as soon as they have started."""
     parent = psutil.Process(pid)
     while parent.status() != psutil.STATUS_ZOMBIE:
-        found = [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
-        if len(found) == 2:
-            return found
+        workers = [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
+        if len(workers) == 2:
+            return workers
         time.sleep(0.05)
-    raise AssertionError("it ended before it had workers")
+    raise AssertionError("the process ended before it had workers")
 
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_ray_gives_the_results_of_one_process_and_redoes_a_dead_workers_item(two_nodes, tmp_path):
-    # Functions of this file are no module that a Ray worker could import: local ones travel by value.
+def test_ray_gives_the_results_of_one_process_and_reruns_the_item_of_a_dead_worker(two_nodes, tmp_path):
+    # A Ray worker cannot import this file, so the function is local: Ray sends it by value.
     def work(item: tuple[int, str]) -> int:
         mark = Path(item[1])
         if item[0] == 2 and not mark.exists():

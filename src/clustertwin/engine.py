@@ -1,8 +1,8 @@
-"""Run many independent pieces of work: a function and its items -> their results in order, here or on Ray.
+"""Run independent work in parallel: a function and its items -> their results in order, from processes or from Ray.
 
-The work is an importable function of one item, and its randomness comes from the item, so that the results are the
-same wherever it runs. A worker that dies takes nothing with it: its item is done again, a few times at most. Workers
-end with the process that asked, however it ends.
+The function is importable and takes one item. Its random seed is part of the item, so the results do not depend on
+where it runs. If a worker dies, its item is run again, a few times at most. Workers end when the calling process ends,
+even if that process is killed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Engine = Literal["here", "ray"]
 
-#: How often an item whose worker died is tried again.
+#: How often an item is run again after its worker died.
 RETRIES = 3
 
 
 class WorkerDied(TwinError):
-    """A worker died at the same item again and again."""
+    """A worker died again and again."""
 
 
 def each(
@@ -37,15 +37,15 @@ def each(
     workers: int | None = None,
     done: Callable[[int, Result], None] = lambda index, result: None,
 ) -> list[Result]:
-    """`[work(item) for item in items]`, side by side; `done` hears of each as it ends.
+    """`[work(item) for item in items]`, in parallel. `done` is called with the index and result of each finished item.
 
-    `here` uses processes of this machine, one for each CPU unless told; one worker is this process itself.
+    `here` uses processes of this machine, by default one per CPU. One worker means this process itself.
     `ray` uses the cluster at RAY_ADDRESS, or starts one on this machine.
     """
     if engine == "ray":
         return _on_ray(work, items, done)
     if engine != "here":
-        raise SettingsError(f"no engine {engine!r}; there are here, ray")
+        raise SettingsError(f"no engine {engine!r}; choose here or ray")
     workers = min(workers or len(os.sched_getaffinity(0)), len(items))
     if workers <= 1:
         results = []
@@ -62,8 +62,8 @@ def _in_processes(
     results: dict[int, Result] = {}
     deaths = 0
     while len(results) < len(items):
-        # Spawned, not forked: a copy of a process with threads (torch, BLAS) may hang.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_parent)
+        # Spawned, not forked: a forked copy of a process with threads (torch, BLAS) can hang.
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_exit_with_parent)
         try:
             waiting: dict[Future[Result], int] = {
                 pool.submit(work, item): index for index, item in enumerate(items) if index not in results
@@ -77,22 +77,24 @@ def _in_processes(
         except BrokenProcessPool as death:
             deaths += 1
             if deaths > RETRIES:
-                raise WorkerDied(f"a worker died {deaths} times; {len(results)} of {len(items)} were done") from death
+                raise WorkerDied(
+                    f"a worker died {deaths} times; {len(results)} of {len(items)} items are finished"
+                ) from death
         finally:
             pool.shutdown(cancel_futures=True)
     return [results[index] for index in range(len(items))]
 
 
-def _end_with_parent() -> None:
-    """In a worker: a parent that was killed could not tell it to end, and nobody wants its results any more."""
+def _exit_with_parent() -> None:
+    """Start a thread in a worker that ends it with its parent: a killed parent cannot stop its workers."""
     parent = parent_process()
 
-    def watch() -> None:
+    def wait_for_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    threading.Thread(target=wait_for_parent, name="parent", daemon=True).start()
 
 
 def _on_ray(work: Callable[[Item], Result], items: Sequence[Item], done: Callable[[int, Result], None]) -> list[Result]:
@@ -108,7 +110,7 @@ def _on_ray(work: Callable[[Item], Result], items: Sequence[Item], done: Callabl
             try:
                 results[index] = ray.get(ready)
             except ray.exceptions.WorkerCrashedError as death:
-                raise WorkerDied(f"a worker died {RETRIES + 1} times at item {index + 1} of {len(items)}") from death
+                raise WorkerDied(f"a worker died {RETRIES + 1} times on item {index + 1} of {len(items)}") from death
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             done(index, results[index])

@@ -254,9 +254,9 @@ def test_shuffled_and_doubled_samples_give_what_ordered_ones_give(loop_of, clock
 
 
 def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_of, state, clock, detector):
-    from clustertwin.telemetry.learning.champions import champion_store
+    from clustertwin.telemetry.learning.champions import champion_store, version_store
 
-    version = champion_store.enter(state.home, detector, {})
+    version = version_store.add_version(state.home, detector, {})
     champion_store.promote(state.home, version, 1, "test", 0.0)
     weights = state.home / "models" / version / "weights.safetensors"
     flipped = bytearray(weights.read_bytes())
@@ -272,14 +272,14 @@ def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_o
 
 def test_a_new_champion_is_taken_over_between_two_scorings(bad_io, loop_of, state, clock, detector):
     from clustertwin.telemetry.detection.detector_store import with_sha256
-    from clustertwin.telemetry.learning.champions import champion_store
+    from clustertwin.telemetry.learning.champions import champion_store, version_store
 
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for clock.now_s in range(0, 150, 10):
         snapshot = loop.turn()
     assert snapshot.model.origin == "bundled"
     stricter = with_sha256(replace(detector, settings=replace(detector.settings, false_alarm_rate=1e-5)))
-    champion_store.promote(state.home, champion_store.enter(state.home, stricter, {}), 1, "test", 0.0)
+    champion_store.promote(state.home, version_store.add_version(state.home, stricter, {}), 1, "test", 0.0)
     clock.now_s += 10
     snapshot = loop.turn()
     assert (snapshot.model.origin, snapshot.model.version) == ("champion", stricter.version)

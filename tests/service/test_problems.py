@@ -48,7 +48,7 @@ def test_a_failed_night_is_forgotten_once_one_has_ended(tmp_path):
     log.write_text(f"{BEGUN}twin: no room left\nexit code 1\n")
     os.utime(log, (1000, 1000))
     assert "no room left" in nights(tmp_path)[0]
-    learning.ended(tmp_path, "2026-11-14", "kept", "", 2000.0)
+    learning.record_outcome(tmp_path, "2026-11-14", "kept", "", 2000.0)
     assert nights(tmp_path) == ()
 
 

@@ -7,15 +7,15 @@ from fastapi.testclient import TestClient
 from tests.telemetry.learning.conftest import make_detector  # noqa: F401  a fixture
 
 from clustertwin.service.application import create_app
-from clustertwin.telemetry.learning.champions import champion_store, registry_spool
-from clustertwin.telemetry.learning.champions.registry import Registry, embedded
+from clustertwin.telemetry.learning.champions import champion_store, registry_spool, version_store
+from clustertwin.telemetry.learning.champions.mlflow_registry import MlflowRegistry, embedded_uri
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def versions(state, make_detector):  # noqa: F811
-    found = [champion_store.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
+    found = [version_store.add_version(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
     for fence, version in enumerate(found):
         champion_store.promote(state.home, version, fence, "better", 0.0)
     return found
@@ -30,7 +30,7 @@ def told():
 
 def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night(state, versions, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    registry = Registry(embedded(state.home))
+    registry = MlflowRegistry(embedded_uri(state.home))
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
     assert client.post(f"/api/v1/models/{versions[0]}/promote", json={}).status_code == 200
     told()
@@ -45,7 +45,7 @@ def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, ver
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
     assert client.post("/api/v1/models/rollback").json()["version"] == versions[0]
     told()
-    registry = Registry(embedded(state.home))
+    registry = MlflowRegistry(embedded_uri(state.home))
     assert registry.champion() == ""
-    assert registry_spool.tell(state.home, lambda: registry) == "told who serves"
+    assert registry_spool.open_and_sync(state.home, lambda: registry) == "champion is up to date"
     assert registry.champion() == versions[0]

@@ -125,7 +125,7 @@ def test_maintenance_and_silences_hold_for_what_they_name_until_they_end(store):
     window = store.quiet.add_maintenance(Maintenance(("n0*",), 0, 1000, "new disks", "ada"), now_s=10)
     assert window.holds("n01")
     assert not window.holds("m01")
-    assert [vetted.holds("n01") for vetted in store.between(0, 100)] == [True]
+    assert [span.covers("n01") for span in store.between(0, 100)] == [True]
     with pytest.raises(SettingsError, match="needs nodes"):
         store.quiet.add_maintenance(Maintenance((), 0, 1000), now_s=10)  # `*` says all of them
     assert store.quiet.maintenance(500) == [window]

@@ -1,4 +1,4 @@
-"""`twin learn`: the night's duel, its brake, a simulated month and how long things take."""
+"""`twin learn`: run a night, freeze and resume learning, simulate a month, measure how long a night takes."""
 
 from __future__ import annotations
 
@@ -7,199 +7,247 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store, recording_of
+from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.learning.champions.learning_state import LearningState
-    from clustertwin.telemetry.learning.champions.registry_spool import Book
-    from clustertwin.telemetry.learning.night.step_log import Night
+    from clustertwin.telemetry.learning.champions.registry import Registry
+    from clustertwin.telemetry.learning.night.night_run import NightResult, NightSettings
+    from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
-app = group("Learning: every night challengers are trained on yesterday, and the best becomes champion.")
+app = group("Nightly learning: train challengers on a day; the winner of a duel becomes the champion.")
 
 Mlflow = typer.Option(
-    "", "--mlflow", envvar="MLFLOW_TRACKING_URI", help="A tracking server; default: a database in the home; none: off."
+    "",
+    "--mlflow",
+    envvar="MLFLOW_TRACKING_URI",
+    help="MLflow tracking server. Default: a database in the home. `none` turns MLflow off.",
 )
 
 
-@app.command()
-def run(
-    home: Path = Home,
-    day: str = typer.Option("", help="Which day, as 2026-11-15; default: yesterday."),
-    recordings: list[Path] | None = typer.Option(None, "--recording", help="Recordings; default: those of the home."),
-    prometheus: str = typer.Option("", help="Read the day from this server instead."),
-    matchers: str = typer.Option("", "--match", help='Narrow the nodes there: instance=~"n1.*"'),
-    architectures: str = typer.Option("", "--models", help="Challengers, such as linear,ae; default: every one."),
-    budget_s: float = typer.Option(480.0, "--budget-s", help="Time for all training."),
-    workers: int = typer.Option(2, min=1, help="Challengers trained side by side."),
-    gate: bool = typer.Option(True, help="Who sees less of the golden set than the champion may not win."),
-    mlflow: str = Mlflow,
-    username: str = endpoint.Username,
-    password_file: Path | None = endpoint.PasswordFile,
-    token_file: Path | None = endpoint.TokenFile,
-    ca_file: Path | None = endpoint.CaFile,
-    json: bool = Json,
-) -> None:
-    """Live through one night: train challengers on a day, let them duel, promote the winner. Safe to repeat."""
-    from clustertwin.service.live.night_runner import noted
-    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
-    from clustertwin.telemetry.learning.duel.verdict_of_duel import Rule
-    from clustertwin.telemetry.learning.night import nightly_cycle
-    from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
-    from clustertwin.telemetry.learning.night.trace_history import Asked, Past, Recorded
+@dataclass(frozen=True)
+class RunOptions:
+    home: Path = Home
+    day: Annotated[str, typer.Option(help="The day to learn from, as 2026-11-15. Default: yesterday.")] = ""
+    recordings: Annotated[
+        list[Path] | None, typer.Option("--recording", help="Recordings to read. Default: those in the home.")
+    ] = None
+    prometheus: Annotated[str, typer.Option(help="Read the day from this server instead of recordings.")] = ""
+    matchers: Annotated[str, typer.Option("--match", help='Select nodes on that server: instance=~"n1.*"')] = ""
+    architectures: Annotated[
+        str, typer.Option("--models", help="Architectures to train, such as linear,ae. Default: all.")
+    ] = ""
+    budget_s: Annotated[float, typer.Option("--budget-s", help="Wall time for all training.")] = 480.0
+    workers: Annotated[int, typer.Option(min=1, help="How many challengers train at the same time.")] = 2
+    gate: Annotated[
+        bool, typer.Option(help="Reject a challenger that detects fewer golden-set anomalies than the champion.")
+    ] = True
+    mlflow: str = Mlflow
+    username: str = endpoint.Username
+    password_file: Path | None = endpoint.PasswordFile
+    token_file: Path | None = endpoint.TokenFile
+    ca_file: Path | None = endpoint.CaFile
+    json: bool = Json
 
-    home, which = home.expanduser(), day_of(day) if day else yesterday(time.time())
-    settings = nightly_cycle.CycleSettings(budget_s=budget_s, workers=workers, rule=Rule(gate=gate))
-    if architectures:
-        settings = replace(settings, architectures=tuple(architectures.split(",")))
-    command = shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])])
-    with noted(home, which), _bar() as progress:
-        if prometheus:
-            server = endpoint.build(
-                prometheus, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
-            )
-            past: Past = Asked(Prometheus(server, matchers=matchers))
-        else:
-            past = Recorded(recordings or [recording_of(home)])
-        site = nightly_cycle.Site(
-            home, past, open_store(home, make=True), settings, book_of(home, mlflow), progress=progress, command=command
+
+@app.command()
+@options(RunOptions)
+def run(options: RunOptions) -> None:
+    """Run the night of one day.
+
+    Train challengers on the day, let them duel with the champion and promote the winner. You can run a night again:
+    it continues where it stopped.
+    """
+    from clustertwin.service.live.night_runner import noted
+    from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
+    from clustertwin.telemetry.learning.night.night_run import NightContext
+    from clustertwin.telemetry.learning.night.nightly_cycle import run_night
+
+    home, day = options.home.expanduser(), day_of(options.day) if options.day else yesterday(time.time())
+    with noted(home, day), _progress_bar() as progress:
+        context = NightContext(
+            home,
+            _archive(options),
+            open_store(home, make=True),
+            _night_settings(options),
+            registry_opener(home, options.mlflow),
+            progress=progress,
+            command=shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
         )
-        night = nightly_cycle.run(site, which)
-    _show(night, json)
+        night = run_night(context, day)
+    _print_night(night, options.json)
 
 
 @app.command()
 def freeze(
-    reason: str = typer.Argument("", help="Why; pages and alarms repeat it."), home: Path = Home, json: bool = Json
+    reason: str = typer.Argument("", help="The reason; pages and alerts show it."),
+    home: Path = Home,
+    json: bool = Json,
 ) -> None:
-    """Learn nothing until resumed."""
-    from clustertwin.telemetry.learning.champions.learning_state import freeze as frozen
+    """Turn nightly learning off until you resume it."""
+    from clustertwin.telemetry.learning.champions import learning_state
 
-    _state(frozen(home.expanduser(), reason), json)
+    _print_state(learning_state.freeze(home.expanduser(), reason), json)
 
 
 @app.command()
 def resume(home: Path = Home, json: bool = Json) -> None:
-    """Learn again: thaw, or lift the halt that a confirmed anomaly caused; that anomaly stays left out."""
-    from clustertwin.telemetry.learning.champions.learning_state import resume as resumed
+    """Turn nightly learning on again.
 
-    _state(resumed(home.expanduser()), json)
+    Use this after a freeze, or after a confirmed anomaly halted learning. The anomaly stays excluded from training.
+    """
+    from clustertwin.telemetry.learning.champions import learning_state
+
+    _print_state(learning_state.resume(home.expanduser()), json)
 
 
 @app.command()
 def simulate(
-    days: int = typer.Option(30, min=1, help="How long."),
-    strategies: str = typer.Option("", help="Some of them, such as never,warm+replay; default: all."),
-    out: Path = typer.Option(..., "--out", help="A directory; a strategy that is there already is not run again."),
-    seed: int = typer.Option(0, help="The same seed gives the same month."),
-    workers: int = typer.Option(2, min=1, help="Strategies lived side by side; the numbers are the same for any."),
+    days: int = typer.Option(30, min=1, help="Length of the month."),
+    strategies: str = typer.Option("", help="Strategies to run, such as never,warm+replay. Default: all."),
+    out: Path = typer.Option(..., "--out", help="Output directory. A strategy whose file exists is not run again."),
+    seed: int = typer.Option(0, help="Random seed of the month."),
+    workers: int = typer.Option(2, min=1, help="Strategies to run at the same time; the numbers do not depend on it."),
     json: bool = Json,
 ) -> None:
-    """A simulated month under each strategy of learning, side by side, and OUT/month.png."""
-    from clustertwin.telemetry.studies.month.month_study import MonthSettings, run_month
+    """Simulate a month under each strategy.
+
+    Print a table and draw OUT/month.png.
+    """
+    from clustertwin.telemetry.studies.month.month_settings import MonthSettings
+    from clustertwin.telemetry.studies.month.month_study import run_month
 
     names = strategies.split(",") if strategies else []
-    with _bar() as progress:
+    with _progress_bar() as progress:
         settings = MonthSettings(days=days, seed=seed)
-        rows = run_month(settings, out, names, workers, lambda done, of: progress("months", done, of))
+        summaries = run_month(settings, out, names, workers, lambda done, total: progress("strategies", done, total))
     if json:
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(summary) for summary in summaries])
         return
     columns = (
         "strategy",
         "error",
-        "false events a node-day",
-        "on usual days",
+        "false events per node-day",
+        "on days without a change",
         "jobs found",
-        "disk found after days",
-        "disk seen at worst",
+        "days until the disk is found",
+        "recall of the disk, worst day",
         "golden set",
-        "at worst",
+        "golden set, worst day",
         "forgetting",
         "promoted",
         "halted",
         "training h",
     )
-    print_table(f"{days} days", columns, [tuple(asdict(row).values()) for row in rows])
+    print_table(f"{days} simulated days", columns, [tuple(asdict(summary).values()) for summary in summaries])
 
 
 @app.command()
 def timing(
-    out: Path | None = typer.Option(None, "--out", help="A picture, such as timing.png."),
-    hours: str = typer.Option("1,4,24", help="Lengths of a day to try."),
-    threads: str = typer.Option("32,160", help="Sizes of the cluster to try, in threads; 32 a node."),
-    architectures: str = typer.Option("linear", "--models", help="Challengers."),
+    out: Path | None = typer.Option(None, "--out", help="Draw a figure to this file, such as timing.png."),
+    hours: str = typer.Option("1,4,24", help="Lengths of the day to measure."),
+    threads: str = typer.Option("32,160", help="Cluster sizes to measure, in threads; a node has 32."),
+    architectures: str = typer.Option("linear", "--models", help="Architectures to train."),
     json: bool = Json,
 ) -> None:
-    """How long each step of a night takes against the amount of data."""
-    from clustertwin.telemetry.studies.night_timing import draw, measure
+    """Measure how long a night takes.
 
-    with _bar() as progress:
-        rows = measure(
-            [float(h) for h in hours.split(",")],
-            [int(n) for n in threads.split(",")],
+    Run a night on simulated days of different sizes and print the seconds of each step.
+    """
+    from clustertwin.telemetry.studies.night_timing import draw_timings, time_nights
+
+    with _progress_bar() as progress:
+        timings = time_nights(
+            [float(text) for text in hours.split(",")],
+            [int(text) for text in threads.split(",")],
             tuple(architectures.split(",")),
             progress,
         )
     if out is not None:
-        draw(rows, out)
+        draw_timings(timings, out)
     if json:
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(timing) for timing in timings])
         return
-    steps = list(rows[0].seconds)
-    cells = [
-        (row.hours, row.nodes, row.threads, row.windows, *row.seconds.values(), row.total_s, row.cpu_s) for row in rows
-    ]
-    print_table("seconds of each step", ("hours", "nodes", "threads", "windows", *steps, "total", "CPU"), cells)
+    columns = ("hours", "nodes", "threads", "windows", *timings[0].seconds, "total", "CPU")
+    rows = [(t.hours, t.nodes, t.threads, t.windows, *t.seconds.values(), t.total_s, t.cpu_s) for t in timings]
+    print_table("seconds of each step", columns, rows)
 
 
-def book_of(home: Path, mlflow: str) -> Callable[[], Book] | None:
-    """The registry that the options name; opened only when it is needed."""
-    from clustertwin.telemetry.learning.champions.registry import Registry, embedded
+def registry_opener(home: Path, mlflow: str) -> Callable[[], Registry] | None:
+    """A function that opens the registry that --mlflow names; None if it is off."""
+    from clustertwin.telemetry.learning.champions.mlflow_registry import MlflowRegistry, embedded_uri
 
-    return None if mlflow == "none" else lambda: Registry(mlflow or embedded(home))
+    return None if mlflow == "none" else lambda: MlflowRegistry(mlflow or embedded_uri(home))
+
+
+def _archive(options: RunOptions) -> TraceArchive:
+    from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, RecordingArchive
+
+    if not options.prometheus:
+        return RecordingArchive(options.recordings or [recording_of(options.home.expanduser())])
+    server = endpoint.build(
+        options.prometheus,
+        username=options.username,
+        password_file=options.password_file,
+        token_file=options.token_file,
+        ca_file=options.ca_file,
+    )
+    return PrometheusArchive(server, options.matchers)
+
+
+def _night_settings(options: RunOptions) -> NightSettings:
+    from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+    from clustertwin.telemetry.learning.night.night_run import NightSettings
+
+    rule = DuelRule(gate=options.gate)
+    settings = NightSettings(budget_s=options.budget_s, workers=options.workers, rule=rule)
+    if not options.architectures:
+        return settings
+    return replace(settings, architectures=tuple(options.architectures.split(",")))
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[str, int, int], None]]:
+def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import Progress
 
     with Progress(console=err, transient=True) as bar:
         task = bar.add_task("")
-        yield lambda step, done, of: bar.update(task, description=step, completed=done, total=of)
+        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
 
 
-def _show(night: Night, json: bool) -> None:
+def _print_night(night: NightResult, json: bool) -> None:
     if json:
         print_json(asdict(night))
         return
-    from clustertwin.telemetry.learning.duel.golden_set import Detection
+    from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
 
     rows = [
-        (row["name"], row["error"], row["false_alarms"], seen.mean, seen.false_alarms)
+        (row["name"], row["error"], row["false_alarms"], golden.mean_recall, golden.false_alarms)
         for row in night.contestants
-        for seen in [Detection(**row["detection"])]
+        for golden in [GoldenSetResult(**row["detection"])]
     ]
     if rows:
-        columns = ("contestant", "error", "false alarms", "golden set: seen", "false alarms there")
-        print_table(f"the night of {night.day}", columns, rows)
+        columns = ("contestant", "error", "false alarms", "golden-set recall", "golden-set false alarms")
+        print_table(f"Night of {night.day}", columns, rows)
     typer.echo(f"{night.day}: {night.outcome}: {night.because}. In service: {night.champion}")
-    for note in [*(f"{name} may not win: {why}" for name, why in night.refused.items()), *night.notes]:
+    for note in [*(f"{name} is rejected: {why}" for name, why in night.refused.items()), *night.notes]:
         typer.echo(f"  {note}")
     if night.registry:
         typer.echo(f"  registry: {night.registry}")
 
 
-def _state(state: LearningState, json: bool) -> None:
+def _print_state(state: LearningState, json: bool) -> None:
     if json:
-        print_json({"state": state.word, "reason": state.reason, **asdict(state)})
+        print_json({"state": state.status, "reason": state.reason, **asdict(state)})
     else:
-        typer.echo(f"{state.word}{': ' + state.reason if state.reason else ''}")
+        typer.echo(f"{state.status}{': ' + state.reason if state.reason else ''}")

@@ -1,4 +1,4 @@
-"""`twin model`: the versions there are, which one serves, and how to change that."""
+"""`twin model`: list, show, promote and roll back stored detector versions, and synchronise them with MLflow."""
 
 from __future__ import annotations
 
@@ -12,104 +12,112 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home
-from clustertwin.cli.learn import Mlflow, book_of
+from clustertwin.cli.learn import Mlflow, registry_opener
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.learning.champions.champion_store import Champion
 
-app = group("Models: list, show, promote, rollback; the service takes a change over within a second or two.")
+app = group("Stored models: list, show, promote, roll back. A running service takes a change over within two seconds.")
 
 
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
-    """Every version, oldest first."""
-    from clustertwin.telemetry.learning.champions.champion_store import read_champion, versions
+    """List every stored version, oldest first."""
+    from clustertwin.telemetry.learning.champions.champion_store import read_champion
+    from clustertwin.telemetry.learning.champions.version_store import versions
 
     home = home.expanduser()
-    now, found = read_champion(home), versions(home)
+    champion, stored = read_champion(home), versions(home)
+    serving = champion.version if champion else ""
     if json:
-        serving = now.version if now else ""
-        print_json([{"version": v.version, "serving": v.version == serving, **v.lineage} for v in found])
+        print_json([{"version": v.version, "serving": v.version == serving, **v.lineage} for v in stored])
         return
     rows = [
         (
-            "→" if now and v.version == now.version else "",
+            "→" if v.version == serving else "",
             v.version,
             v.lineage.get("night", ""),
             v.lineage.get("challenger", v.lineage.get("why", "")),
             v.lineage.get("error", ""),
             v.lineage.get("detection", {}).get("mean", ""),
         )
-        for v in found
+        for v in stored
     ]
-    print_table(str(home), ("", "version", "night", "from", "error", "golden set"), rows)
-    if now is None:
-        typer.echo("No night has been yet: the bundled model serves.")
+    print_table(str(home), ("", "version", "night", "from", "error", "golden-set recall"), rows)
+    if champion is None:
+        typer.echo("No night has run yet: the bundled model is in service.")
 
 
 @app.command()
 def show(
-    version: str = typer.Argument(help="A version, or its beginning."), home: Path = Home, json: bool = Json
+    version: str = typer.Argument(help="A version, or the beginning of its name."),
+    home: Path = Home,
+    json: bool = Json,
 ) -> None:
-    """Where a version came from: data, parents, settings, what was measured."""
-    from clustertwin.telemetry.learning.champions.champion_store import find
+    """Show the lineage of a version.
 
-    found = find(home.expanduser(), version)
-    print_json({"version": found.version, "sha256": found.sha256, **found.lineage})
+    The lineage lists the data, the parents, the settings and the measurements of a version.
+    """
+    from clustertwin.telemetry.learning.champions.version_store import find_version
+
+    stored = find_version(home.expanduser(), version)
+    print_json({"version": stored.version, "sha256": stored.sha256, **stored.lineage})
 
 
 @app.command()
 def promote(
-    version: str = typer.Argument(help="A version, or its beginning."),
+    version: str = typer.Argument(help="A version, or the beginning of its name."),
     home: Path = Home,
     mlflow: str = Mlflow,
     json: bool = Json,
 ) -> None:
-    """Put a version in service; a night that is running does not undo it."""
-    from clustertwin.telemetry.learning.champions.champion_store import find
-    from clustertwin.telemetry.learning.champions.champion_store import promote as put
+    """Put a version in service. A night that is running at the same time does not undo this."""
+    from clustertwin.telemetry.learning.champions import champion_store
     from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
+    from clustertwin.telemetry.learning.champions.version_store import find_version
 
     home = home.expanduser()
-    now = put(home, find(home, version).version, next_fence(home), "promoted by hand", time.time())
-    _told(home, now, mlflow, json)
+    name = find_version(home, version).version
+    champion = champion_store.promote(home, name, next_fence(home), "promoted by hand", time.time())
+    _print_and_register(home, champion, mlflow, json)
 
 
 @app.command()
 def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
-    """Put the champion before this one back in service."""
-    from clustertwin.telemetry.learning.champions.champion_store import rollback as back
+    """Put the previous champion back in service."""
+    from clustertwin.telemetry.learning.champions import champion_store
     from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
     home = home.expanduser()
-    _told(home, back(home, next_fence(home), time.time()), mlflow, json)
+    champion = champion_store.rollback(home, next_fence(home), time.time())
+    _print_and_register(home, champion, mlflow, json)
 
 
 @app.command()
 def sync(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
-    """Tell MLflow who serves, and send it the nights that wait; each night ends with this, and each promotion."""
-    from clustertwin.telemetry.learning.champions import registry_spool
+    """Send waiting nights and the version in service to MLflow. Every night and every promotion ends with this."""
+    from clustertwin.telemetry.learning.champions.registry_spool import open_and_sync
 
     home = home.expanduser()
-    book = book_of(home, mlflow)
-    said = registry_spool.tell(home, book) if book else "turned off"
+    opener = registry_opener(home, mlflow)
+    status = open_and_sync(home, opener) if opener else "turned off"
     if json:
-        print_json({"registry": said})
+        print_json({"registry": status})
     else:
-        typer.echo(said)
+        typer.echo(status)
 
 
-def _told(home: Path, now: Champion, mlflow: str, json: bool) -> None:
-    """Say who serves; then let the registry know, where this home has one. The service does not wait for that."""
-    from clustertwin.telemetry.learning.champions import registry_spool
+def _print_and_register(home: Path, champion: Champion, mlflow: str, json: bool) -> None:
+    """Print the champion, then update the registry if this home has one. The service does not wait for that."""
+    from clustertwin.telemetry.learning.champions.registry_spool import open_and_sync
 
     if not json:
-        since = datetime.fromtimestamp(now.since_s).isoformat(" ", "seconds")
-        typer.echo(f"{now.version} serves since {since}: {now.why}")
-    book = book_of(home, mlflow or ("" if (home / "mlflow").exists() else "none"))
-    registry = registry_spool.tell(home, book) if book else ""
+        since = datetime.fromtimestamp(champion.since_s).isoformat(" ", "seconds")
+        typer.echo(f"{champion.version} is in service since {since}: {champion.why}")
+    opener = registry_opener(home, mlflow or ("" if (home / "mlflow").exists() else "none"))
+    status = open_and_sync(home, opener) if opener else ""
     if json:
-        print_json({**asdict(now), "registry": registry})
-    elif registry:
-        typer.echo(f"  registry: {registry}")
+        print_json({**asdict(champion), "registry": status})
+    elif status:
+        typer.echo(f"  registry: {status}")

@@ -27,9 +27,9 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.source_setup import live_feed, past_of, replay_feed
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
-from clustertwin.service.store.trace_archive import RecordedPast
 from clustertwin.service.web.access import Binding, check_binding
 from clustertwin.telemetry.detection.events.tracker import EventSettings
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 
 def state_of(home: Path, replayed: bool) -> Path:
@@ -54,7 +54,7 @@ def run(config: Config, replay: tuple[Path, float] | None = None, told: Callable
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
-        state.past = RecordedPast(replay[0]) if replay else past_of(config)
+        state.past = GrowingRecordingArchive(replay[0]) if replay else past_of(config)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         _notify(config, state, stop)

@@ -25,10 +25,10 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Filter, Store
 from clustertwin.service.store.quiet_times import Maintenance, Silence
 from clustertwin.service.store.tokens import Tokens
-from clustertwin.service.store.trace_archive import RecordedPast
 from clustertwin.telemetry.ingest.sources.local_host import Host
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -98,7 +98,7 @@ class Watched:
 def watched(bad_io: Recording, detector: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     home = tmp_path_factory.mktemp("home")
     state, clock = ServiceState(home, Store(home / "state.sqlite")), Clock()
-    state.past = RecordedPast(bad_io.directory)
+    state.past = GrowingRecordingArchive(bad_io.directory)
     champion = ready(Handover(home, detector))
     # Its own clock stands still: scoring takes no time, however busy the machine is.
     loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), champion, LoopSettings(stride_s=10), clock=lambda: 0.0)

@@ -25,7 +25,7 @@ class Kept:
     def __init__(self, error: str = "", known: bool = True) -> None:
         self.error, self.known = error, known
 
-    def traces(self, nodes, start_s, end_s):
+    def traces(self, start_s, end_s, nodes=None):
         if self.error:
             raise SourceError(self.error)
         values = np.zeros((3, end_s - start_s, len(CPU)), np.float32)
@@ -34,7 +34,7 @@ class Kept:
         valid[[0, 2]] = self.known
         return [Trace("n1", (0, 1, 2), start_s, CPU, values, valid)] if "n1" in nodes else []
 
-    def recording(self):
+    def recording_with_job(self, job):
         return None
 
 

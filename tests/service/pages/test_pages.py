@@ -208,11 +208,11 @@ def test_learning_is_frozen_and_resumed_and_the_audit_knows(client, made_state):
     assert learning.read_state(made_state.home).frozen == "exams"
     assert "exams" in client.get("/models").text
     client.post("/models", data={"action": "resume"})
-    assert learning.read_state(made_state.home).word == "learning"
+    assert learning.read_state(made_state.home).status == "learning"
     assert [entry.action for entry in made_state.store.audit()[:2]] == ["resume", "freeze"]
 
 
 def test_nobody_to_go_back_to_is_said(client):
     answer = client.post("/models", data={"action": "rollback"})
     assert answer.status_code == 409
-    assert "no champion before" in answer.json()["detail"]
+    assert "no previous champion" in answer.json()["detail"]

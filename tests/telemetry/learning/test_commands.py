@@ -1,18 +1,19 @@
-"""`twin learn` and `twin model` as a person types them."""
+"""`twin learn` and `twin model` on the command line."""
 
 import json
 
 import pytest
 from tests.telemetry.learning.conftest import small_day
 
-from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.recording import Recorder
 
 
 @pytest.fixture
 def home(tmp_path, make_detector):
     for seed in range(2):
-        version = champion_store.enter(tmp_path, make_detector(seed), {"night": f"2026-01-0{seed + 1}", "error": 0.1})
+        lineage = {"night": f"2026-01-0{seed + 1}", "error": 0.1}
+        version = version_store.add_version(tmp_path, make_detector(seed), lineage)
         champion_store.promote(tmp_path, version, seed, "better", 0.0)
     return tmp_path
 
@@ -24,7 +25,7 @@ def test_models_are_listed_shown_promoted_and_rolled_back(twin, home, make_detec
     assert [(row["version"], row["serving"]) for row in listed] == [(first, False), (second, True)]
     assert json.loads(twin("model", "show", first[:-2], "--home", home, "--json").stdout)["night"] == "2026-01-01"
     assert json.loads(twin("model", "rollback", "--home", home, "--json").stdout)["version"] == first
-    assert f"{second} serves" in twin("model", "promote", second, "--home", home).stdout
+    assert f"{second} is in service" in twin("model", "promote", second, "--home", home).stdout
     refused = twin("model", "promote", "nothing", "--home", home)
     assert refused.returncode == 2
     assert "no version 'nothing'" in refused.stderr
@@ -50,7 +51,7 @@ def test_learning_is_frozen_resumed_and_run_from_a_recording(twin, home):
 
 
 @pytest.mark.slow
-def test_a_home_without_recordings_says_so(twin, tmp_path):
+def test_the_error_for_a_home_without_recordings_says_what_to_do(twin, tmp_path):
     refused = twin("learn", "run", "--home", tmp_path)
     assert refused.returncode != 0
     assert "nothing was recorded here; `twin up` does it" in refused.stderr

@@ -1,4 +1,4 @@
-"""Whoever scores while champions change scores each batch wholly with one of them."""
+"""While champions change, every batch is scored by exactly one of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.learning.champions import champion_store
+from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.moments.moment import moments
@@ -17,10 +17,10 @@ from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 
 @pytest.mark.slow
-def test_every_batch_is_scored_by_one_champion_while_they_change(tmp_path, make_detector):
+def test_every_batch_is_scored_by_one_champion_while_champions_change(tmp_path, make_detector):
     traces = simulate(ClusterSettings(nodes=2, threads=8, hours=0.3), read_signatures(), 0)
     *_, (moment, _) = moments(traces, every_s=300)
-    versions = [champion_store.enter(tmp_path, make_detector(seed), {}) for seed in (0, 1)]
+    versions = [version_store.add_version(tmp_path, make_detector(seed), {}) for seed in (0, 1)]
     expected = {make_detector(seed).version: make_detector(seed).score(moment).score for seed in (0, 1)}
     handover, enough = Handover(tmp_path, make_detector(0)), threading.Event()
 

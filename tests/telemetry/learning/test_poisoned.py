@@ -1,4 +1,4 @@
-"""A day on which three jobs in ten go wrong and nobody notices: what the gate is for."""
+"""A poisoned day: 30 % of its jobs go wrong and nobody notices. The gate keeps the champion's recall."""
 
 import shutil
 from dataclasses import replace
@@ -7,38 +7,42 @@ import pytest
 from tests.telemetry.learning.conftest import QUICK, SMALL, small_day
 
 from clustertwin.telemetry.learning.champions import champion_store
-from clustertwin.telemetry.learning.duel.golden_set import detect
-from clustertwin.telemetry.learning.night.nightly_cycle import run
-from clustertwin.telemetry.learning.night.trace_history import Remembered
-from clustertwin.telemetry.learning.night.verdicts import Told, Vetted
+from clustertwin.telemetry.learning.duel.golden_set import evaluate_on_golden_set
+from clustertwin.telemetry.learning.night.nightly_cycle import run_night
+from clustertwin.telemetry.learning.night.verdicts import FixedVerdicts, VettedSpan
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 
+def recall_of_bad_io(home, golden):
+    return evaluate_on_golden_set(champion_store.load_champion(home), golden).recall["bad-io"]
+
+
 @pytest.mark.slow
-def test_the_gate_keeps_the_sight_that_a_poisoned_day_would_cost(make_site, small_golden):
+def test_the_gate_keeps_the_recall_that_a_poisoned_day_would_cost(make_context, small_golden):
     day, _ = small_day(3)
     poisoned = replace(SMALL, start_s=day.start_s, anomalies=("bad-io",), anomaly_ratio=0.3)
     traces = simulate(poisoned, read_signatures(), 3)
-    past = Remembered(traces)
-    site, first_day = make_site(2)
-    run(site, first_day)
-    before = detect(champion_store.champion(site.home), small_golden).recall["bad-io"]
+    archive = MemoryArchive(traces)
+    context, first_day = make_context(2)
+    run_night(context, first_day)
+    before = recall_of_bad_io(context.home, small_golden)
     assert before > 0.95
 
-    gated, _ = make_site(3, past=past)
-    night = run(gated, day)
+    gated, _ = make_context(3, archive=archive)
+    night = run_night(gated, day)
     assert night.outcome == "kept"
     assert "linear/scratch" in night.refused
-    assert detect(champion_store.champion(site.home), small_golden).recall["bad-io"] >= before - 0.01
+    assert recall_of_bad_io(context.home, small_golden) >= before - 0.01
 
-    shutil.rmtree(site.home / "nights" / day.name)  # the same night again; one thread was called the new normal
-    said = Told([Vetted(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, "new-normal")])
-    night = run(replace(gated, verdicts=said), day)
+    shutil.rmtree(context.home / "nights" / day.name)  # the same night again; one thread is marked as new normal
+    verdicts = FixedVerdicts([VettedSpan(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, "new-normal")])
+    night = run_night(replace(gated, verdicts=verdicts), day)
     assert (night.outcome, set(night.refused)) == ("kept", {"linear/scratch"})
 
-    shutil.rmtree(site.home / "nights" / day.name)  # the same night again
-    open_door = replace(gated, settings=replace(QUICK, rule=replace(QUICK.rule, gate=False)))
-    night = run(open_door, day)
+    shutil.rmtree(context.home / "nights" / day.name)  # the same night again
+    ungated = replace(gated, settings=replace(QUICK, rule=replace(QUICK.rule, gate=False)))
+    night = run_night(ungated, day)
     assert night.outcome == "promoted"
-    assert detect(champion_store.champion(site.home), small_golden).recall["bad-io"] < before - 0.3
+    assert recall_of_bad_io(context.home, small_golden) < before - 0.3

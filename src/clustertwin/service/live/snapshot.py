@@ -22,8 +22,8 @@ from clustertwin.telemetry.moments.moment import Moment
 
 if TYPE_CHECKING:
     from clustertwin.service.store.event_store import Store
-    from clustertwin.service.store.trace_archive import Past
     from clustertwin.telemetry.detection.detector import Detector
+    from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 #: of the loop, and of each node
 Phase = Literal["warming-up", "watching", "stale", "maintenance"]
@@ -140,7 +140,7 @@ class ServiceState:
         self.home, self.store = home, store
         self.snapshot: Snapshot = nothing_yet(source)
         self.detector: Detector | None = None  # the one that made `snapshot.scores`
-        self.past: Past | None = None  # where seconds are that have left the snapshot
+        self.past: TraceArchive | None = None  # where seconds are that have left the snapshot
         self.replayed = False  # a recording of the past: nothing is learnt from it
         self.ending: Callable[[], bool] = lambda: False  # is the service about to end, so that streams must?
 

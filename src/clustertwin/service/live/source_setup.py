@@ -8,9 +8,9 @@ from pathlib import Path
 from clustertwin.config import Config
 from clustertwin.core.errors import NoSamples, SettingsError
 from clustertwin.service.live.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
-from clustertwin.service.store.trace_archive import Past, PrometheusPast, RecordedPast
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
 
 
 def live_feed(config: Config, now_s: float) -> Feed:
@@ -44,12 +44,12 @@ def replay_feed(directory: Path, speed: float) -> ReplayFeed:
     return ReplayFeed(recording, speed)
 
 
-def past_of(config: Config) -> Past | None:
+def past_of(config: Config) -> TraceArchive | None:
     """Where seconds are kept that have left the loop's memory; with exporters alone, nowhere."""
     source = config.source
     if source.kind == "prometheus":
-        return PrometheusPast(_endpoint(config, source.url, deadline_s=10.0), source.match)
-    return RecordedPast(config.home / "recording") if source.kind == "host" and config.recording.on else None
+        return PrometheusArchive(_endpoint(config, source.url, deadline_s=10.0), source.match)
+    return GrowingRecordingArchive(config.home / "recording") if source.kind == "host" and config.recording.on else None
 
 
 def _endpoint(config: Config, url: str, deadline_s: float = 30.0) -> Endpoint:

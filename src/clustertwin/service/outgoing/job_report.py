@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.live.snapshot import Snapshot
-from clustertwin.service.store.trace_archive import Past
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for less of its time did next to nothing
@@ -78,10 +78,10 @@ def usage_recorded(recording: Recording, job: str) -> Usage:
     )
 
 
-def usage_past(past: Past | None, job: str) -> Usage | None:
+def usage_past(past: TraceArchive | None, job: str) -> Usage | None:
     """Of a job that is over, where its seconds are recorded; None where they are not, or cannot be read."""
     try:
-        recording = past.recording() if past else None
+        recording = past.recording_with_job(job) if past else None
         return usage_recorded(recording, job) if recording else None
     except TwinError:
         return None

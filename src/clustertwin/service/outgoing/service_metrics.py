@@ -181,7 +181,7 @@ def _home(home: Path) -> Iterator[Family]:
     stopped: list[Sample] = []
     try:
         learning = read_state(home)
-        word, ended_s = learning.word, learning.ended_s
+        word, ended_s = learning.status, learning.ended_s
         if learning.reason:
             stopped.append(({"state": word, "reason": learning.reason}, 1))
     except TwinError:

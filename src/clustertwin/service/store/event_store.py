@@ -20,7 +20,7 @@ from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_times import Quiet
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
-from clustertwin.telemetry.learning.night.verdicts import Vetted
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
@@ -151,7 +151,7 @@ class Store:
             audit_log.note(connection, now_s, who, "undo", event_id, now, before)
         return self.event(event_id)
 
-    def between(self, start_s: float, end_s: float) -> list[Vetted]:
+    def between(self, start_s: float, end_s: float) -> list[VettedSpan]:
         """What was said of this time, as the nightly cycle hears it; an open event lasts until it was last seen."""
         rows = self.database.rows(
             "SELECT * FROM events WHERE verdict != '' AND onset_s < ? AND COALESCE(end_s, seen_s) > ? ORDER BY onset_s",
@@ -159,13 +159,15 @@ class Store:
         )
         cases = [_case(row) for row in rows]
         said = [
-            Vetted(node, cpus, case.event.onset_s, case.event.end_s or case.event.seen_s, cast(Verdict, case.verdict))
+            VettedSpan(
+                node, cpus, case.event.onset_s, case.event.end_s or case.event.seen_s, cast(Verdict, case.verdict)
+            )
             for case in cases
             for node, cpus in case.event.places
         ]
         for window in self.quiet.maintenance(start_s):
             if window.start_s < end_s:
-                said += [Vetted(node, (), window.start_s, window.end_s, "maintenance") for node in window.nodes]
+                said += [VettedSpan(node, (), window.start_s, window.end_s, "maintenance") for node in window.nodes]
         return said
 
     def audit(self, subject: str = "", before_id: int = 0, limit: int = 100) -> list[audit_log.Entry]:

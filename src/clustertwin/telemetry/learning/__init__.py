@@ -1,1 +1,1 @@
-"""Learning every night: a day's windows -> challengers -> a duel -> the next day's champion, or a reason why not."""
+"""Nightly learning: one day's telemetry -> challengers -> a duel with the champion -> the next champion."""

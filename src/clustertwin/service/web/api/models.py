@@ -33,7 +33,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.get("/models", summary="The champion, every stored version, and the state of learning")
     def models() -> dict[str, Any]:
-        from clustertwin.telemetry.learning.champions import champion_store
+        from clustertwin.telemetry.learning.champions import champion_store, version_store
 
         problems, champion, learns = [], None, learning.LearningState()
         try:
@@ -46,7 +46,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             problems.append(str(error))
         versions = [
             {"version": one.version, "sha256": one.sha256, "lineage": plain(one.lineage)}
-            for one in champion_store.versions(state.home)
+            for one in version_store.versions(state.home)
         ]
         return {
             "in_service": plain(state.snapshot.model),

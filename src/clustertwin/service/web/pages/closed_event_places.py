@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import TwinError
 from clustertwin.service.store.event_store import Case
-from clustertwin.service.store.trace_archive import Past
 from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.moments.moment import WINDOW_S, moments
+from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 if TYPE_CHECKING:  # with it comes torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
@@ -29,12 +29,12 @@ MOST_THREADS = 32  # of an event; they show its extent
 Place = NDArray[np.float32]  # (thread, latent)
 
 
-def whereabouts(detector: Detector, past: Past, case: Case) -> Place:
+def whereabouts(detector: Detector, past: TraceArchive, case: Case) -> Place:
     """An event's threads in the window that gave its reason; none where those seconds are gone."""
     from clustertwin.telemetry.detection.features.inference import infer
 
     event, end_s = case.event, case.why.end_s if case.why else case.event.seen_s
-    traces = past.traces(event.nodes, end_s - WINDOW_S, end_s)
+    traces = past.traces(end_s - WINDOW_S, end_s, event.nodes)
     for moment, _ in moments(traces, length_s=WINDOW_S, first_s=end_s):
         rows = rows_of(moment, event)
         known = rows[moment.valid[rows].mean(1) >= detector.settings.enough]
@@ -56,7 +56,7 @@ class Whereabouts:
         self._looking: Thread | None = None
         self._not_before_s = 0.0
 
-    def of(self, detector: Detector, past: Past | None, cases: Sequence[Case]) -> list[tuple[Case, Place]]:
+    def of(self, detector: Detector, past: TraceArchive | None, cases: Sequence[Case]) -> list[tuple[Case, Place]]:
         """Those that are known by now."""
         if detector.version != self._model:
             self._model, self._found = detector.version, {}
@@ -67,7 +67,7 @@ class Whereabouts:
             self._looking.start()
         return [(case, place) for case in cases if len(place := self._found.get(case.id, _NOWHERE))]
 
-    def _look(self, detector: Detector, past: Past, cases: Sequence[Case], found: dict[str, Place]) -> None:
+    def _look(self, detector: Detector, past: TraceArchive, cases: Sequence[Case], found: dict[str, Place]) -> None:
         try:
             for case in cases:
                 found[case.id] = whereabouts(detector, past, case)

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.service.store.event_store import Case
-from clustertwin.service.store.trace_archive import Past
 from clustertwin.service.web.pages.canvas_data import MOST_ROWS, encoded, levels, shares
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 BEFORE_S, AFTER_S = 60, 60  # shown around an event that is over
 MOST_COLUMNS = 600
 
 
-def event_picture(snapshot: Snapshot, case: Case, past: Past | None) -> dict[str, Any]:
+def event_picture(snapshot: Snapshot, case: Case, past: TraceArchive | None) -> dict[str, Any]:
     """Of an open event the last minutes, live; of one that is over its whole time. No rows: `reason` says why."""
     event, channel = case.event, case.why.channel if case.why else "busy"
     about = {"labels": [], "channel": channel, "onset_s": event.onset_s, "over_s": event.end_s, "live": event.open}
@@ -47,13 +47,13 @@ def _remembered(moment: Moment, event: Event, channel: str) -> dict[str, Any]:
     return _drawn(threads, shares(moment, rows, channel), moment.end_s, 1)
 
 
-def _kept(past: Past, event: Event, channel: str, now_s: float) -> dict[str, Any]:
+def _kept(past: TraceArchive, event: Event, channel: str, now_s: float) -> dict[str, Any]:
     start_s = event.onset_s - BEFORE_S
     end_s = max(min((event.end_s or event.seen_s) + AFTER_S, int(now_s)), start_s + 1)
     places = dict(_first(event, MOST_ROWS))
     threads: list[tuple[str, int]] = []
     seen = [np.empty((0, end_s - start_s), np.float32)]
-    for trace in past.traces(tuple(places), start_s, end_s):
+    for trace in past.traces(start_s, end_s, tuple(places)):
         rows = [row for row, cpu in enumerate(trace.cpus) if cpu in places[trace.node]]
         threads += [(trace.node, trace.cpus[row]) for row in rows]
         seen.append(shares(trace, np.array(rows, np.intp), channel))

@@ -65,7 +65,7 @@ def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: f
 
 def _about(state: ServiceState) -> dict[str, Any]:
     """A file that cannot be read is a line of the page, not its end."""
-    from clustertwin.telemetry.learning.champions import champion_store
+    from clustertwin.telemetry.learning.champions import champion_store, version_store
 
     wrong = []
     champion, learns = None, learning.LearningState()
@@ -77,7 +77,7 @@ def _about(state: ServiceState) -> dict[str, Any]:
         learns = learning.read_state(state.home)
     except TwinError as error:
         wrong.append(str(error))
-    versions = champion_store.versions(state.home)[::-1]
+    versions = version_store.versions(state.home)[::-1]
     done = [entry for entry in state.store.audit(limit=200) if entry.action in ACTIONS][:12]
     return {
         "champion": champion,

@@ -1,1 +1,1 @@
-"""The detector in service: stored versions, promotion, hand-over and the model registry."""
+"""The detector in service: stored versions, promotion and rollback, hand-over to the service, the model registry."""

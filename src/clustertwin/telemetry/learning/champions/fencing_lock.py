@@ -1,8 +1,8 @@
-"""One retrainer at a time: a home -> a fencing token, larger than every token given before.
+"""One retrainer at a time: a home -> a file lock and a fencing token that is larger than every earlier token.
 
-The kernel's lock keeps two retrainers of one machine apart and is let go however a process ends. The token covers what
-a lock cannot: a retrainer that was stopped for hours, or a shared disk whose locks do not hold. Whoever writes the
-champion shows its token, and an older one is refused (`champions.promote`).
+The kernel releases a file lock when its process ends, so a killed retrainer never blocks the next one. A lock alone is
+not enough: a retrainer can be suspended for hours, and some network file systems do not honour locks. Every change of
+the champion therefore carries a fencing token, and `champion_store` refuses a token older than the last one it saw.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from clustertwin.core.errors import InputError, TwinError
 
 
 class Busy(TwinError):
-    """Another retrainer is at work; not a failure, and worth another try later (EX_TEMPFAIL of sysexits.h)."""
+    """Another retrainer holds the lock. Not a failure: try again later (EX_TEMPFAIL of sysexits.h)."""
 
     exit_code = 75
 
 
 @contextmanager
-def only_retrainer(home: Path) -> Iterator[int]:
-    """Hold the lock of this home and a fresh token; `Busy` at once where another holds it."""
-    with held(home / "learning.lock", wait=False):
+def retrainer_lock(home: Path) -> Iterator[int]:
+    """Hold the retrainers' lock of this home and yield a new fencing token. Raises `Busy` if the lock is taken."""
+    with file_lock(home / "learning.lock", wait=False):
         yield next_fence(home)
 
 
 def next_fence(home: Path) -> int:
-    """A token of one's own. A person who decides takes one too, and so outranks the night that is running."""
+    """A new fencing token. A decision by hand takes one too, so it outranks a night that started earlier."""
     path = home / "fence"
-    with held(home / "fence.lock"):
+    with file_lock(home / "fence.lock"):
         try:
             last = int(path.read_text()) if path.exists() else 0
         except ValueError as error:
-            raise InputError(path, "not a number; write the fence of champion.json into it") from error
-        files.write(path, f"{last + 1}\n".encode())
+            raise InputError(path, "not a number; write the value of `fence` in champion.json into it") from error
+        files.write(path, f"{last + 1}\n")
     return last + 1
 
 
 @contextmanager
-def held(path: Path, wait: bool = True) -> Iterator[None]:
-    """The lock of a file, until the block or the process ends."""
+def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on a file until the block or the process ends."""
     files.make_directory(path.parent)
     with files.reporting(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -52,7 +52,7 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise Busy(f"{path.parent}: another retrainer is at work") from None
+            raise Busy(f"{path.parent}: another retrainer is running") from None
         yield
     finally:
         os.close(descriptor)

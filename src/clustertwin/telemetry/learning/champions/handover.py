@@ -1,8 +1,7 @@
-"""The detector in service: champion.json is looked at between two scorings -> the new champion, or still the old.
+"""The detector in service: checks champion.json between two scorings -> the new champion, or the current one.
 
-The hand-over is one reference: whoever scores asks once for each batch and keeps what it got, so a batch is scored
-wholly by one model, and none is lost or scored twice. A champion that cannot be loaded is refused, counted and named,
-and the previous one goes on.
+The caller asks once per batch and uses what it got for the whole batch, so every batch is scored by exactly one model.
+A champion that cannot be loaded is refused and counted, and the previous detector stays in service.
 """
 
 from __future__ import annotations
@@ -16,36 +15,36 @@ from clustertwin.telemetry.learning.champions import champion_store
 
 
 class Handover:
-    """Holds the detector in service; `poll` as often as you like, it costs one `stat`."""
+    """Holds the detector in service. `poll` costs one `stat` as long as champion.json does not change."""
 
     def __init__(self, home: Path, first: Detector) -> None:
         self.home, self.detector = home, first
-        self.taken = self.refused = 0
+        self.taken = self.refused = 0  # champions taken into service, and refused
         self.reason = ""  # why the last champion was refused; empty: it was not
-        self._seen: tuple[int, int] | None = None
+        self._last_identity: tuple[int, int] | None = None
 
     def poll(self) -> Detector:
-        """The detector to score with from now on."""
-        mark = _mark(self.home / champion_store.FILE)
-        if mark == self._seen:
+        """The detector to score the next batch with."""
+        identity = _identity(self.home / champion_store.FILE)
+        if identity == self._last_identity:
             return self.detector
-        self._seen = mark
-        if mark is None:
+        self._last_identity = identity
+        if identity is None:
             return self.detector
         try:
-            now = champion_store.read_champion(self.home)
-            if now is not None:
-                fresh = champion_store.load(self.home, now)
-                self.taken += fresh.version != self.detector.version
-                self.detector, self.reason = fresh, ""
+            champion = champion_store.read_champion(self.home)
+            if champion is not None:
+                detector = champion_store.load(self.home, champion)
+                self.taken += detector.version != self.detector.version
+                self.detector, self.reason = detector, ""
         except (TwinError, OSError) as error:
             self.refused += 1
             self.reason = str(error)
         return self.detector
 
 
-def _mark(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file is replaced."""
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Inode and modification time: they change whenever the file is replaced."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""Records on their way to the registry: written beside the night, sent when it answers, in order and once.
+"""Records on their way to the registry: home/spool/<day>.json, sent in order when the registry answers.
 
-The registry is a book of what happened and never the reason why a night fails: what it does not take today waits in
-home/spool and is sent tomorrow. Who serves needs no spool: champion.json knows, and every sending ends with its word,
-so that the registry follows a night, a promotion by hand and a rollback alike.
+The registry only documents what happened. If it is down, the night goes on, the record stays in the spool and is sent
+after the next night. The version in service needs no spool: every `sync` ends by reading champion.json and setting the
+registry's champion to it, whether a night, a promotion by hand or a rollback changed it.
 """
 
 from __future__ import annotations
@@ -11,66 +11,66 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
 
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, SourceError, TwinError
 from clustertwin.telemetry.learning.champions import champion_store
-from clustertwin.telemetry.learning.champions.fencing_lock import held
-from clustertwin.telemetry.learning.champions.registry import Record
+from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
+from clustertwin.telemetry.learning.champions.registry import NightRecord, Registry
+from clustertwin.telemetry.learning.champions.version_store import DIRECTORY as MODELS
 
 
-class Book(Protocol):
-    """Takes what it is told for good, or raises SourceError; being told twice is being told once."""
-
-    def enter(self, record: Record) -> str: ...
-
-    def serve(self, version: str, directory: Path, sha256: str) -> None: ...
+def add(home: Path, record: NightRecord) -> None:
+    files.make_directory(home / "spool")
+    files.write(_file(home, record), json.dumps(asdict(record), indent=1))
 
 
-def put(home: Path, record: Record) -> None:
-    directory = home / "spool"
-    files.make_directory(directory)
-    files.write(directory / f"{record.name}.json", json.dumps(asdict(record), indent=1).encode())
-
-
-def waiting(home: Path) -> list[Record]:
-    """Oldest first."""
+def waiting(home: Path) -> list[NightRecord]:
+    """Records that the registry does not have yet, oldest first."""
     return [_read(path) for path in sorted((home / "spool").glob("[!.]*.json"))]
 
 
-def sync(home: Path, book: Book) -> tuple[int, str]:
-    """Send what waits, and who serves: how many records were taken, and why the rest was not.
+def sync(home: Path, registry: Registry) -> tuple[int, str]:
+    """Send the waiting records and the version in service -> how many records were sent, and the error that stopped it.
 
-    One at a time: of two promotions in a row, the second has the last word.
+    The lock serialises two callers, so that the registry ends with the newest champion.
     """
     sent = 0
-    with held(home / "spool.lock"):
+    with file_lock(home / "spool.lock"):
         try:
             for record in waiting(home):
-                book.enter(record)
-                (home / "spool" / f"{record.name}.json").unlink(missing_ok=True)
+                registry.add_night(record)
+                _file(home, record).unlink(missing_ok=True)
                 sent += 1
-            now = champion_store.read_champion(home)
-            if now is not None:
-                book.serve(now.version, home / champion_store.MODELS / now.version, now.sha256)
+            champion = champion_store.read_champion(home)
+            if champion is not None:
+                registry.set_champion(champion.version, home / MODELS / champion.version, champion.sha256)
         except SourceError as error:
             return sent, str(error)
     return sent, ""
 
 
-def tell(home: Path, open_book: Callable[[], Book]) -> str:
-    """Open the registry and send, and say what became of it; one that is down costs nothing but these words."""
+def open_and_sync(home: Path, open_registry: Callable[[], Registry]) -> str:
+    """Open the registry and send everything; returns what happened. Errors of the registry are only reported."""
     try:
-        sent, left = sync(home, open_book())
+        sent, error_text = sync(home, open_registry())
     except TwinError as error:
-        sent, left = 0, str(error)
-    said = f"{sent} records sent" if sent or left else "told who serves"
-    return f"{said}; the rest waits: {left}" if left else said
+        sent, error_text = 0, str(error)
+    if error_text:
+        return f"{_records(sent)} sent; the rest waits: {error_text}"
+    return f"{_records(sent)} sent" if sent else "champion is up to date"
 
 
-def _read(path: Path) -> Record:
+def _records(count: int) -> str:
+    return f"{count} record" if count == 1 else f"{count} records"
+
+
+def _file(home: Path, record: NightRecord) -> Path:
+    return home / "spool" / f"{record.name}.json"
+
+
+def _read(path: Path) -> NightRecord:
     try:
-        return Record(**json.loads(path.read_text()))
+        return NightRecord(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(path, f"not a record of a night: {error}; remove it to go on without it") from error
+        raise InputError(path, f"not a record of a night: {error}; remove it to send the others") from error

@@ -1,1 +1,1 @@
-"""The duel: contestants' results -> the next champion."""
+"""The duel: the champion's and the challengers' results on the same data -> the next champion."""

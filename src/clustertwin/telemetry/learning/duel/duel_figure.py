@@ -1,4 +1,4 @@
-"""A night's contestants -> one figure: errors on normal data, and what each sees of the golden set."""
+"""A night's contestants -> one figure: errors on normal data, and the recall of each golden-set anomaly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from clustertwin.core import files
 from clustertwin.core.extras import require
 
 
-def draw(contestants: list[dict[str, Any]], path: Path) -> None:
-    files.make_directory(path.parent)
+def draw_duel(contestants: list[dict[str, Any]], path: Path) -> None:
     figure = require("matplotlib.figure", "plots").Figure(
         figsize=(9, 1.2 + 0.3 * len(contestants)), layout="constrained"
     )
@@ -24,4 +23,6 @@ def draw(contestants: list[dict[str, Any]], path: Path) -> None:
     right.imshow(cells, vmin=0, vmax=1, cmap="viridis", aspect="auto")
     right.set_xticks(range(len(kinds)), kinds, rotation=35, ha="right")
     right.set_title("recall on the golden set", loc="left")
-    figure.savefig(path, dpi=90)
+    files.make_directory(path.parent)
+    with files.replacing(path) as out:
+        figure.savefig(out, format="png", dpi=90)

@@ -1,6 +1,6 @@
-"""The golden set: labelled anomalies that never change -> how much of each kind a detector sees.
+"""The golden set: simulated anomalies that never change -> the recall of a detector for each kind of anomaly.
 
-It is drawn from the signatures of recorded jobs with a fixed seed, and carries a hash: two detections may be compared
+It is drawn from the signatures of recorded jobs with a fixed seed. It has a hash, because two results are comparable
 only if they were measured on the same set.
 """
 
@@ -23,101 +23,101 @@ from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import Signatures, read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
-#: Never change these: every past detection was measured on what they give.
+#: Never change these: every stored result was measured on the set that they generate.
 SEED = 20_260_101
 SETTINGS = ClusterSettings(nodes=3, threads=16, hours=1.5, anomaly_ratio=0.6, job_s=(900.0, 2400.0))
 _EVERY_S = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
+class GoldenSet:
     moments: tuple[Moment, ...]
-    anomaly: tuple[NDArray[np.str_], ...]  # (thread,) of each moment: its kind; "" normal, "mixed" nobody can say
+    anomaly: tuple[NDArray[np.str_], ...]  # (thread,) of each moment: its kind; "" normal, "mixed" not counted
     sha256: str
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        found = {str(kind) for labels in self.anomaly for kind in np.unique(labels)}
-        return tuple(sorted(found - {"", "mixed"}))
+        labels = {str(kind) for of_moment in self.anomaly for kind in np.unique(of_moment)}
+        return tuple(sorted(labels - {"", "mixed"}))
 
-    def without_jobs(self) -> Golden:
-        """As a site sees it where nobody says which job holds a thread: a set of its own, with a hash of its own."""
-        seen = tuple(
-            replace(one, jobs=(), job=np.full_like(one.job, -1), age_s=np.full_like(one.age_s, LENGTH_S))
-            for one in self.moments
+    def without_jobs(self) -> GoldenSet:
+        """The set as a site without job labels sees it. It is another set, with another hash."""
+        without = tuple(
+            replace(moment, jobs=(), job=np.full_like(moment.job, -1), age_s=np.full_like(moment.age_s, LENGTH_S))
+            for moment in self.moments
         )
-        return Golden(seen, self.anomaly, hashlib.sha256(f"{self.sha256} without jobs".encode()).hexdigest())
+        return GoldenSet(without, self.anomaly, hashlib.sha256(f"{self.sha256} without jobs".encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
-    """Of the windows of each kind, the part that alarms; unknown ones are not counted."""
+class GoldenSetResult:
+    """What a detector finds in the golden set. Windows without a score are not counted."""
 
-    recall: dict[str, float]
-    false_alarms: float  # the part of normal windows that alarms
+    recall: dict[str, float]  # kind of anomaly -> alarming part of its windows
+    false_alarms: float  # alarming part of the normal windows
     golden: str  # hash of the set
 
     @property
-    def mean(self) -> float:
+    def mean_recall(self) -> float:
         return float(np.mean(list(self.recall.values()))) if self.recall else 0.0
 
     @property
-    def sight(self) -> float:
-        """What is seen beyond what alarms anyway: who alarms at everything has a recall of one and sees nothing."""
-        return self.mean - self.false_alarms
+    def informedness(self) -> float:
+        """Mean recall minus the false-alarm rate (Youden's J): 0 for a detector that alarms on everything."""
+        return self.mean_recall - self.false_alarms
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "mean": self.mean, "sight": self.sight}
+        return {**asdict(self), "mean": self.mean_recall, "sight": self.informedness}
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Detection:
-        return cls(plain["recall"], plain["false_alarms"], plain["golden"])
+    def from_json(cls, document: dict[str, Any]) -> GoldenSetResult:
+        return cls(document["recall"], document["false_alarms"], document["golden"])
 
 
 @cache
-def standard() -> Golden:
-    """The set that comes with clustertwin."""
-    return drawn(SETTINGS, SEED, read_signatures())
+def standard_golden_set() -> GoldenSet:
+    """The set that every site uses."""
+    return simulated_golden_set(SETTINGS, SEED, read_signatures())
 
 
-def drawn(settings: ClusterSettings, seed: int, signatures: Signatures) -> Golden:
-    """Some nodes for each anomaly that these signatures know, so that rare kinds count as much as common ones."""
+def simulated_golden_set(settings: ClusterSettings, seed: int, signatures: Signatures) -> GoldenSet:
+    """A few nodes for each anomaly that the signatures describe, so that rare kinds count as much as common ones."""
     traces = []
     for i, kind in enumerate(possible(signatures)):
-        mine = simulate(replace(settings, anomalies=(kind,)), signatures, seed + i)
-        traces += [_renamed(trace, f"{kind}/") for trace in mine]
-    return labelled(traces)
+        cluster = simulate(replace(settings, anomalies=(kind,)), signatures, seed + i)
+        traces += [_prefixed(trace, f"{kind}/") for trace in cluster]
+    return labelled_golden_set(traces)
 
 
-def labelled(traces: Sequence[Trace]) -> Golden:
-    """A set from traces whose spans name what went wrong, such as a recorded campaign's.
+def labelled_golden_set(traces: Sequence[Trace]) -> GoldenSet:
+    """A set from traces whose job spans name their anomalies, such as those of a recorded campaign.
 
-    Healthy peers of an afflicted thread look different too, but whether they should alarm is a matter of taste: they
-    count neither way.
+    The healthy peers of an anomalous thread behave differently too. Whether they should alarm is undefined, so they
+    are not counted.
     """
-    taken, anomaly, whole = [], [], hashlib.sha256()
+    kept, anomaly, sha256 = [], [], hashlib.sha256()
     for moment, windows in moments(traces, every_s=_EVERY_S):
-        unclear = (windows.job_type == "mixed") | np.char.endswith(windows.anomaly, "/peer")
-        labels = np.where(unclear, "mixed", windows.anomaly)
-        taken.append(moment)
+        undefined = (windows.job_type == "mixed") | np.char.endswith(windows.anomaly, "/peer")
+        labels = np.where(undefined, "mixed", windows.anomaly)
+        kept.append(moment)
         anomaly.append(labels)
         for array in (moment.values, moment.valid, moment.job, labels):
-            whole.update(np.ascontiguousarray(array).tobytes())
-    return Golden(tuple(taken), tuple(anomaly), whole.hexdigest())
+            sha256.update(np.ascontiguousarray(array).tobytes())
+    return GoldenSet(tuple(kept), tuple(anomaly), sha256.hexdigest())
 
 
-def detect(detector: Detector, golden: Golden) -> Detection:
-    """Measure a detector at its own threshold."""
+def evaluate_on_golden_set(detector: Detector, golden: GoldenSet) -> GoldenSetResult:
+    """Recall and false alarms at the detector's own threshold."""
     score = np.concatenate([detector.score(moment).score for moment in golden.moments])
     anomaly = np.concatenate(golden.anomaly)
     known = ~np.isnan(score)
     alarming = score > detector.threshold
-    recall = {kind: float(alarming[mine].mean()) for kind in golden.kinds if (mine := known & (anomaly == kind)).any()}
+    recall = {kind: float(alarming[rows].mean()) for kind in golden.kinds if (rows := known & (anomaly == kind)).any()}
     normal = known & (anomaly == "")
-    return Detection(recall, float(alarming[normal].mean()) if normal.any() else 0.0, golden.sha256)
+    return GoldenSetResult(recall, float(alarming[normal].mean()) if normal.any() else 0.0, golden.sha256)
 
 
-def _renamed(trace: Trace, prefix: str) -> Trace:
-    """Nodes and jobs of several clusters as those of one, without two of the same name."""
+def _prefixed(trace: Trace, prefix: str) -> Trace:
+    """Prefix node and job names, so that several clusters can be used as one."""
     spans = [replace(span, node=prefix + span.node, job=prefix + span.job) for span in trace.spans]
     return replace(trace, node=prefix + trace.node, spans=tuple(spans))

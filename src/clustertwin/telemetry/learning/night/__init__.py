@@ -1,1 +1,1 @@
-"""The nightly cycle: a day's traces and verdicts -> challengers."""
+"""The nightly cycle: one day's traces and verdicts -> challengers, a duel and, if one wins, a new champion."""

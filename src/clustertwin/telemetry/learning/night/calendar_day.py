@@ -1,6 +1,6 @@
-"""A calendar day of the site: date and time zone -> its first second and the one after its last.
+"""A calendar day: a date and a time zone -> its first second and the second after its last.
 
-A day is what the wall clock says it is: where clocks change it has 23 or 25 hours, and no second belongs to two days.
+A day follows the wall clock: when clocks change it has 23 or 25 hours. No second belongs to two days.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Day:
 
 
 def day_of(name: str, zone: tzinfo | None = None) -> Day:
-    """The day of this name; without a zone, in the one of this machine."""
+    """The day with this name, by default in this machine's time zone."""
     try:
         day = date.fromisoformat(name)
     except ValueError as error:
@@ -28,11 +28,11 @@ def day_of(name: str, zone: tzinfo | None = None) -> Day:
 
 
 def yesterday(now_s: float, zone: tzinfo | None = None) -> Day:
-    """The last day that is over."""
+    """The last day that has ended."""
     today = datetime.fromtimestamp(now_s, zone).date()
     return day_of((today - timedelta(days=1)).isoformat(), zone)
 
 
 def _midnight_s(day: date, zone: tzinfo | None) -> int:
-    # Where a clock change skips midnight, `timestamp` gives the instant that the skipped wall time would have been.
+    # If a clock change skips midnight, `timestamp` returns the instant at which the skipped time would have been.
     return int(datetime.combine(day, time.min, zone).timestamp())

@@ -1,60 +1,84 @@
-"""Is a day fit to learn from? Its census, the last one, and how strange the champion finds it -> reasons why not."""
+"""Check whether a day is fit to learn from: its census, the last one, the champion's alarms -> a reason to skip it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustertwin.telemetry.learning.night.night_data import Census, Material
+from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.day_sampling import DaySplit
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DayLimits:
     fewest_windows: int = 1000
-    fewest_moments: int = 3  # of each role: of three quarters of an hour so many can be had
-    coverage: float = 0.5  # of the nodes of the last night must be there, each with this part of its seconds
-    drift: float = 0.5  # the part of the day that may alarm without a person calling it the new normal
+    fewest_moments: int = 3  # of each role; 45 minutes of data have three
+    coverage: float = 0.5  # part of the last night's nodes that must be present, and valid part of a node's seconds
+    drift: float = 0.5  # part of the day that may alarm if no person marked it as the new normal
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """`skip` is why the day teaches nothing, empty if it does; `notes` are worth a look."""
-
-    skip: str
+class DayCheck:
+    skip: str  # why the night is skipped; empty: it is not
     notes: tuple[str, ...] = ()
 
 
-def check(
-    census: Census, material: Material, alarming: float, before: Census | None, changed: bool, limits: Limits = Limits()
-) -> Finding:
-    """`alarming` is the part of the day that the champion finds strange; `changed`: a person called it normal."""
-    notes = []
-    well = [node for node, part in census.seen.items() if part >= limits.coverage]
-    notes += [f"{node}: {part:.0%} of its seconds are valid" for node, part in census.seen.items() if part < 0.5]
+def check_day(
+    census: DayCensus,
+    split: DaySplit,
+    alarming: float,
+    last: DayCensus | None,
+    new_normal: bool,
+    limits: DayLimits = DayLimits(),
+) -> DayCheck:
+    """`alarming` is the part of the day's windows on which the champion alarms; `last` is the champion's own census."""
+    notes = [f"{node}: only {part:.0%} of its seconds are valid" for node, part in census.seen.items() if part < 0.5]
+    skip = (
+        _missing_data(census, split, limits)
+        or (_missing_nodes(census, last, limits, notes) if last else "")
+        or (_drift(alarming, limits) if not new_normal else "")
+    )
+    return DayCheck(skip, tuple(notes))
+
+
+def _missing_data(census: DayCensus, split: DaySplit, limits: DayLimits) -> str:
     if not census.seen:
-        return Finding("an empty day: no samples", tuple(notes))
-    if not well:
-        return Finding("no node has enough valid seconds", tuple(notes))
+        return "the day has no samples"
+    if not _covered(census, limits):
+        return "no node has enough valid seconds"
     if census.windows < limits.fewest_windows:
-        return Finding(f"{census.windows} usable windows, {limits.fewest_windows} are needed", tuple(notes))
-    counts = [len(material.train), len(material.validation), len(material.held_out)]
-    if min(counts) < limits.fewest_moments:
-        return Finding(f"{min(counts)} moments of a role, {limits.fewest_moments} are needed", tuple(notes))
-    if before is not None:
-        known = set(before.seen)
-        missing = sorted(known - set(well))
-        if len(known) - len(missing) < limits.coverage * len(known):
-            return Finding(f"{len(missing)} of {len(known)} nodes are missing: {_some(missing)}", tuple(notes))
-        if missing:
-            notes.append(f"missing since the last night: {_some(missing)}")
-        total = max(sum(before.job_types.values()), 1)
-        gone = [name for name, n in before.job_types.items() if n > 0.1 * total and name not in census.job_types]
-        if gone:
-            notes.append(f"job types that were common and did not run: {_some(gone)}")
-    if alarming > limits.drift and not changed:
-        why = f"{alarming:.0%} of the day alarms, more than {limits.drift:.0%}: drifted beyond reason"
-        return Finding(f"{why}; call the events the new normal, or confirm them", tuple(notes))
-    return Finding("", tuple(notes))
+        return f"{census.windows} usable windows; at least {limits.fewest_windows} are needed"
+    fewest = min(len(split.train), len(split.validation), len(split.held_out))
+    if fewest < limits.fewest_moments:
+        return f"a role has only {fewest} moments; at least {limits.fewest_moments} are needed"
+    return ""
 
 
-def _some(names: list[str]) -> str:
+def _missing_nodes(census: DayCensus, last: DayCensus, limits: DayLimits, notes: list[str]) -> str:
+    """Compare with the last census; smaller differences become notes."""
+    missing = sorted(set(last.seen) - _covered(census, limits))
+    if len(last.seen) - len(missing) < limits.coverage * len(last.seen):
+        return f"{len(missing)} of {len(last.seen)} nodes are missing: {_listed(missing)}"
+    if missing:
+        notes.append(f"nodes missing since the last night: {_listed(missing)}")
+    total = max(sum(last.job_types.values()), 1)
+    gone = [name for name, count in last.job_types.items() if count > 0.1 * total and name not in census.job_types]
+    if gone:
+        notes.append(f"common job types that did not run: {_listed(gone)}")
+    return ""
+
+
+def _drift(alarming: float, limits: DayLimits) -> str:
+    if alarming <= limits.drift:
+        return ""
+    return (
+        f"the champion alarms on {alarming:.0%} of the day; the limit is {limits.drift:.0%}. "
+        "Mark the events as new normal, or confirm them"
+    )
+
+
+def _covered(census: DayCensus, limits: DayLimits) -> set[str]:
+    return {node for node, part in census.seen.items() if part >= limits.coverage}
+
+
+def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,98 +1,89 @@
-"""A night's results -> where a version came from, and what the registry is told: complete enough to repeat it."""
+"""A night's results -> the lineage of a version and the record for the registry: enough to repeat the night."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from clustertwin import __version__
-from clustertwin.telemetry.learning.champions.registry import Record
-from clustertwin.telemetry.learning.duel.golden_set import Detection
-from clustertwin.telemetry.learning.night.night_data import Census
-from clustertwin.telemetry.learning.night.step_log import Night
-from clustertwin.telemetry.learning.night.verdicts import Vetted
+from clustertwin.telemetry.learning.champions.registry import NightRecord
+from clustertwin.telemetry.learning.champions.version_store import DIRECTORY as MODELS
+from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
+from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.night_run import NightResult, NightRun
+from clustertwin.telemetry.learning.night.training_plan import TrainingPlan
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan
+
+_LONGEST_PARAM = 500  # characters that MLflow accepts
 
 
-def lineage_of(
-    night: Night,
-    census: Census,
-    plan: dict[str, Any],
-    best: str,
-    directory: Path,
-    said: list[Vetted],
-    fence: int,
-    command: str,
+def lineage(
+    run: NightRun,
+    result: NightResult,
+    census: DayCensus,
+    plan: TrainingPlan,
+    verdicts: Sequence[VettedSpan],
+    challenger: str,
 ) -> dict[str, Any]:
-    """Data, parents, settings and what was measured."""
-    mine = next(row for row in night.contestants if row["name"] == best)
+    """Data, parents, settings and measurements of one challenger."""
+    contestant = next(row for row in result.contestants if row["name"] == challenger)
+    start = plan.start_directory(challenger)
+    moments = sorted((run.directory / "moments").glob("*.safetensors"))
     return {
-        "night": night.day,
-        "challenger": best,
-        "champion_then": night.before,
-        "started_from": Path(plan["starts"][best]).name if best in plan["starts"] else "",
-        "epochs": plan["epochs"][best],
-        "replayed": plan["replayed"],
+        "night": result.day,
+        "challenger": challenger,
+        "champion_then": result.before,
+        "started_from": start.name if start else "",
+        "epochs": plan.epochs[challenger],
+        "replayed": plan.replayed,
         "census": asdict(census),
-        "moments_sha256": {path.stem: _sha256(path) for path in sorted((directory / "moments").glob("*.safetensors"))},
-        "verdicts": dict(Counter(vetted.verdict for vetted in said)),
-        "error": mine["error"],
-        "false_alarms": mine["false_alarms"],
-        "detection": Detection(**mine["detection"]).to_json(),
-        "fence": fence,
+        "moments_sha256": {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in moments},
+        "verdicts": dict(Counter(span.verdict for span in verdicts)),
+        "error": contestant["error"],
+        "false_alarms": contestant["false_alarms"],
+        "detection": GoldenSetResult(**contestant["detection"]).to_json(),
         "clustertwin": __version__,
-        "command": command,
+        "command": run.context.command,
     }
 
 
-def record_of(
-    night: Night,
-    census: Census,
-    plan: dict[str, Any],
-    settings: dict[str, Any],
-    directory: Path,
-    entered: dict[str, Any],
-    home: Path,
-) -> Record:
-    """The night as the registry keeps it."""
+def night_record(
+    run: NightRun, result: NightResult, census: DayCensus, plan: TrainingPlan, stored: dict[str, Any]
+) -> NightRecord:
+    """The night as the registry stores it. `stored` names the version of the best challenger; it can be empty."""
     params = {
-        "day": night.day,
-        "outcome": night.outcome,
-        "because": night.because[:500],
-        "champion_before": night.before,
-        "champion": night.champion,
+        "day": result.day,
+        "outcome": result.outcome,
+        "because": result.because,
+        "champion_before": result.before,
+        "champion": result.champion,
         "nodes": str(len(census.seen)),
-        "replayed": ",".join(plan["replayed"])[:500],
+        "replayed": ",".join(plan.replayed),
         "clustertwin": __version__,
-    }
-    params |= {key: str(value)[:500] for key, value in settings.items()}
+    } | {key: str(value) for key, value in asdict(run.settings).items()}
     metrics = {"windows": float(census.windows), "threads": float(census.threads)}
-    metrics |= {f"seconds.{step}": seconds for step, seconds in night.seconds.items()}
-    runs = {row["name"]: _metrics(row) for row in night.contestants}
-    version = entered.get("version", "")
-    return Record(
-        name=night.day,
-        params=params,
+    metrics |= {f"seconds.{step}": seconds for step, seconds in result.seconds.items()}
+    version = stored.get("version", "")
+    return NightRecord(
+        name=result.day,
+        params={key: value[:_LONGEST_PARAM] for key, value in params.items()},
         metrics=metrics,
-        runs=runs,
-        files=str(directory),
-        model=str(home / "models" / version) if version else "",
+        runs={row["name"]: _contestant_metrics(row) for row in result.contestants},
+        files=str(run.directory / "report"),
+        model=str(run.home / MODELS / version) if version else "",
         version=version,
-        sha256=entered.get("sha256", ""),
+        sha256=stored.get("sha256", ""),
     )
 
 
-def _metrics(row: dict[str, Any]) -> dict[str, float]:
-    seen = Detection(**row["detection"])
+def _contestant_metrics(row: dict[str, Any]) -> dict[str, float]:
+    result = GoldenSetResult(**row["detection"])
     return {
         "error": row["error"],
         "false_alarms": row["false_alarms"],
-        "detection": seen.mean,
-        "sight": seen.sight,
-    } | {f"recall.{kind}": value for kind, value in seen.recall.items()}
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        "detection": result.mean_recall,
+        "sight": result.informedness,
+    } | {f"recall.{kind}": recall for kind, recall in result.recall.items()}

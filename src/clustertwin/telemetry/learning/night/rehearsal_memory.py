@@ -1,7 +1,7 @@
-"""What is remembered of earlier days: a few moments of each -> a bounded memory that any past day may be in.
+"""The rehearsal memory: a few moments of each earlier day -> home/replay/<day>/, with a bounded number of days.
 
-When the memory is full one day leaves it by lot, so that old days fade and do not end. The lot is drawn from the new
-day's name: a night that is repeated forgets the same.
+When the memory is full, one randomly chosen day is removed, so that old days become rarer but can stay. The random
+number depends only on the new day's name: a repeated night removes the same day.
 """
 
 from __future__ import annotations
@@ -13,41 +13,40 @@ from pathlib import Path
 
 import numpy as np
 
-from clustertwin.telemetry.learning.night.night_data import Material
+from clustertwin.telemetry.learning.night.day_sampling import DaySplit
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.moment_files import write_moments
 
 
-def remember(directory: Path, day: str, material: Material, moments: int, days: int) -> None:
-    """Add a day; at most `days` days with `moments` moments of each role stay."""
+def add_day(directory: Path, day: str, split: DaySplit, moments: int, days: int) -> None:
+    """Store at most `moments` training and validation moments of a day, and keep at most `days` days."""
     if not moments or not days:
         return
-    mine = directory / day
     for role in ("train", "validation"):
-        write_moments(mine / f"{role}.safetensors", spread(getattr(material, role), moments))
-    names = sorted(path.name for path in directory.iterdir())
-    if len(names) > days:
+        write_moments(directory / day / f"{role}.safetensors", evenly_spaced(getattr(split, role), moments))
+    stored = sorted(path.name for path in directory.iterdir())
+    if len(stored) > days:
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(day.encode()).digest()[:8]))
-        shutil.rmtree(directory / names[int(rng.integers(len(names)))])
+        shutil.rmtree(directory / stored[int(rng.integers(len(stored)))])
 
 
-def remembered(directory: Path, before: str) -> list[Path]:
-    """The days in memory, oldest first, without `before` and what came after: a repeated night sees no future."""
+def days_before(directory: Path, day: str) -> list[Path]:
+    """The stored days before this one, oldest first: a repeated night must not use later days."""
     if not directory.is_dir():
         return []
-    return [path for path in sorted(directory.iterdir()) if path.name < before]
+    return [path for path in sorted(directory.iterdir()) if path.name < day]
 
 
-def forget(directory: Path, days: Sequence[str]) -> list[str]:
-    """Remove days from the memory; says which were there."""
-    there = [day for day in days if (directory / day).is_dir()]
-    for day in there:
+def remove_days(directory: Path, days: Sequence[str]) -> list[str]:
+    """Remove days and return a note for each day that was stored."""
+    stored = [day for day in days if (directory / day).is_dir()]
+    for day in stored:
         shutil.rmtree(directory / day)
-    return [f"{day} is forgotten: an anomaly of it was confirmed since" for day in there]
+    return [f"{day} is removed from the rehearsal memory: an anomaly on it was confirmed later" for day in stored]
 
 
-def spread(taken: tuple[Moment, ...], count: int) -> tuple[Moment, ...]:
-    """So many, evenly chosen."""
-    if len(taken) <= count:
-        return taken
-    return tuple(taken[i] for i in np.linspace(0, len(taken) - 1, count).round().astype(int))
+def evenly_spaced(moments: tuple[Moment, ...], count: int) -> tuple[Moment, ...]:
+    """At most `count` moments, evenly spaced."""
+    if len(moments) <= count:
+        return moments
+    return tuple(moments[i] for i in np.linspace(0, len(moments) - 1, count).round().astype(int))

@@ -1,4 +1,4 @@
-"""What people said about a day: the port through which the nightly cycle hears verdicts and maintenance."""
+"""What people said about a day: the port through which the nightly cycle reads verdicts and maintenance windows."""
 
 from __future__ import annotations
 
@@ -11,36 +11,40 @@ Verdict = Literal["confirmed", "dismissed", "new-normal", "maintenance"]
 
 
 @dataclass(frozen=True, slots=True)
-class Vetted:
-    """A person's word about some threads of a node for some time; no cpus: all of them."""
+class VettedSpan:
+    """A person's verdict on some threads of a node for some time."""
 
-    node: str  # its name; of maintenance perhaps a pattern, like `n0*`
-    cpus: tuple[int, ...]
+    node: str  # a name; of maintenance it can be a pattern such as `n0*`
+    cpus: tuple[int, ...]  # empty: all threads
     start_s: float
     end_s: float
     verdict: Verdict
 
-    def holds(self, node: str) -> bool:
-        # An event's node is a name, also where it reads like a pattern: [::1]:9400
+    def covers(self, node: str) -> bool:
+        # The node of an event is always a name, even if it looks like a pattern: [::1]:9400
         return node == self.node or (self.verdict == "maintenance" and fnmatchcase(node, self.node))
 
 
-def has_changed(said: Sequence[Vetted]) -> bool:
-    """Did somebody call a part of what they saw the new normal?"""
-    return any(vetted.verdict == "new-normal" for vetted in said)
+class VerdictSource(Protocol):
+    """Returns every verdict and maintenance window that overlaps the time from `start_s` to `end_s`."""
 
-
-class Verdicts(Protocol):
-    """Gives every verdict and maintenance window that touches the time from `start_s` to `end_s`."""
-
-    def between(self, start_s: float, end_s: float) -> list[Vetted]: ...
+    def between(self, start_s: float, end_s: float) -> list[VettedSpan]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Verdicts already at hand: of a simulation, of a test, or none."""
+class FixedVerdicts:
+    """Verdicts in memory, from a simulation or a test."""
 
-    said: Sequence[Vetted] = ()
+    spans: Sequence[VettedSpan] = ()
 
-    def between(self, start_s: float, end_s: float) -> list[Vetted]:
-        return [vetted for vetted in self.said if vetted.start_s < end_s and vetted.end_s > start_s]
+    def between(self, start_s: float, end_s: float) -> list[VettedSpan]:
+        return [span for span in self.spans if span.start_s < end_s and span.end_s > start_s]
+
+
+def has_new_normal(verdicts: Sequence[VettedSpan]) -> bool:
+    """Did a person mark part of the time as the new normal?"""
+    return any(span.verdict == "new-normal" for span in verdicts)
+
+
+def confirmed(verdicts: Sequence[VettedSpan]) -> tuple[VettedSpan, ...]:
+    return tuple(span for span in verdicts if span.verdict == "confirmed")

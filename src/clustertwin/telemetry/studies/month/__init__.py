@@ -1,1 +1,1 @@
-"""A simulated month under each learning strategy."""
+"""A simulated month under each learning strategy -> errors, false events, recall, forgetting, training time."""

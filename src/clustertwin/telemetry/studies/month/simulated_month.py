@@ -1,7 +1,7 @@
-"""A month in the life of a simulated cluster: day, seed -> its traces, and which threads were truly wrong when.
+"""A month of a simulated cluster: a day and a seed -> its traces, whose job spans name their anomalies.
 
-The mix of jobs drifts, new kinds of jobs appear, half of the nodes get new hardware, one node's disk fails slowly, on
-some days jobs go wrong, and once many do while nobody looks. Everything that happens, and when, stands in `World`.
+The mix of jobs changes, new job types appear, half of the nodes get new hardware, one disk fails slowly, jobs go wrong
+on some days, and on a holiday many go wrong while nobody reviews events. `MonthScenario` lists what happens when.
 """
 
 from __future__ import annotations
@@ -20,133 +20,132 @@ from clustertwin.telemetry.simulation.signature import Signature, Signatures
 from clustertwin.telemetry.simulation.simulated_cluster import node_names, simulate
 
 DAY_S = 86_400
-_FIRST_DAY = -100  # no day is before it
-_UNLIKE = 0.3  # of the logarithm: how much more or less one job waits than another
+_FIRST_DAY = -100  # earlier than every simulated day
+_WAIT_SPREAD = 0.3  # standard deviation of the logarithm of a job's disk wait
 _USER, _SYSTEM, _IOWAIT, _OTHER = (CPU.index(name) for name in ("user", "system", "iowait", "other"))
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class MonthScenario:
     nodes: int = 4
-    threads: int = 16  # of each
-    hours: float = 4.0  # of each day are simulated
+    threads: int = 16  # per node
+    hours: float = 4.0  # simulated of each day
     start_s: int = 1_767_225_600
-    #: (from this day on, these job types)
+    #: (first day, job types from that day on)
     mix: tuple[tuple[int, tuple[str, ...]], ...] = (
         (0, ("np", "good-io", "mpi-2")),
         (6, ("np", "good-io", "mpi-2", "mpi-8")),
         (10, ("np", "good-io", "mpi-8", "render")),
         (20, ("good-io", "mpi-8", "render", "etl")),
     )
-    on_disk: tuple[str, ...] = ("good-io", "etl")  # who waits for a disk now and then, a sound one too …
-    wait: float = 0.04  # … for so much of a second, some jobs more and some less
-    new_hardware: int = 15  # day: the second half of the nodes accounts a tenth of user time as system time
-    creep_from: int = 3  # day: the first node's disk begins to fail …
-    creep_a_day: float = 0.15  # … and each day every wait for it takes so much of a sound disk's wait longer
+    on_disk: tuple[str, ...] = ("good-io", "etl")  # job types that wait for the disk, even a healthy one
+    wait: float = 0.04  # mean part of a second that they wait
+    new_hardware: int = 15  # the day on which half of the nodes start to account 10 % of user time as system time
+    creep_from: int = 3  # the disk of the first node fails slowly after this day
+    creep_a_day: float = 0.15  # each day its waits grow by this part of a healthy disk's wait
     anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
     anomalous_every: int = 4  # days
-    holiday: int = 26  # day on which three jobs in ten are bad-io, and nobody is there to vet anything
+    holiday: int = 26  # the day on which 30 % of the jobs are bad-io and nobody reviews events
 
     def day(self, number: int) -> Day:
         start_s = self.start_s + number * DAY_S
         return Day(f"day-{number:02d}", start_s, start_s + DAY_S)
 
-    def number(self, at_s: float) -> int:
-        """The day that this second is in."""
+    def day_number(self, at_s: float) -> int:
+        """The number of the day that contains this second."""
         return int((at_s - self.start_s) // DAY_S)
 
-    def creep(self, number: int) -> float:
+    def disk_creep(self, number: int) -> float:
+        """How much longer the waits for the failing disk are on this day: 1.0 means twice as long."""
         return max(0, number - self.creep_from) * self.creep_a_day
 
-    def brings_new(self, number: int) -> bool:
-        """Does this day show what no day before did: kinds of jobs, hardware?"""
+    def is_change(self, number: int) -> bool:
+        """Does this day bring new job types or new hardware?"""
         return number == self.new_hardware or any(number == first for first, _ in self.mix[1:])
 
-    def changed(self, number: int) -> int:
-        """The last day until this one that brought something new."""
-        return max((day for day in range(number + 1) if self.brings_new(day)), default=_FIRST_DAY)
+    def last_change(self, number: int) -> int:
+        """The last day up to this one that brought a change."""
+        return max((day for day in range(number + 1) if self.is_change(day)), default=_FIRST_DAY)
 
     @property
-    def creeping_node(self) -> str:
+    def failing_node(self) -> str:
         return node_names(self.nodes)[0]
 
 
-def live(world: World, number: int, signatures: Signatures, seed: int) -> list[Trace]:
-    """What the cluster did on this day, without the failing disk; spans say what was wrong with jobs."""
-    types = next((types for first, types in reversed(world.mix) if first <= number), world.mix[0][1])
-    ill = number > 0 and number % world.anomalous_every == 0
+def simulate_day(scenario: MonthScenario, number: int, signatures: Signatures, seed: int) -> list[Trace]:
+    """The traces of this day without the failing disk; spans name the anomalies of jobs."""
+    job_types = next((types for first, types in reversed(scenario.mix) if first <= number), scenario.mix[0][1])
+    anomalous = number > 0 and number % scenario.anomalous_every == 0
     settings = ClusterSettings(
-        world.nodes,
-        world.threads,
-        world.hours,
-        job_types=types,
-        anomalies=("bad-io",) if number == world.holiday else world.anomalies if ill else (),
-        anomaly_ratio=0.3 if number == world.holiday else 0.1,
+        scenario.nodes,
+        scenario.threads,
+        scenario.hours,
+        job_types=job_types,
+        anomalies=("bad-io",) if number == scenario.holiday else scenario.anomalies if anomalous else (),
+        anomaly_ratio=0.3 if number == scenario.holiday else 0.1,
         job_s=(600.0, 2400.0),
-        start_s=world.day(number).start_s,
+        start_s=scenario.day(number).start_s,
     )
-    traces = simulate(settings, widened(signatures), seed=1000 * (seed + 1) + number)
-    names = node_names(world.nodes)
-    shift = {name: 0.1 for name in names[world.nodes // 2 :] if number >= world.new_hardware}
-    traces = _on_disk(world, traces, np.random.default_rng((seed, 9, number - _FIRST_DAY)))
-    return [_moved(trace, _SYSTEM, shift.get(trace.node, 0.0)) for trace in traces]
+    traces = simulate(settings, extended_signatures(signatures), seed=1000 * (seed + 1) + number)
+    names = node_names(scenario.nodes)
+    renewed = names[scenario.nodes // 2 :] if number >= scenario.new_hardware else ()
+    traces = _add_disk_waits(scenario, traces, np.random.default_rng((seed, 9, number - _FIRST_DAY)))
+    return [_as_system_time(trace, 0.1) if trace.node in renewed else trace for trace in traces]
 
 
-def fail(world: World, traces: Sequence[Trace], creep: float) -> list[Trace]:
-    """The same day with a disk on the first node whose every wait takes so much longer: 1.0, twice as long.
+def with_failing_disk(scenario: MonthScenario, traces: Sequence[Trace], creep: float) -> list[Trace]:
+    """The same day with a failing disk on the first node: each wait is `1 + creep` times as long.
 
-    Who never waits feels nothing, and the work between two waits takes as long as ever.
+    Jobs that never wait for the disk are not affected. The work between two waits takes the same time.
     """
-    return [_waiting(trace, creep) if trace.node == world.creeping_node else trace for trace in traces]
+    return [_longer_waits(trace, creep) if trace.node == scenario.failing_node else trace for trace in traces]
 
 
-def widened(signatures: Signatures) -> Signatures:
-    """The recorded kinds, and two that nobody recorded: `render` computes more lightly, `etl` reads and computes."""
-    np_, io = signatures.kinds["np", ""], signatures.kinds["good-io", ""]
-    etl = replace(io, job_type="etl", quantiles=(np_.quantiles + io.quantiles) / 2)
-    render = replace(np_, job_type="render", quantiles=_lighter(np_))
+def extended_signatures(signatures: Signatures) -> Signatures:
+    """The recorded job types, and two that were never recorded: `render`, a lighter np, and `etl`, np and good-io."""
+    compute, io = signatures.kinds["np", ""], signatures.kinds["good-io", ""]
+    etl = replace(io, job_type="etl", quantiles=(compute.quantiles + io.quantiles) / 2)
+    render = replace(compute, job_type="render", quantiles=_quarter_idle(compute))
     return replace(signatures, kinds=signatures.kinds | {kind.key: kind for kind in (etl, render)})
 
 
-def _lighter(kind: Signature) -> NDArray[np.float64]:
-    """A quarter of each second is spent on nothing, and the rest as ever."""
-    share = kind.order.index(_OTHER)
-    out = kind.quantiles.copy()
-    out[share] = 0.25 + 0.75 * out[share]
-    return out
+def _quarter_idle(signature: Signature) -> NDArray[np.float64]:
+    """The quantiles with a quarter of each second moved to `other`."""
+    row = signature.order.index(_OTHER)
+    quantiles = signature.quantiles.copy()
+    quantiles[row] = 0.25 + 0.75 * quantiles[row]
+    return quantiles
 
 
-def _on_disk(world: World, traces: Sequence[Trace], rng: np.random.Generator) -> list[Trace]:
-    """Jobs that read and write wait for it. The recorded ones did not: their files lay in memory."""
-    jobs = sorted({span.job for trace in traces for span in trace.spans if span.job_type in world.on_disk})
-    level = dict(zip(jobs, world.wait * np.exp(_UNLIKE * rng.standard_normal(len(jobs))), strict=True))
+def _add_disk_waits(scenario: MonthScenario, traces: Sequence[Trace], rng: np.random.Generator) -> list[Trace]:
+    """Let jobs that use the disk wait for it. The recorded jobs did not: their files were in the page cache."""
+    jobs = sorted({span.job for trace in traces for span in trace.spans if span.job_type in scenario.on_disk})
+    mean_wait = dict(zip(jobs, scenario.wait * np.exp(_WAIT_SPREAD * rng.standard_normal(len(jobs))), strict=True))
     waiting = []
     for trace in traces:
         values = trace.values.copy()
-        for span in (span for span in trace.spans if span.job in level):
+        for span in (span for span in trace.spans if span.job in mean_wait):
             rows = np.searchsorted(trace.cpus, span.cpus)
-            a, b = (max(round(at_s) - trace.start_s, 0) for at_s in (span.start_s, span.end_s))
-            mine = values[rows, a:b]
-            part = np.clip(level[span.job] * rng.gamma(2.0, 0.5, mine.shape[:2]), 0, 0.9).astype(np.float32)
-            mine *= 1 - part[..., None]
-            mine[..., _IOWAIT] += part
-            values[rows, a:b] = mine
+            first, last = (max(round(at_s) - trace.start_s, 0) for at_s in (span.start_s, span.end_s))
+            block = values[rows, first:last]  # (cpu, time, channel)
+            wait = np.clip(mean_wait[span.job] * rng.gamma(2.0, 0.5, block.shape[:2]), 0, 0.9).astype(np.float32)
+            block *= 1 - wait[..., None]
+            block[..., _IOWAIT] += wait
+            values[rows, first:last] = block
         waiting.append(replace(trace, values=values))
     return waiting
 
 
-def _moved(trace: Trace, to: int, part: float) -> Trace:
-    """A part of the user time of all threads is accounted elsewhere."""
-    if part <= 0:
-        return trace
+def _as_system_time(trace: Trace, part: float) -> Trace:
+    """Account a part of the user time of all threads as system time."""
     values = trace.values.copy()
-    moved = values[..., _USER] * np.float32(min(part, 0.9))
+    moved = values[..., _USER] * np.float32(part)
     values[..., _USER] -= moved
-    values[..., to] += moved
+    values[..., _SYSTEM] += moved
     return replace(trace, values=values)
 
 
-def _waiting(trace: Trace, creep: float) -> Trace:
+def _longer_waits(trace: Trace, creep: float) -> Trace:
     values = trace.values.copy()
     values[..., _IOWAIT] *= np.float32(1 + creep)
     return replace(trace, values=values / np.maximum(values.sum(-1, keepdims=True), np.float32(1e-6)))

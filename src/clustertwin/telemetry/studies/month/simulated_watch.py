@@ -1,9 +1,9 @@
-"""Watch a simulated day as the live service does: a champion, the traces -> its events, and which of them are true.
+"""Watch a simulated day as the live service does: a champion and traces -> its events, and which of them are true.
 
-Events are counted by the one rule of `detection.event_study`, with the service's own tracker and settings and a scoring
-every 30 s, the longest step for which a score speaks in full. True is what opened after the onset of an anomaly in a
-job of its own. A failing disk is no job's anomaly: an event of its node is about the disk if the same
-threads, in the second in which it opened, would not have alarmed with a sound disk.
+Events are counted by the rule of `studies.event_metrics`, with the service's own tracker and settings, and a scoring
+every 30 s (the longest step that the tracker accepts). An event is true if it opened after the onset of an anomaly in
+one of its jobs. A failing disk is not the anomaly of a job: an event on its node is about the disk if the same threads
+would not have alarmed at that second with a healthy disk.
 """
 
 from __future__ import annotations
@@ -22,85 +22,89 @@ from clustertwin.telemetry.detection.events.tracker import EventSettings, score_
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
 from clustertwin.telemetry.studies.event_metrics import judge, track
-from clustertwin.telemetry.studies.month.simulated_month import World
+from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 
 _EVENTS = EventSettings()
 STRIDE_S = _EVENTS.longest_step_s
-_LABELLED_S = 20 * STRIDE_S  # every twentieth scoring is compared with what each thread truly did
+_LABELLED_S = 20 * STRIDE_S  # every twentieth scoring is compared with the labels of its threads
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """A day, as people see it and as it was."""
+class WatchedDay:
+    """A day's events, and the truth about them."""
 
     events: tuple[Event, ...]
-    true: frozenset[str]  # ids of those about a job gone wrong, or about the disk
-    disk: frozenset[str]  # … about the disk
-    jobs_wrong: int  # that went on for long enough to be looked for
+    true: frozenset[str]  # ids of the events about a job that went wrong, or about the disk
+    disk: frozenset[str]  # ids of the events about the disk
+    jobs_wrong: int  # that went on long enough to be counted
     jobs_found: int
     node_days: float
-    error: float  # on windows of threads that were truly normal
+    error: float  # on windows of normal threads
 
     @property
     def false_per_node_day(self) -> float:
         return (len(self.events) - len(self.true)) / self.node_days
 
 
-def watch(world: World, detector: Detector, sound: Sequence[Trace], lived: Sequence[Trace]) -> Watched:
-    """`lived` is what the cluster did, `sound` what it would have done with a good disk."""
-    scored = _scored(detector, lived)
+def watch_day(
+    scenario: MonthScenario, detector: Detector, healthy: Sequence[Trace], actual: Sequence[Trace]
+) -> WatchedDay:
+    """`actual` is what the cluster did, `healthy` what it would have done with a healthy disk."""
+    scored = _score(detector, actual)
     opened = track(scored, detector.threshold, _EVENTS)
-    result = judge(opened, lived)
-    unexplained = {event.id for event in result.false}
-    failing = [
+    counted = judge(opened, actual)
+    unexplained = {event.id for event in counted.false}
+    disk_fails = actual is not healthy
+    about_disk = {
         event.id
         for opened_s, event in opened
-        if event.id in unexplained and world.creeping_node in event.nodes
-        if lived is not sound and not _alarms(detector, sound, event, opened_s)
-    ]
-    everything = {event.id for _, event in opened}
-    return Watched(
+        if event.id in unexplained and scenario.failing_node in event.nodes
+        if disk_fails and not _alarms(detector, healthy, event, opened_s)
+    }
+    return WatchedDay(
         events=tuple(event for _, event in opened),
-        true=frozenset(everything - unexplained | set(failing)),
-        disk=frozenset(failing),
-        jobs_wrong=result.there,
-        jobs_found=result.seen,
-        node_days=result.node_days,
-        error=_error_on_normal(world, lived, {m.end_s: scores for m, scores in scored}, lived is not sound),
+        true=frozenset({event.id for _, event in opened} - unexplained | about_disk),
+        disk=frozenset(about_disk),
+        jobs_wrong=counted.there,
+        jobs_found=counted.seen,
+        node_days=counted.node_days,
+        error=_error_on_normal(scenario, actual, {moment.end_s: scores for moment, scores in scored}, disk_fails),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A day whose disk is as bad as it gets: who has learned the failure is silent here."""
+class DiskProbe:
+    """A day with the disk at its worst: a detector that learned the failure as normal does not alarm on it."""
 
     moments: tuple[Moment, ...]
-    waiting: tuple[NDArray[np.bool_], ...]  # (thread,) of each moment: a job that waits for the failing disk
+    waiting: tuple[NDArray[np.bool_], ...]  # (thread,) of each moment: does its job wait for the failing disk?
 
-    def sight(self, detector: Detector) -> float:
-        """Of the windows of those who wait, the part that alarms."""
+    def recall(self, detector: Detector) -> float:
+        """The alarming part of the windows of threads that wait for the disk."""
         scored = score_batches(detector, self.moments)
-        score = np.concatenate([one.score[mine] for one, mine in zip(scored, self.waiting, strict=True)])
+        score = np.concatenate([scores.score[rows] for scores, rows in zip(scored, self.waiting, strict=True)])
         return float((score[~np.isnan(score)] > detector.threshold).mean())
 
 
-def probe(world: World, traces: Sequence[Trace]) -> Probe:
-    found = list(moments(traces, every_s=_LABELLED_S))
-    waiting = [(one.node == world.creeping_node) & np.isin(one.job_type, world.on_disk) for _, one in found]
-    return Probe(tuple(moment for moment, _ in found), tuple(waiting))
+def disk_probe(scenario: MonthScenario, traces: Sequence[Trace]) -> DiskProbe:
+    labelled = list(moments(traces, every_s=_LABELLED_S))
+    waiting = [
+        (labels.node == scenario.failing_node) & np.isin(labels.job_type, scenario.on_disk) for _, labels in labelled
+    ]
+    return DiskProbe(tuple(moment for moment, _ in labelled), tuple(waiting))
 
 
-def _scored(detector: Detector, traces: Sequence[Trace]) -> list[tuple[Moment, Scores]]:
-    seen = list(_as_they_came(traces))
-    return list(zip(seen, score_batches(detector, seen), strict=True))
+def _score(detector: Detector, traces: Sequence[Trace]) -> list[tuple[Moment, Scores]]:
+    live = list(_live_moments(traces))
+    return list(zip(live, score_batches(detector, live), strict=True))
 
 
-def _as_they_came(traces: Sequence[Trace]) -> Iterator[Moment]:
-    """The moments at which a live loop would have scored; before the first second nothing is known."""
+def _live_moments(traces: Sequence[Trace]) -> Iterator[Moment]:
+    """The moments at which a live loop would have scored; nothing is known before the first second."""
     traces = sorted(traces, key=lambda trace: trace.node)
-    before = ((0, 0), (LENGTH_S, 0))
-    values = [np.pad(trace.values, (*before, (0, 0))) for trace in traces]  # (cpu, LENGTH_S + time, channel)
-    valid = [np.pad(trace.valid, before) for trace in traces]
+    padding = ((0, 0), (LENGTH_S, 0))
+    values = [np.pad(trace.values, (*padding, (0, 0))) for trace in traces]  # (cpu, LENGTH_S + time, channel)
+    valid = [np.pad(trace.valid, padding) for trace in traces]
     start_s, end_s = traces[0].start_s, traces[0].end_s
     for now_s in range(start_s + STRIDE_S, end_s + 1, STRIDE_S):
         last = slice(now_s - start_s, now_s - start_s + LENGTH_S)
@@ -110,26 +114,27 @@ def _as_they_came(traces: Sequence[Trace]) -> Iterator[Moment]:
 
 
 def _alarms(detector: Detector, traces: Sequence[Trace], event: Event, now_s: int) -> bool:
-    """Would any thread of this event have been above the bar in these traces?"""
+    """Would any thread of this event have scored above the tracker's bar in these traces?"""
     moment, _ = next(moments(traces, first_s=now_s))
     score = detector.score(moment).score
     bar = max(detector.threshold * _EVENTS.margin, score_by_chance(moment, _EVENTS.chance_per_node_day))
-    places = {(node, cpu) for node, cpus in event.places for cpu in cpus}
-    names = ((moment.nodes[n], int(c)) for n, c in zip(moment.node, moment.cpu, strict=True))
-    mine = np.array([name in places for name in names], np.bool_)
-    return bool((score[mine] > bar).any())
+    event_threads = {(node, cpu) for node, cpus in event.places for cpu in cpus}
+    threads = ((moment.nodes[node], int(cpu)) for node, cpu in zip(moment.node, moment.cpu, strict=True))
+    rows = np.array([thread in event_threads for thread in threads], np.bool_)
+    return bool((score[rows] > bar).any())
 
 
-def _error_on_normal(world: World, traces: Sequence[Trace], scored: dict[int, Scores], failing: bool) -> float:
+def _error_on_normal(
+    scenario: MonthScenario, traces: Sequence[Trace], scored: dict[int, Scores], disk_fails: bool
+) -> float:
     errors = []
     for moment, labels in moments(traces, every_s=_LABELLED_S):
         scores = scored[moment.end_s]
-        errors.append(
-            scores.error[~np.isnan(scores.score) & _normal(labels) & ~(failing & (labels.node == world.creeping_node))]
-        )
+        normal = _is_normal(labels) & ~(disk_fails & (labels.node == scenario.failing_node))
+        errors.append(scores.error[~np.isnan(scores.score) & normal])
     return float(np.concatenate(errors).mean())
 
 
-def _normal(labels: Windows) -> np.ndarray:
-    normal: np.ndarray = (labels.anomaly == "") & (labels.job_type != "mixed")
+def _is_normal(labels: Windows) -> NDArray[np.bool_]:
+    normal: NDArray[np.bool_] = (labels.anomaly == "") & (labels.job_type != "mixed")
     return normal

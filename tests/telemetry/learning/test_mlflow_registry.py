@@ -1,4 +1,4 @@
-"""A night's records in MLflow itself: a database in the home, and a real tracking server."""
+"""Records of nights in MLflow: in a database in the home, and on a real tracking server."""
 
 import os
 import sys
@@ -11,15 +11,16 @@ from tests import servers
 from tests.servers import free_address, running
 
 from clustertwin.core.errors import SourceError
-from clustertwin.telemetry.learning.champions import champion_store, registry_spool
+from clustertwin.telemetry.learning.champions import champion_store, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
-from clustertwin.telemetry.learning.champions.registry import MODEL, Record, Registry, embedded
-from clustertwin.telemetry.learning.night.nightly_cycle import run
+from clustertwin.telemetry.learning.champions.mlflow_registry import MODEL, MlflowRegistry, embedded_uri
+from clustertwin.telemetry.learning.champions.registry import NightRecord
+from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.models.model_store import ModelError
 
 
 def client_of(registry):
-    """Imported only now: MLflow takes seconds, which the fast tests' collection need not wait for."""
+    """Import MLflow late: it takes seconds, and the fast tests do not need it."""
     mlflow = pytest.importorskip("mlflow")
     return mlflow.MlflowClient(tracking_uri=registry.uri, registry_uri=registry.uri)
 
@@ -42,19 +43,19 @@ def tracking_server(directory, address=None):
 
 
 def stop(server):
-    """The server and its workers, which outlive it."""
+    """Kill the server and its workers: they would outlive it."""
     with suppress(psutil.NoSuchProcess):
         for process in (*psutil.Process(server.process.pid).children(recursive=True), server.process):
             process.kill()
     server.process.wait()
 
 
-def three_nights(make_site, book):
+def three_nights(make_context, open_registry):
     nights = []
     for number in (2, 3, 4):
-        site, day = make_site(number, book=book)
-        nights.append(run(site, day))
-    return site, nights
+        context, day = make_context(number, open_registry=open_registry)
+        nights.append(run_night(context, day))
+    return context, nights
 
 
 def versions_of(registry):
@@ -63,13 +64,13 @@ def versions_of(registry):
 
 
 @pytest.mark.slow
-def test_three_nights_are_in_the_embedded_registry_with_their_lineage(make_site, tmp_path):
-    registry = Registry(embedded(tmp_path))
-    site, nights = three_nights(make_site, lambda: registry)
-    assert all("1 records sent" in night.registry for night in nights)
-    assert registry_spool.waiting(site.home) == []
+def test_three_nights_are_in_the_embedded_registry_with_their_lineage(make_context, tmp_path):
+    registry = MlflowRegistry(embedded_uri(tmp_path))
+    context, nights = three_nights(make_context, lambda: registry)
+    assert all("1 record sent" in night.registry for night in nights)
+    assert registry_spool.waiting(context.home) == []
     client, versions = versions_of(registry)
-    serving = champion_store.read_champion(site.home)
+    serving = champion_store.read_champion(context.home)
     assert (
         client.get_model_version_by_alias(MODEL, "champion").tags["version"] == serving.version == registry.champion()
     )
@@ -87,28 +88,30 @@ def test_three_nights_are_in_the_embedded_registry_with_their_lineage(make_site,
 
     fetched = tmp_path / "fetched"
     registry.fetch(serving.version, fetched)
-    assert champion_store.digest(fetched) == serving.sha256
-    # The same record again is the same record.
+    assert version_store.digest(fetched) == serving.sha256
+    # Sending a record again changes nothing.
     before = len(client.search_runs([run_.info.experiment_id]))
-    registry.enter(_record(site, nights[-1]))
+    registry.add_night(_record(context, nights[-1]))
     assert len(client.search_runs([run_.info.experiment_id])) == before
 
-    # Back to the first champion of all, which no night registered.
+    # Roll back to the first champion, which no night registered.
     for _ in serving.before:
-        back = champion_store.rollback(site.home, next_fence(site.home), 0.0)
-        assert registry_spool.tell(site.home, lambda: registry) == "told who serves"
+        back = champion_store.rollback(context.home, next_fence(context.home), 0.0)
+        assert registry_spool.open_and_sync(context.home, lambda: registry) == "champion is up to date"
         assert registry.champion() == back.version
     registry.fetch(back.version, tmp_path / "first")
-    assert champion_store.digest(tmp_path / "first") == back.sha256
+    assert version_store.digest(tmp_path / "first") == back.sha256
 
 
-def _record(site, night):
-    return Record(night.day, {"day": night.day}, {}, {"champion": {}}, str(site.home / "nights" / night.day / "report"))
+def _record(context, night):
+    return NightRecord(
+        night.day, {"day": night.day}, {}, {"champion": {}}, str(context.home / "nights" / night.day / "report")
+    )
 
 
 @pytest.mark.slow
-def test_a_foreign_model_in_the_registry_is_never_taken(tmp_path):
-    registry = Registry(embedded(tmp_path))
+def test_a_foreign_model_in_the_registry_is_refused(tmp_path):
+    registry = MlflowRegistry(embedded_uri(tmp_path))
     client = client_of(registry)
     experiment = client.create_experiment("other", artifact_location=(tmp_path / "other").as_uri())
     run_ = client.create_run(experiment)
@@ -128,38 +131,38 @@ def test_a_foreign_model_in_the_registry_is_never_taken(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_registry_that_is_not_there_is_a_source_error(tmp_path):
+def test_a_registry_that_does_not_answer_is_a_source_error(tmp_path):
     with pytest.raises(SourceError, match=r"127\.0\.0\.1"):
-        Registry(f"http://{free_address()}").enter(Record("2026-01-02", {}, {}, {}, str(tmp_path)))
+        MlflowRegistry(f"http://{free_address()}").add_night(NightRecord("2026-01-02", {}, {}, {}, str(tmp_path)))
 
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_real_server_that_dies_during_the_night_hears_of_it_when_it_is_back(make_site, tmp_path, monkeypatch):
-    monkeypatch.setattr(servers, "READY_S", 120.0)  # it needs nine seconds, and more beside other tests
+def test_a_real_server_that_dies_during_a_night_gets_its_record_later(make_context, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "READY_S", 120.0)  # it needs nine seconds, and longer next to other tests
     with tracking_server(tmp_path / "server") as server:
-        registry = Registry(server.url)
-        site, day = make_site(2, book=lambda: registry)
-        first = run(site, day)
-        assert first.registry == "1 records sent"
+        registry = MlflowRegistry(server.url)
+        context, day = make_context(2, open_registry=lambda: registry)
+        first = run_night(context, day)
+        assert first.registry == "1 record sent"
         assert registry.champion() == first.champion
-        site, day = make_site(3, book=lambda: registry)
+        context, day = make_context(3, open_registry=lambda: registry)
 
         def kill(place):
             if place == "before judge":
                 stop(server)
 
-        second = run(replace(site, at=kill), day)
+        second = run_night(replace(context, crash_point=kill), day)
         assert second.outcome in ("promoted", "kept")
         assert "waits" in second.registry
-        assert [record.name for record in registry_spool.waiting(site.home)] == [day.name]
+        assert [record.name for record in registry_spool.waiting(context.home)] == [day.name]
         address = server.address
     with tracking_server(tmp_path / "server", address):
-        site, day = make_site(4, book=lambda: registry)
-        third = run(site, day)
+        context, day = make_context(4, open_registry=lambda: registry)
+        third = run_night(context, day)
         assert third.registry == "2 records sent"
         client, _ = versions_of(registry)
         experiment = client.get_experiment_by_name(MODEL).experiment_id
-        days = {found.data.params.get("day") for found in client.search_runs([experiment])} - {None}
+        days = {night_run.data.params.get("day") for night_run in client.search_runs([experiment])} - {None}
         assert days == {"2026-01-02", "2026-01-03", "2026-01-04"}
-        assert registry.champion() == champion_store.read_champion(site.home).version
+        assert registry.champion() == champion_store.read_champion(context.home).version

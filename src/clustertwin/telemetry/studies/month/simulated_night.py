@@ -1,0 +1,156 @@
+"""The night after a simulated day: a strategy, the day's traces and the verdicts so far -> a new champion, or not.
+
+It uses the sampling, the duel and the training of the real nightly cycle. The halt rule and the rehearsal memory are
+repeated here in memory, because the study has no home directory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.detection.calibration import calibrate
+from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.learning.duel.contestant_evaluation import evaluate_contestant, evaluate_on_normal
+from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelRule, decide
+from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, GoldenSetResult
+from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start, training_settings
+from clustertwin.telemetry.learning.night.day_sampling import DaySplit, sample_day
+from clustertwin.telemetry.learning.night.rehearsal_memory import evenly_spaced
+from clustertwin.telemetry.learning.night.training_windows import training_windows
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan, has_new_normal
+from clustertwin.telemetry.models import DEFAULT
+from clustertwin.telemetry.models.model_store import Stored, read, save
+from clustertwin.telemetry.models.training import fit
+from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
+from clustertwin.telemetry.studies.month.month_report import DayResult
+from clustertwin.telemetry.studies.month.month_settings import MonthSettings, Strategy
+from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
+from clustertwin.telemetry.studies.month.simulated_vetting import DelayedVerdict
+
+
+@dataclass(slots=True)
+class StrategyState:
+    """What a strategy carries from day to day."""
+
+    champion: Detector
+    golden_results: list[GoldenSetResult]  # of each champion since the last change; the current one is the last
+    memory: dict[int, DaySplit]  # the rehearsal memory, by day
+    verdicts: list[DelayedVerdict] = field(default_factory=list)
+    halted_until: int = -1
+    repaired: int = 10_000  # the day on which the failing disk is replaced
+    days: list[DayResult] = field(default_factory=list)
+
+
+def run_simulated_night(
+    strategy: Strategy, settings: MonthSettings, state: StrategyState, day: int, traces: list[Trace], golden: GoldenSet
+) -> tuple[str, float]:
+    """The outcome of the night after `day`, and the CPU seconds of training."""
+    if strategy.start is None:
+        return "never", 0.0
+    today = settings.world.day(day)
+    if strategy.halt and is_halt_cause(settings.world, state, day):
+        state.halted_until = day + settings.people.resume_days
+        return "halted", 0.0
+    if strategy.halt and day < state.halted_until:
+        return "halted", 0.0
+    known = [verdict for verdict in state.verdicts if verdict.known <= day]
+    verdicts = [verdict.span for verdict in known if verdict.span.end_s > today.start_s]
+    split = sample_split(settings, day, traces, verdicts)
+    _forget_confirmed_days(settings.world, state, day)
+    memory = list(state.memory.values()) if strategy.replay else []
+    error, false_alarms = evaluate_on_normal(state.champion, split.held_out)
+    nominal_rate = state.champion.settings.false_alarm_rate
+    champion = Contestant("champion", error, false_alarms, state.golden_results[-1], nominal_rate)
+    rule = settings.rule if strategy.gate else DuelRule(gate=False)
+    new_normal = has_new_normal(verdicts)
+    outcome, refused, cpu_s = "kept", dict[str, str](), 0.0
+    # The recalibrated champion can win only if no challenger has a smaller error, so the two compete in turn.
+    for start in dict.fromkeys((strategy.start, "recalibrated")):
+        detector, training_s = train_detector(settings, start, split, memory, state.champion.stored)
+        cpu_s += training_s
+        challenger = evaluate_contestant(start, detector, split.held_out, golden)
+        decision = decide(champion, [challenger], rule, state.golden_results, new_normal)
+        refused |= decision.refused
+        if decision.winner != "champion":
+            state.champion, outcome = detector, "promoted"
+            state.golden_results = [*(() if new_normal else state.golden_results), challenger.detection]
+            break
+    if not refused:
+        _remember(settings, state, day, split)
+    return outcome, cpu_s
+
+
+def is_halt_cause(scenario: MonthScenario, state: StrategyState, today: int) -> bool:
+    """As in `halt_rules`: was an anomaly confirmed today, on today or on a day whose night promoted a challenger?"""
+    learned = {result.day for result in state.days if result.outcome == "promoted"}
+    confirmed = {scenario.day_number(span.start_s) for span in _confirmed_today(state, today)}
+    return bool(confirmed & (learned | {today}))
+
+
+def sample_split(
+    settings: MonthSettings, day: int, traces: list[Trace], verdicts: Sequence[VettedSpan] = ()
+) -> DaySplit:
+    return sample_day(settings.world.day(day), MemoryArchive(traces), verdicts, settings.moments)[0]
+
+
+def train_detector(
+    settings: MonthSettings,
+    start: Start,
+    split: DaySplit,
+    memory: Sequence[DaySplit],
+    champion: Stored | None,
+    replay_moments: int = 0,
+) -> tuple[Detector, float]:
+    """A calibrated detector and the CPU seconds it took. `replay_moments` overrides the settings."""
+    started_s = time.process_time()
+    count = replay_moments or settings.replay_moments
+    train = [*split.train, *(m for day in memory for m in evenly_spaced(day.train, count))]
+    validation = [*split.validation, *(m for day in memory for m in evenly_spaced(day.validation, count))]
+    if champion is None or start != "recalibrated":
+        champion = _train_model(settings.training, train, validation, champion if start == "warm" else None)
+    return calibrate(champion, validation, learn=train), time.process_time() - started_s
+
+
+def _train_model(
+    training: ChallengerTraining, train: list[Moment], validation: list[Moment], start: Stored | None
+) -> Stored:
+    name = start.name if start else DEFAULT
+    epochs = training.warm_epochs if start else training.epochs
+    model = fit(
+        training_windows(train),
+        training_windows(validation),
+        training_settings(name, epochs, training, start),
+        start=start.model if start else None,
+    ).model
+    with tempfile.TemporaryDirectory() as scratch:
+        save(Path(scratch), name, model)  # storing it computes its hash
+        return read(Path(scratch))
+
+
+def _confirmed_today(state: StrategyState, today: int) -> list[VettedSpan]:
+    return [v.span for v in state.verdicts if v.known == today and v.span.verdict == "confirmed"]
+
+
+def _forget_confirmed_days(scenario: MonthScenario, state: StrategyState, today: int) -> None:
+    """Remove earlier days from the memory on which an anomaly was confirmed today."""
+    confirmed = _confirmed_today(state, today)
+    for number in [number for number in state.memory if number < today]:
+        day = scenario.day(number)
+        if any(span.start_s < day.end_s and span.end_s > day.start_s for span in confirmed):
+            del state.memory[number]
+
+
+def _remember(settings: MonthSettings, state: StrategyState, day: int, split: DaySplit) -> None:
+    """As in `rehearsal_memory`: a full memory loses one random day."""
+    state.memory[day] = split
+    if len(state.memory) > settings.replay_days:
+        rng = np.random.default_rng((settings.seed, 8, day))
+        del state.memory[sorted(state.memory)[int(rng.integers(len(state.memory)))]]

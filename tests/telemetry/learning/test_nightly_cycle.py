@@ -1,0 +1,246 @@
+"""A night from end to end: outcomes, lineage, skipped days, damaged files, and a registry that is down."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from tests.telemetry.learning.conftest import QUICK, small_day
+
+from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
+from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
+from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.day_checks import DayLimits
+from clustertwin.telemetry.learning.night.nightly_cycle import run_night
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan
+from clustertwin.telemetry.recording.trace_archive import MemoryArchive
+
+#: More than half of the nodes must be present.
+STRICT = replace(QUICK.limits, coverage=0.6)
+
+
+class StubRegistry:
+    """A registry that can be down."""
+
+    def __init__(self, down=False):
+        self.down, self.records = down, []
+
+    def add_night(self, record):
+        if self.down:
+            raise SourceError("down")
+        self.records.append(record)
+        return record.name
+
+    def set_champion(self, version, directory, sha256):
+        if self.down:
+            raise SourceError("down")
+        self.champion = version
+
+
+def vetted(number, verdict):
+    """A verdict on thread 0 of the first node, for five minutes of a small day."""
+    day, traces = small_day(number)
+    return [VettedSpan(traces[0].node, (0,), day.start_s + 600, day.start_s + 900, verdict)]
+
+
+@pytest.mark.slow
+def test_a_night_promotes_the_better_model_and_stores_its_lineage(make_context):
+    context, day = make_context(2)
+    night = run_night(context, day)
+    assert night.outcome == "promoted", night
+    assert champion_store.load_champion(context.home).version == night.champion != night.before
+    lineage = version_store.find_version(context.home, night.champion).lineage
+    assert lineage["night"] == day.name
+    assert lineage["champion_then"] == night.before
+    assert set(lineage["moments_sha256"]) == {"train", "validation", "held_out"}
+    assert lineage["census"]["windows"] > 100
+    assert learning_state.read_state(context.home).outcome == "promoted"
+    assert champion_store.read_champion(context.home).baselines == (night.before, night.champion)
+
+
+@pytest.mark.slow
+def test_a_day_marked_as_new_normal_starts_new_baselines(make_context):
+    night = run_night(*make_context(2, vetted(2, "new-normal")))
+    assert night.outcome == "promoted", night
+    assert champion_store.read_champion(make_context(2)[0].home).baselines == (night.champion,)
+    assert any("marked as the new normal" in note for note in night.notes)
+
+
+@pytest.mark.slow
+def test_a_night_that_ended_is_not_run_twice(make_context):
+    context, day = make_context(2)
+    first = run_night(context, day)
+    again = run_night(context, day)
+    assert again.notes[-1] == "this night had already ended"
+    assert (again.champion, again.outcome) == (first.champion, first.outcome)
+
+
+@pytest.mark.slow
+def test_later_nights_rehearse_earlier_days_and_start_warm(make_context):
+    for number in (2, 3, 4):
+        context, day = make_context(number, settings=replace(QUICK, starts=("scratch", "warm", "recalibrated")))
+        night = run_night(context, day)
+    rows = {row["name"]: row for row in night.contestants}
+    assert set(rows) == {"champion", "linear/scratch", "linear/warm", "linear/recalibrated"}
+    assert rows["linear/recalibrated"]["error"] == rows["champion"]["error"]
+    plan = json.loads((context.home / "nights" / day.name / "plan.json").read_text())["result"]
+    assert plan["replayed"] == ["2026-01-02", "2026-01-03"]
+    assert not (context.home / "nights" / day.name / "moments").exists()
+
+
+@pytest.mark.slow
+def test_a_confirmed_anomaly_halts_learning_until_a_person_resumes(make_context):
+    verdicts = vetted(2, "confirmed")
+    context, day = make_context(2, verdicts)
+    before = champion_store.read_champion(context.home)
+    night = run_night(context, day)
+    assert night.outcome == "halted"
+    assert verdicts[0].node in night.because
+    assert learning_state.read_state(context.home).status == "halted"
+    later, next_day = make_context(3)
+    assert run_night(later, next_day).outcome == "skipped"
+    assert champion_store.read_champion(context.home) == before
+    learning_state.resume(context.home)
+    night = run_night(context, day)
+    assert night.outcome == "promoted"
+    lineage = version_store.find_version(context.home, night.champion).lineage
+    assert lineage["census"]["left_out_s"]["confirmed"] > 0
+
+
+def test_a_frozen_home_skips_the_night(make_context):
+    context, day = make_context(2)
+    learning_state.freeze(context.home, "benchmarks")
+    night = run_night(context, day)
+    assert (night.outcome, night.because) == ("skipped", "frozen: benchmarks")
+
+
+@pytest.mark.slow
+def test_a_skipped_day_can_be_run_again(make_context):
+    context, day = make_context(2, archive=MemoryArchive([]))
+    night = run_night(context, day)
+    assert (night.outcome, night.because) == ("skipped", "the day has no samples")
+    context, _ = make_context(2)
+    assert run_night(context, day).outcome == "promoted"
+
+
+def _nan(traces):
+    return [replace(t, values=np.full_like(t.values, np.nan)) for t in traces]
+
+
+def _until(traces, second):
+    """Traces whose clock jumps past midnight at this second."""
+    return [replace(t, valid=t.valid & (np.arange(t.values.shape[1]) < second)) for t in traces]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "because"),
+    [
+        (lambda traces: [], "the day has no samples"),
+        (lambda traces: traces[:1], "1 of 2 nodes are missing"),
+        (_nan, "no node has enough valid seconds"),
+        (lambda traces: _until(traces, 300), "no node has enough valid seconds"),
+    ],
+    ids=["empty", "one node", "NaN", "a clock that jumps"],
+)
+def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
+    make_context, make_detector, tmp_path, spoil, because
+):
+    day, traces = small_day(2)
+    census = DayCensus(0, 1, {trace.node: 1.0 for trace in traces}, 32, 9000)
+    serving = version_store.add_version(tmp_path, make_detector(0), {"census": asdict(census)})
+    champion_store.promote(tmp_path, serving, 0, "first", 0.0)
+    context, _ = make_context(2, archive=MemoryArchive(spoil(traces)), settings=replace(QUICK, limits=STRICT))
+    night = run_night(context, day)
+    assert night.outcome == "skipped"
+    assert because in night.because
+    assert night.champion == champion_store.load_champion(tmp_path).version == serving
+
+
+def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
+    context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(fewest_windows=10**6)))
+    assert "at least 1000000 are needed" in run_night(context, day).because
+
+
+@pytest.mark.slow
+def test_a_corrupt_champion_is_replaced_by_its_predecessor(make_context, make_detector):
+    context, day = make_context(2)
+    good = champion_store.read_champion(context.home).version
+    bad = version_store.add_version(context.home, make_detector(1), {})
+    champion_store.promote(context.home, bad, 1, "better", 0.0)
+    (context.home / "models" / bad / "weights.safetensors").write_bytes(b"x")
+    next_fence(context.home)
+    night = run_night(context, day)
+    assert "rolled back" in night.notes[0]
+    assert night.before == good
+
+
+@pytest.mark.slow
+def test_a_person_who_promotes_during_the_night_outranks_it(make_context, make_detector):
+    context, day = make_context(2)
+    by_hand = version_store.add_version(context.home, make_detector(1), {})
+
+    def promote_by_hand(place):
+        if place == "before promote":
+            champion_store.promote(context.home, by_hand, next_fence(context.home), "by hand", 0.0)
+
+    night = run_night(replace(context, crash_point=promote_by_hand), day)
+    assert night.outcome == "kept"
+    assert "fencing token" in night.because
+    assert champion_store.load_champion(context.home).version == by_hand
+
+
+def test_two_retrainers_never_run_at_once(make_context):
+    context, day = make_context(2)
+    with retrainer_lock(context.home), pytest.raises(Busy):
+        run_night(context, day)
+
+
+@pytest.mark.slow
+def test_a_registry_that_is_down_gets_the_record_after_the_next_night(make_context):
+    registry = StubRegistry(down=True)
+    context, day = make_context(2, open_registry=lambda: registry)
+    night = run_night(context, day)
+    assert night.outcome == "promoted"
+    assert "waits: down" in night.registry
+    assert [record.name for record in registry_spool.waiting(context.home)] == [day.name]
+    registry.down = False
+    context, day = make_context(3, open_registry=lambda: registry)
+    assert run_night(context, day).registry == "2 records sent"
+    assert [record.name for record in registry.records] == ["2026-01-02", "2026-01-03"]
+    assert registry.records[0].params["champion"] == night.champion
+    assert registry.champion == champion_store.read_champion(context.home).version
+    assert registry_spool.waiting(context.home) == []
+
+
+def test_a_registry_that_was_down_gets_the_champion_that_a_person_promoted(make_context, make_detector):
+    context, _ = make_context(2)
+    registry = StubRegistry(down=True)
+    by_hand = version_store.add_version(context.home, make_detector(1), {})
+    champion_store.promote(context.home, by_hand, next_fence(context.home), "by hand", 0.0)
+    status = registry_spool.open_and_sync(context.home, lambda: registry)
+    assert status == "0 records sent; the rest waits: down"
+    registry.down = False
+    assert registry_spool.open_and_sync(context.home, lambda: registry) == "champion is up to date"
+    assert registry.champion == by_hand
+
+
+@pytest.mark.slow
+def test_a_damaged_challenger_does_not_compete_and_the_others_do(make_context):
+    context, day = make_context(2, settings=replace(QUICK, architectures=("linear", "patch")))
+
+    def damage(place):
+        if place == "before judge":
+            challenger = context.home / "nights" / day.name / "challengers" / "linear-scratch"
+            (challenger / "weights.safetensors").write_bytes(b"x")
+
+    night = run_night(replace(context, crash_point=damage), day)
+    assert [row["name"] for row in night.contestants] == ["champion", "patch/scratch"]
+    assert any("linear/scratch does not compete" in note for note in night.notes)
+
+
+@pytest.mark.slow
+def test_the_gate_can_be_turned_off(make_context):
+    context, day = make_context(2, settings=replace(QUICK, rule=DuelRule(gate=False)))
+    assert run_night(context, day).refused == {}
