@@ -9,8 +9,9 @@ import numpy as np
 
 from clustertwin.core.errors import OutputError
 from clustertwin.workload.generators import load, save
-from clustertwin.workload.generators.contract import Generator, machine_size, sizes
+from clustertwin.workload.generators.contract import Generator, sizes
 from clustertwin.workload.jobs import COLUMNS, Jobs
+from clustertwin.workload.machine_size import machine_size
 
 
 def check_generator(generator: Generator, log: Jobs, name: str | None = None, n: int | None = None) -> None:

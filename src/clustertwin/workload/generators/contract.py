@@ -72,12 +72,6 @@ def sizes(jobs: Jobs) -> NDArray[np.int64]:
     return jobs.nodes if np.any(jobs.nodes > 0) else jobs.cpus
 
 
-def machine_size(jobs: Jobs) -> int:
-    """How many of them there are: what the log says of its machine, else its largest job."""
-    known = jobs.machine.nodes if np.any(jobs.nodes > 0) else jobs.machine.cpus
-    return max(known, int(sizes(jobs).max()))
-
-
 def concatenate(blocks: Iterable[Jobs]) -> Jobs:
     """Blocks of one stream -> one table; what is not a column is the first block's."""
     parts = list(blocks)

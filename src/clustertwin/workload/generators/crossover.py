@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log, machine_size, sizes
+from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log, sizes
 from clustertwin.workload.generators.exchange import NONE, Chains, Kin, exchange
 from clustertwin.workload.generators.sessions import starts
 from clustertwin.workload.generators.smoothing import Kernel, moved, resolution_of, widths
 from clustertwin.workload.generators.storage import jobs_from, jobs_state
 from clustertwin.workload.generators.whatif import WhatIf, counts, machine_factor, size_factors, user_factors
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import machine_size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

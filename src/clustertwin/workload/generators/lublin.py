@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log, machine_size, sizes
+from clustertwin.workload.generators.contract import Fitted, State, check_count, check_log, sizes
 from clustertwin.workload.generators.rows import Frame, frame_from, frame_state
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import machine_size
 
 Floats = NDArray[np.float64]
 

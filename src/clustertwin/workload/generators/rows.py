@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.generators.contract import check_count, machine_size, sizes
+from clustertwin.workload.generators.contract import check_count, sizes
 from clustertwin.workload.generators.smoothing import resolution_of
 from clustertwin.workload.jobs import Jobs, Machine
+from clustertwin.workload.machine_size import machine_size
 
 Floats = NDArray[np.float64]
 

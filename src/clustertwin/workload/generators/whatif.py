@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.workload.generators.contract import machine_size, sizes
+from clustertwin.workload.generators.contract import sizes
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import machine_size
 
 Floats = NDArray[np.float64]
 
