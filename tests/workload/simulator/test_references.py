@@ -1,4 +1,4 @@
-"""Agreement with two published simulators, job by job, and with a slow one written here from the definitions."""
+"""Agreement with two published simulators, job by job, and with a slow simulator written here from the definitions."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from clustertwin.workload.simulator import simulate
 
 
 def naive(jobs: Jobs, procs: int, key, easy: bool, hold: bool) -> list[float]:
-    """One event at a time, everything recomputed: ends in order of starts, then submissions."""
+    """One event at a time, everything recomputed: ends in the order of starts, then submissions."""
     n, starts, order = len(jobs), {}, []
     estimate_s = np.maximum(jobs.request_s, jobs.run_s)
     waiting: list[int] = []
@@ -90,7 +90,7 @@ def test_easy_agrees_with_a_slow_simulator(policy: str, hold: bool):
 
 
 def swf(path: Path) -> np.ndarray:
-    """The numbers of an SWF file in order of submission, whatever its own order."""
+    """The numbers of an SWF file in the order of submission; ties in the order of job numbers."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     table = np.loadtxt(text.decode().splitlines(), comments=";")
     return table[np.lexsort((table[:, 0], table[:, 1]))]
@@ -105,11 +105,11 @@ def as_jobs(table: np.ndarray) -> Jobs:
 def test_rlschedulers_cells_sample_by_sample(data: Path, log: str, policy: str):
     cells = json.loads((data / "traces/rlscheduler-cells.json").read_text())[log]
     jobs = as_jobs(swf(data / f"traces/swf/{log}.swf"))
-    got = [
+    means = [
         simulate(jobs.take(slice(start, start + cells["jobs_per_sample"])), 256, policy).bounded_slowdown(10).mean()
         for start in cells["starts"]
     ]
-    assert got == pytest.approx(cells["per_sample"][policy], abs=1e-6)  # the file's own precision
+    assert means == pytest.approx(cells["per_sample"][policy], abs=1e-6)  # the precision of the file
 
 
 @pytest.mark.parametrize(("log", "procs", "slowdown"), [("KTH-SP2", 100, 92.577), ("SDSC-SP2", 128, 87.870)])

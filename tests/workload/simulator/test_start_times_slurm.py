@@ -1,4 +1,4 @@
-"""A real Slurm's queue, asked about, and then watched: did its jobs start when we said?"""
+"""The predicted start times of a real Slurm queue, compared with the times at which its jobs then start."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from tests.slurm import Slurm, reason_to_skip, slurm_cluster
 
 COLUMNS = "JobIDRaw,JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,AllocNodes"
-USED = 0.1  # of its limit, by every job of the past and of the queue
-#: (cpus, minutes asked for) on eight CPUs, in the order of submission
+USED = 0.1  # the share of its limit that every job uses, in the past and in the queue
+#: (CPUs, limit in minutes) on eight CPUs, in the order of submission
 QUEUE = ((6, 2), (4, 1), (2, 2), (8, 1), (2, 1), (4, 1), (1, 2), (6, 1))
-ROUNDED_S = 2.0  # squeue cuts what a job has run to whole seconds, and sacct when it started
-TURN_S = 6.0  # more than Slurm takes between the end of a job and the start of the next, on a busy machine
+ROUNDED_S = 2.0  # squeue truncates elapsed times to whole seconds, and sacct truncates start times
+TURN_S = 6.0  # longer than Slurm needs between the end of a job and the next start, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Eight CPUs that sleeping jobs do not need, first come first served: the backfilling thread never gets a turn."""
+    """Eight CPUs for sleeping jobs, first come first served: the backfill thread runs every ten minutes only."""
     if reason := reason_to_skip():
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp("slurm")
@@ -41,7 +41,7 @@ def submit(slurm: Slurm, cpus: int, minutes: int) -> str:
 
 
 def accounting(slurm: Slurm, ended: int) -> str:
-    """What sacct says once so many jobs have ended."""
+    """The output of sacct once this number of jobs has ended."""
     give_up_s = time.monotonic() + 180
     while time.monotonic() < give_up_s:
         text = slurm.run("sacct", "--allusers", "--allocations", "--parsable2", "--format", COLUMNS)
@@ -53,9 +53,9 @@ def accounting(slurm: Slurm, ended: int) -> str:
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_jobs_start_when_the_answer_said(slurm: Slurm, tmp_path: Path, twin) -> None:
-    # As long as the longest job of the queue: half a second that Slurm took for a job of one minute would be counted
-    # as a whole one for a job of two, and the answer be late from wave to wave.
+def test_jobs_start_at_the_predicted_times(slurm: Slurm, tmp_path: Path, twin) -> None:
+    # The past jobs are as long as the longest job of the queue. Slurm's overhead is part of their run times: half a
+    # second for a job of one minute would count as a second for a job of two minutes.
     for _ in range(4):
         submit(slurm, 2, 2)
     past = tmp_path / "past.sacct"
@@ -67,18 +67,19 @@ def test_jobs_start_when_the_answer_said(slurm: Slurm, tmp_path: Path, twin) -> 
     done = twin("sched", "whatif", *options, env=slurm.env)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    asked_s, (said,) = document["asked_s"], document["scenarios"]
-    assert set(said["jobs"]) < set(ids)
+    asked_s, (predicted,) = document["asked_s"], document["scenarios"]
+    assert set(predicted["jobs"]) < set(ids)
 
     rows = [line.split("|") for line in accounting(slurm, ended=4 + len(QUEUE)).splitlines()[1:]]
-    did_s = {row[0]: datetime.fromisoformat(row[5]).timestamp() - asked_s for row in rows}
-    waves = sorted(set(said["start_s"]))
+    actual_s = {row[0]: datetime.fromisoformat(row[5]).timestamp() - asked_s for row in rows}
+    waves = sorted(set(predicted["start_s"]))
     assert len(waves) >= 4
-    apart_s = []
+    late_s = []
     for wave, start_s in enumerate(waves):
-        together = [did_s[job] for job, said_s in zip(said["jobs"], said["start_s"], strict=True) if said_s == start_s]
-        apart_s.append(max(together) - start_s)
-        # Slurm needs a moment to end a job and to look at its queue: what we call a wave comes late, never before.
-        assert min(together) > start_s - ROUNDED_S, (wave, said, did_s)
-        assert max(together) - min(together) <= ROUNDED_S, (wave, said, did_s)
-    assert max(np.diff(apart_s, prepend=0.0)) < TURN_S, (apart_s, said, did_s)
+        pairs = zip(predicted["jobs"], predicted["start_s"], strict=True)
+        starts_s = [actual_s[job] for job, predicted_s in pairs if predicted_s == start_s]
+        late_s.append(max(starts_s) - start_s)
+        # Slurm needs time to end a job and to look at its queue, so a wave of starts comes late, never early.
+        assert min(starts_s) > start_s - ROUNDED_S, (wave, predicted, actual_s)
+        assert max(starts_s) - min(starts_s) <= ROUNDED_S, (wave, predicted, actual_s)
+    assert max(np.diff(late_s, prepend=0.0)) < TURN_S, (late_s, predicted, actual_s)
