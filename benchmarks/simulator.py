@@ -59,7 +59,7 @@ def step_to_end(batch: ScheduleBatch, sequence: Records) -> int:
     envs, decisions = len(batch.over), 0
     batch.reset([sequence] * envs)
     while not batch.over.all():
-        decisions += int(batch.masks.any(axis=1).sum())
+        decisions += int((batch.results.counts > 0).sum())
         batch.step(np.zeros(envs, np.int64))
     return decisions
 

@@ -74,6 +74,33 @@ def test_an_early_end_moves_reservations_forward():
         assert simulate(jobs, 4, "fcfs", backfill).start_s.tolist() == [0, 4, 14]
 
 
+def test_a_submission_comes_before_an_early_end_of_the_same_second():
+    # At 10 s the third job is submitted and the first ends, ten seconds early. The third is backfilled before that end
+    # is known; if the end came first, the second job would start at 10 s.
+    jobs = table((0, 3, 10, 20), (1, 4, 10, 10), (10, 1, 5, 5))
+    assert simulate(jobs, 4, "fcfs", "easy").start_s.tolist() == [0, 15, 10]
+
+
+def test_an_expected_end_comes_before_a_submission_of_the_same_second():
+    # The first job ends at its limit, so its processors are free when the third job is submitted.
+    jobs = table((0, 3, 10, 10), (1, 4, 10, 10), (10, 1, 5, 5))
+    assert simulate(jobs, 4, "fcfs", "easy").start_s.tolist() == [0, 10, 20]
+
+
+def test_without_backfilling_all_events_of_a_second_come_before_the_decision():
+    # The policy knows the third job when the early end makes room, and selects it.
+    jobs = table((0, 4, 10, 20), (10, 4, 10, 10), (10, 4, 5, 5))
+    assert simulate(jobs, 4, "sjf", hold=False).start_s.tolist() == [0, 15, 10]
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_jobs_of_the_same_second_keep_the_order_of_their_numbers(backfill: str):
+    jobs = Jobs.build([0, 0, 0], [10, 10, 10], request_s=[10, 10, 10], cpus=[4, 4, 4], id=[3, 1, 2])
+    schedule = simulate(jobs, 4, "fcfs", backfill)
+    assert schedule.jobs.id.tolist() == [1, 2, 3]
+    assert schedule.start_s.tolist() == [0, 10, 20]
+
+
 def test_a_job_is_killed_at_its_limit_only_if_set():
     jobs = table((0, 4, 100, 10), (0, 4, 1, 1), (0, 4, 1, 1))
     assert simulate(jobs, 4, kill_at_limit=True).start_s.tolist() == [0, 10, 11]

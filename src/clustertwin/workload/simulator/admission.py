@@ -48,7 +48,8 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
     }
     remarks = {name: jobs.id[mask] for name, mask in (refused | changed).items() if mask.any()}
     admitted = np.flatnonzero(fine)
-    admitted = admitted[np.argsort(jobs.submit_s[admitted], kind="stable")]
+    # Jobs of the same second keep the order of their numbers, whatever the order of the lines.
+    admitted = admitted[np.lexsort((jobs.id[admitted], jobs.submit_s[admitted]))]
     run_s = np.where(over_limit & kill_at_limit, jobs.request_s, jobs.run_s)[admitted]
     request_s = np.where(limited, jobs.request_s, jobs.run_s)[admitted]
     records = np.zeros(len(admitted), JOB)

@@ -1,7 +1,8 @@
 """Advance the simulated machine to its next event: submissions enter the queue, ends free processors. Compiled.
 
 Without backfilling, all events of a moment are processed before the next decision, as in RLScheduler. With EASY, every
-submission and every end is an event of its own, as in pyss. Both simulators are reproduced job by job.
+submission and every end is an event of its own, and at one moment submissions come before ends, as in pyss. Both
+simulators are reproduced job by job.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numba import njit
 from clustertwin.workload.simulator.fair_share import charge
 from clustertwin.workload.simulator.machine_state import NONE, end_next_job, enqueue, release_expected
 
-# The kinds of event that `advance` returns: no event is left, processors became free, only a submission.
+# The kinds of event that `advance` returns: no event is left, processors became free, a submission and nothing else.
 OVER, RELEASED, SUBMITTED = 0, 1, 2
 
 
@@ -47,14 +48,13 @@ def advance(state, jobs, end_events, running, queue, accounts, rank, whole_momen
             return RELEASED, NONE
         # An end at the expected time is no news: its processors are free from this moment, before its event comes.
         released = release_expected(state, jobs, running)
-        if state.ending > 0 and end_events[0].end_s <= now_s:
-            if _end_job(state, jobs, end_events, running, accounts) or released > 0:
-                return RELEASED, NONE
-            continue
-        newest = rank[state.next_submission]
-        enqueue(state, queue, newest)
-        state.next_submission += 1
-        return SUBMITTED, newest
+        if state.next_submission < len(jobs) and jobs[state.next_submission].submit_s <= now_s:
+            newest = rank[state.next_submission]
+            enqueue(state, queue, newest)
+            state.next_submission += 1
+            return RELEASED if released > 0 else SUBMITTED, newest
+        if _end_job(state, jobs, end_events, running, accounts) or released > 0:
+            return RELEASED, NONE
 
 
 @njit
