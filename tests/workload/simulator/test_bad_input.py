@@ -24,9 +24,9 @@ def test_each_bad_job_is_named_with_its_reason():
     schedule = simulate(jobs, procs=4)
     assert schedule.jobs.id.tolist() == [1, 4, 5, 7]
     assert remarks(schedule) == {
-        "refused: no submission time": [6],
-        "refused: run time unknown or negative": [2],
-        "refused: larger than the machine": [3],
+        "refused, no submission time": [6],
+        "refused, run time unknown or negative": [2],
+        "refused, larger than the machine": [3],
         "run time is 0 s": [5],
         "no time limit; using the run time instead": [4],
         "ran past the time limit; reservation extended": [7],
@@ -35,7 +35,7 @@ def test_each_bad_job_is_named_with_its_reason():
 
 def test_a_job_without_a_size_is_refused():
     schedule = simulate(Jobs.build([0, 0], [1, 1], cpus=[0, 1]), procs=1)
-    assert remarks(schedule)["refused: no size"] == [1]
+    assert remarks(schedule)["refused, no size"] == [1]
 
 
 def test_unsorted_logs_are_sorted_with_a_remark():

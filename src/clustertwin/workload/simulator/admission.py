@@ -29,10 +29,10 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
     size = job_sizes(jobs, unit)
     limited = jobs.request_s > 0
     refused = {
-        "refused: no submission time": ~np.isfinite(jobs.submit_s),
-        "refused: run time unknown or negative": ~(np.isfinite(jobs.run_s) & (jobs.run_s >= 0)),
-        "refused: no size": size <= 0,
-        "refused: larger than the machine": (size > procs) | ((gpus > 0) & (jobs.gpus > gpus)),
+        "refused, no submission time": ~np.isfinite(jobs.submit_s),
+        "refused, run time unknown or negative": ~(np.isfinite(jobs.run_s) & (jobs.run_s >= 0)),
+        "refused, no size": size <= 0,
+        "refused, larger than the machine": (size > procs) | ((gpus > 0) & (jobs.gpus > gpus)),
     }
     fine = ~np.logical_or.reduce(list(refused.values()))
     if not fine.any():
