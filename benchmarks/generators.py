@@ -66,7 +66,7 @@ def design(log: Path, seeds: int) -> None:
     from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, fano
     from clustertwin.workload.fidelity.measures.marginals import ks_complement
     from clustertwin.workload.fidelity.measures.offered_load import capacity
-    from clustertwin.workload.fidelity.measures.schedule_metrics import schedule_means
+    from clustertwin.workload.fidelity.measures.scheduling_effect import schedule_means
     from clustertwin.workload.formats import read
     from clustertwin.workload.generators.crossover import Crossover
 

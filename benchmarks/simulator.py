@@ -1,11 +1,11 @@
-"""Jobs simulated and decisions stepped in a second, on one core.
+"""Simulated jobs and environment decisions per second, on one core.
 
-    python benchmarks/simulator.py            own logs, 1,000 to 1,000,000 jobs
-    CLUSTERTWIN_DATA=… python benchmarks/simulator.py   also KTH-SP2 and SDSC-SP2, as pyss scheduled them
+    python benchmarks/simulator.py                      synthetic logs of 1,000 to 1,000,000 jobs
+    CLUSTERTWIN_DATA=… python benchmarks/simulator.py   also KTH-SP2 and SDSC-SP2, from the published pyss schedules
 
-AccaSim, one node with all the cores, is measured beside it where it is installed
-(`pip install --no-deps accasim`). pyss, CQSim and RLScheduler cannot be
-installed beside Python 3.11; their figures were measured elsewhere and are printed as such.
+AccaSim is measured on the same jobs if it is installed (`pip install --no-deps accasim`), as one node with all the
+cores. pyss, CQSim and RLScheduler do not run on Python 3.11. Their figures were measured on another installation and
+are marked as such.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pathlib import Path
 import numpy as np
 
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.simulator import simulate
-from clustertwin.workload.simulator.intake import take_in
-from clustertwin.workload.simulator.machine import Records
-from clustertwin.workload.simulator.vector import Schedules
+from clustertwin.workload.simulator import SchedulingRules, simulate
+from clustertwin.workload.simulator.admission import admit
+from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
+from clustertwin.workload.simulator.machine_state import Records
 
 #: name -> (jobs/s, decisions/s) on one core, Python 2.7 and 3.7
 ELSEWHERE = {"RLScheduler": ("26,000–96,000", "2,900–4,300"), "pyss": ("5,000–8,000", "–"), "CQSim": ("1,100", "–")}
 
 
 def best_s(work: Callable[[], object], rounds: int = 7) -> float:
-    """The least time of several rounds: the others were disturbed."""
+    """The shortest time of several rounds; other processes disturb the longer ones."""
     times = []
     for _ in range(rounds):
         begun = time.perf_counter()
@@ -45,7 +45,7 @@ def best_s(work: Callable[[], object], rounds: int = 7) -> float:
 
 
 def synthetic(n: int, procs: int, seed: int = 0) -> Jobs:
-    """A log that fills a machine to 85 %, whatever its length."""
+    """A log of any length that fills a machine to 85 %."""
     rng = np.random.default_rng(seed)
     run_s = np.minimum(rng.lognormal(6, 1.8, n), 86400).round() + 1
     cpus = np.minimum(2 ** rng.geometric(0.35, n) // 2, procs)
@@ -54,27 +54,27 @@ def synthetic(n: int, procs: int, seed: int = 0) -> Jobs:
     return Jobs.build(submit_s, run_s, request_s=run_s * rng.uniform(1, 5, n).round(1), cpus=cpus)
 
 
-def stepped(schedules: Schedules, load: Records) -> int:
-    """Step every schedule to its end, always choosing the first; the number of decisions."""
-    envs, decisions = len(schedules.clocks), 0
-    schedules.reset([load] * envs)
-    while not schedules.over.all():
-        decisions += int((schedules.count > 0).sum())
-        schedules.step(np.zeros(envs, np.int64))
+def step_to_end(batch: ScheduleBatch, sequence: Records) -> int:
+    """Step every environment to its end, always selecting the first job. Returns the number of decisions."""
+    envs, decisions = len(batch.over), 0
+    batch.reset([sequence] * envs)
+    while not batch.over.all():
+        decisions += int((batch.results.counts > 0).sum())
+        batch.step(np.zeros(envs, np.int64))
     return decisions
 
 
-def scheduled_by_pyss(path: Path) -> Jobs:
+def read_pyss_schedule(path: Path) -> Jobs:
     table = np.loadtxt(gzip.decompress(path.read_bytes()).decode().splitlines(), comments=";")
     table = table[np.lexsort((table[:, 0], table[:, 1]))]
     return Jobs.build(table[:, 1], table[:, 3], cpus=table[:, 4], request_s=table[:, 8], user=table[:, 11])
 
 
 def accasim_s(jobs: Jobs, procs: int) -> float | None:
-    """Seconds AccaSim needs for FCFS with EASY on the same jobs."""
+    """The seconds that AccaSim needs for FCFS with EASY on the same jobs, if it is installed."""
     if not find_spec("accasim"):
         return None
-    # Its last release (2020) still takes these from where Python 3.9 had them.
+    # Its last release (2020) imports these names from where Python 3.9 had them.
     for name in ("Mapping", "Iterable", "Sequence", "Callable"):
         setattr(collections, name, getattr(collections.abc, name))
     logging.disable(logging.INFO)
@@ -110,7 +110,7 @@ def main() -> None:
     for log, procs in (("KTH-SP2", 100), ("SDSC-SP2", 128)):
         path = data / "easy-schedules" / f"{log}.easy.swf.gz"
         if path.exists():
-            jobs = scheduled_by_pyss(path)
+            jobs = read_pyss_schedule(path)
             line(
                 f"{log}, FCFS", len(jobs), best_s(lambda jobs=jobs, procs=procs: simulate(jobs, procs, "fcfs", "easy"))
             )
@@ -121,7 +121,7 @@ def main() -> None:
                 best_s(lambda jobs=jobs, procs=procs: simulate(jobs, procs, "fcfs", "conservative"), 2),
             )
         else:
-            print(f"{log}: not here, set CLUSTERTWIN_DATA")
+            print(f"{log}: not found; set CLUSTERTWIN_DATA")
     for n in (1_000, 10_000, 100_000, 1_000_000):
         jobs = synthetic(n, 256)
         schedule = simulate(jobs, 256, "fcfs", "easy")
@@ -131,17 +131,17 @@ def main() -> None:
     jobs = synthetic(2_000, 256)
     ours, theirs = best_s(lambda: simulate(jobs, 256, "fcfs", "easy")), accasim_s(jobs, 256)
     if theirs is None:
-        print("AccaSim: not installed, so not measured")
+        print("AccaSim: not installed, not measured")
     else:
         line("AccaSim, synthetic", len(jobs), theirs, f"{theirs / ours:,.0f} × our time")
 
     print(f"\n{'environment, one core':<34}{'decisions':>10}{'decisions/s':>14}{'ns':>10}")
-    load = take_in(synthetic(1024, 256), 256).load
-    for easy in (False, True):
-        schedules = Schedules(256, easy=easy, envs=32, length=1024, view=64)
-        decisions = stepped(schedules, load)  # compile
-        seconds = best_s(lambda schedules=schedules: stepped(schedules, load))
-        line("EASY" if easy else "no backfilling", decisions, seconds, "32 at once, view of 64 × 10")
+    sequence = admit(synthetic(1024, 256), 256).records
+    for backfill, name in (("none", "no backfilling"), ("easy", "EASY")):
+        batch = ScheduleBatch(SchedulingRules(256, backfill=backfill), envs=32, length=1024, max_jobs=64)
+        decisions = step_to_end(batch, sequence)  # compile
+        seconds = best_s(lambda batch=batch: step_to_end(batch, sequence))
+        line(name, decisions, seconds, "32 environments, observations of 64 × 10")
     print("\nmeasured elsewhere, one core:      " + f"{'jobs/s':>23}{'decisions/s':>16}")
     for name, (jobs_s, decisions_s) in ELSEWHERE.items():
         print(f"{name:<34}{jobs_s:>24}{decisions_s:>16}")

@@ -1,6 +1,7 @@
-"""twin sched, as it is called."""
+"""The commands of `twin sched`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +33,16 @@ def call(*arguments: object) -> dict:
     return json.loads(done.stdout)
 
 
-def test_simulate_prints_one_document_and_writes_the_schedule(log: Path, tmp_path: Path):
+def test_simulate_prints_a_document_and_writes_the_schedule(log: Path, tmp_path: Path):
     out = tmp_path / "schedule.swf"
-    found = call("simulate", log, "--policy", "fcfs", "--policy", "sjf", "--backfill", "easy", "--out", out, "--json")
-    assert found["procs"] == 16
-    assert [row["policy"] for row in found["schedules"]] == ["fcfs", "sjf"]
+    document = call(
+        "simulate", log, "--policy", "fcfs", "--policy", "sjf", "--backfill", "easy", "--out", out, "--json"
+    )
+    assert document["procs"] == 16
+    assert [row["policy"] for row in document["schedules"]] == ["fcfs", "sjf"]
     written = read(out)
     assert len(written) == 300
-    assert written.wait_s.mean() == pytest.approx(found["schedules"][0]["wait_s"]["mean"], abs=1)
+    assert written.wait_s.mean() == pytest.approx(document["schedules"][0]["wait_s"]["mean"], abs=1)
 
 
 @pytest.mark.slow
@@ -51,32 +54,52 @@ def test_simulate_draws_a_chart(log: Path, tmp_path: Path, suffix: str):
     assert start.startswith(b"\x89PNG" if suffix == ".png" else b"<!doctype html>")
 
 
-def test_evaluate_means_over_windows(log: Path):
-    found = call("evaluate", log, "--policy", "sjf", "--window", "0:100", "--window", "100:200", "--json")
-    assert found[0]["bounded_slowdown"] == pytest.approx(np.mean(found[0]["windows"]))
-    assert len(found[0]["windows"]) == 2
+def test_evaluate_prints_the_mean_over_windows(log: Path):
+    (row,) = call("evaluate", log, "--policy", "sjf", "--window", "0:100", "--window", "100:200", "--json")
+    assert row["bounded_slowdown"] == pytest.approx(np.mean(row["windows"]))
+    assert len(row["windows"]) == 2
 
 
 @pytest.mark.slow
-def test_train_writes_a_policy_that_simulate_takes(log: Path, tmp_path: Path):
+def test_train_writes_a_policy_that_simulate_accepts(log: Path, tmp_path: Path):
     out = tmp_path / "mine.safetensors"
     rounds = ("--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 2)
-    imagined = ("--generator", "bootstrap", "--generated", 200)
-    trained = call("train", log, "--out", out, *rounds, *imagined, "--hold-out", "0:50", "--json")
+    synthetic = ("--generator", "bootstrap", "--generated", 200)
+    trained = call("train", log, "--out", out, *rounds, *synthetic, "--hold-out", "0:50", "--json")
     assert trained["rounds"][0]["stage"] == "evolve"
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
 
 
-def test_whatif_takes_squeues_text(tmp_path: Path):
+def test_whatif_reads_the_output_of_squeue_from_a_file(tmp_path: Path):
     queue = tmp_path / "queue.txt"
     queue.write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
-    found = call("whatif", "--squeue", queue, "--procs", 4, "--procs", 8, "--json")
-    assert [scenario["start_s"] for scenario in found["scenarios"]] == [[600.0], [0.0]]
-    assert found["asked_s"] is None  # nobody knows when the file was written
+    document = call("whatif", "--squeue", queue, "--procs", 4, "--procs", 8, "--json")
+    assert [scenario["start_s"] for scenario in document["scenarios"]] == [[600.0], [0.0]]
+    assert document["asked_s"] is None  # the time at which the file was written is unknown
 
 
-def test_whatif_draws_newcomers_from_the_past(tmp_path: Path, log: Path):
+def test_whatif_draws_new_jobs_from_the_past(tmp_path: Path, log: Path):
     queue = tmp_path / "queue.txt"
     queue.write_text("1|a|RUNNING|16|1|10:00|0:00|None\n2|b|PENDING|16|1|10:00|0:00|Resources\n")
-    found = call("whatif", "--squeue", queue, "--procs", 16, "--past", log, "--futures", 5, "--hours", 1, "--json")
-    assert 0 < found["scenarios"][0]["start_s"][0] <= 600
+    document = call("whatif", "--squeue", queue, "--procs", 16, "--past", log, "--futures", 5, "--hours", 1, "--json")
+    assert 0 < document["scenarios"][0]["start_s"][0] <= 600
+
+
+@pytest.mark.slow
+def test_study_writes_a_report(log: Path, tmp_path: Path):
+    jobs = read(log)
+    long_log = tmp_path / "long.swf"
+    parts = [replace(jobs, submit_s=4 * jobs.submit_s + i * 50_000, id=jobs.id + i * len(jobs)) for i in range(12)]
+    write(parts, long_log)
+    out = tmp_path / "study"
+    budget = ("--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 1, "--seeds", 1, "--windows", 2)
+    results = call("study", long_log, "--out", out, "--generator", "bootstrap", "--no-both", *budget, "--json")
+    assert [result["name"] for result in results[:2]] == ["real", "bootstrap"]
+    assert json.loads((out / "study.json").read_text()) == results
+    assert "held-out jobs" in (out / "study.html").read_text()
+
+
+def test_simulate_prints_a_table_and_its_remarks(log: Path):
+    done = CliRunner().invoke(app, ["simulate", str(log), "--procs", "7"], catch_exceptions=False)
+    assert "backfilling: none" in done.stdout
+    assert "jobs: refused, larger than the machine" in done.stderr

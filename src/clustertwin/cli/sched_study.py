@@ -1,84 +1,114 @@
-"""Wire a study of training sources: options of the command -> logs read, generators fitted, a report written."""
+"""Run `twin sched study`: options -> logs read, generators fitted, policies trained, a report written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import orjson
 
-from clustertwin.cli.output import err
+from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_options import StudyOptions
+from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.rl.evolve import EvolveSettings
-from clustertwin.workload.rl.study import Row, Source, as_html, split, study
-from clustertwin.workload.rl.train import TrainSettings
-from clustertwin.workload.rl.worth import Rules
-from clustertwin.workload.simulator import machine_size
+from clustertwin.workload.machine_size import stated_machine_size
+from clustertwin.workload.rl.evolution_strategies import EvolutionSettings
+from clustertwin.workload.rl.policy_training import TrainSettings
+from clustertwin.workload.rl.source_study import (
+    SourceResult,
+    SourceStudySettings,
+    TrainingSource,
+    as_html,
+    compare_sources,
+    split,
+)
+from clustertwin.workload.simulator import SchedulingRules
 
-WINDOW = 1024  # jobs in a window to judge on
 
-
-def run(
-    trace: Path,
-    out: Path,
-    synthetic: Sequence[str],
-    generator: Sequence[str],
-    times: float,
-    backfill: Literal["none", "easy"],
-    procs: int,
-    unit: Literal["cpus", "nodes"],
-    held_out: float,
-    stretches: int,
-    windows: int,
-    seeds: int,
-    ppo_rounds: int,
-    evolve_rounds: int,
-    sequences: int,
-    both: bool,
-    lenient: bool,
-) -> list[Row]:
-    """The rows, also written to `out` as study.json and study.html."""
-    jobs = read(trace, lenient=lenient)
-    learn, judge = split(jobs, held_out, stretches)
-    made = {name: _generated(name, learn, times) for name in generator} | dict(
-        _named(text, lenient) for text in synthetic
+def run_study(options: StudyOptions) -> list[SourceResult]:
+    """Compare the sources. Also writes the results to study.json and study.html in --out."""
+    jobs = read(options.trace, lenient=options.lenient)
+    training, evaluation = split(jobs, options.held_out, options.stretches)
+    synthetic = {name: _generated(name, training, options.times) for name in options.generator}
+    synthetic |= dict(_named_log(text, options.lenient) for text in options.synthetic)
+    train_settings = TrainSettings(options.ppo_rounds, options.evolve_rounds, start="order")
+    train_settings = train_settings.with_sequences(options.sequences)
+    # The evolution of all weights takes most of the time, but sources differ mainly in the ten weights of the first
+    # stage. It therefore keeps the default number of sequences.
+    evolve = replace(train_settings.evolve, sequences=EvolutionSettings().sequences)
+    settings = SourceStudySettings(
+        SchedulingRules(options.procs or stated_machine_size(jobs, options.unit), backfill=options.backfill),
+        replace(train_settings, evolve=evolve),
+        range(options.seeds),
+        options.unit,
+        windows=options.windows,
+        both=options.both,
     )
-    settings = TrainSettings(ppo_rounds, evolve_rounds, start="order").tried_on(sequences)
-    # What sources teach is settled in the ten weights; the last stage, in all of them, would cost most of the time.
-    settings = replace(settings, evolve=replace(settings.evolve, sequences=EvolveSettings().sequences))
-    rules = Rules(procs or machine_size(jobs, unit), backfill=backfill)
     with err.status("training") as status:
-        rows = study(
-            learn, judge, made, rules, settings, range(seeds), out, unit, (WINDOW, windows), both,
+        results = compare_sources(
+            training, evaluation, synthetic, settings, options.out,
             lambda name, seed: status.update(f"training on {name}, seed {seed}"),
         )  # fmt: skip
-    held = f"{windows} windows of {sum(map(len, judge)):,} jobs"
-    facts = {
-        "log": trace.name, "learnt from": f"{len(learn):,} jobs", "judged on": held, "stretches": stretches,
-        "generated logs": f"{times:g} times as long",
-        "machine": f"{rules.procs:,} {unit}", "backfilling": backfill, "seeds": seeds, "PPO rounds": ppo_rounds,
-        "evolution rounds": evolve_rounds, "sequences a generation": sequences,
-    }  # fmt: skip
-    (out / "study.json").write_bytes(orjson.dumps([asdict(row) for row in rows], option=orjson.OPT_INDENT_2))
-    (out / "study.html").write_text(as_html(rows, f"Schedulers trained on {trace.name} and its likenesses", facts))
-    return rows
+    _write_report(options, results, _facts(options, settings, len(training), sum(map(len, evaluation))))
+    return results
 
 
-def _generated(name: str, learn: Jobs, times: float) -> Source:
-    """Logs so many times as long as what the generator has learnt from, another for every seed."""
-    fitted = generators.make(name).fit(learn, np.random.default_rng(0))
-    return lambda seed: fitted.sample(round(times * len(learn)), np.random.default_rng(seed))
+def print_results(options: StudyOptions, results: Sequence[SourceResult]) -> None:
+    """The results as a table."""
+    print_table(
+        f"{options.trace.name}: bounded slowdown on {options.windows} held-out windows, "
+        f"backfilling: {options.backfill}",
+        ["trained on, or heuristic", "slowdown", "95 %", "to real", "95 %"],
+        [
+            [
+                result.name,
+                result.slowdown,
+                f"{result.low:.4g} – {result.high:.4g}",
+                result.ratio,
+                f"{result.ratio_low:.3f} – {result.ratio_high:.3f}",
+            ]
+            for result in results
+        ],
+    )
 
 
-def _named(text: str, lenient: bool) -> tuple[str, Source]:
+def _write_report(options: StudyOptions, results: Sequence[SourceResult], facts: dict[str, object]) -> None:
+    document = orjson.dumps([asdict(result) for result in results], option=orjson.OPT_INDENT_2)
+    files.write(options.out / "study.json", document)
+    title = f"Policies trained on {options.trace.name} and on synthetic logs"
+    files.write(options.out / "study.html", as_html(results, title, facts))
+
+
+def _facts(options: StudyOptions, settings: SourceStudySettings, training: int, evaluation: int) -> dict[str, object]:
+    return {
+        "log": options.trace.name,
+        "training part": f"{training:,} jobs",
+        "evaluated on": f"{options.windows} windows of {evaluation:,} held-out jobs",
+        "stretches": options.stretches,
+        "length of generated logs": f"{options.times:g} times the training part",
+        "machine": f"{settings.rules.procs:,} {options.unit}",
+        "backfilling": options.backfill,
+        "seeds": options.seeds,
+        "PPO rounds": options.ppo_rounds,
+        "evolution rounds": options.evolve_rounds,
+        "sequences per generation": options.sequences,
+    }
+
+
+def _generated(name: str, training: Jobs, times: float) -> TrainingSource:
+    """A generator fitted to the training part; it makes a new log for every seed."""
+    fitted = generators.make(name).fit(training, np.random.default_rng(0))
+    return lambda seed: fitted.sample(round(times * len(training)), np.random.default_rng(seed))
+
+
+def _named_log(text: str, lenient: bool) -> tuple[str, TrainingSource]:
     name, _, path = text.partition("=")
     if not path:
-        raise SettingsError(f"a synthetic log is given as NAME=FILE, not as {text!r}")
+        raise SettingsError(f"--synthetic takes NAME=FILE, not {text!r}")
     jobs = read(Path(path), lenient=lenient)
     return name, lambda seed: jobs

@@ -1,46 +1,32 @@
-"""Wire a training: options of the command -> a log read, jobs imagined where asked, a policy trained and written."""
+"""Run `twin sched train`: options -> a log, synthetic jobs if requested, a trained policy file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
-
+from clustertwin.cli.sched_options import TrainOptions
 from clustertwin.cli.sched_progress import training_bar
 from clustertwin.core.errors import SettingsError
-from clustertwin.engine import Engine
 from clustertwin.workload.formats import read
-from clustertwin.workload.rl.imagined import imagined
-from clustertwin.workload.rl.train import Trained, TrainSettings, ranges, train
-from clustertwin.workload.rl.worth import Rules
-from clustertwin.workload.simulator import machine_size
-from clustertwin.workload.simulator.intake import take_in
+from clustertwin.workload.machine_size import stated_machine_size
+from clustertwin.workload.rl.policy_training import TrainedPolicy, TrainSettings, parse_ranges, train
+from clustertwin.workload.rl.synthetic_log import synthetic_log
+from clustertwin.workload.rl.training_sequences import TrainingData
+from clustertwin.workload.simulator import SchedulingRules
+from clustertwin.workload.simulator.admission import admit
 
 
-def run(
-    trace: Path,
-    out: Path,
-    backfill: Literal["none", "easy"],
-    procs: int,
-    unit: Literal["cpus", "nodes"],
-    settings: TrainSettings,
-    hold_out: Sequence[str],
-    generator: str,
-    generated: int,
-    real: bool,
-    engine: Engine,
-    restart: bool,
-    lenient: bool,
-) -> Trained:
-    """Train on the log, on what a generator makes of it, or on both."""
-    if not real and not generator:
-        raise SettingsError("--no-real leaves nothing to train on: name a --generator")
-    jobs, held_out = read(trace, lenient=lenient), ranges(hold_out)
-    size = procs or machine_size(jobs, unit)
-    made = [imagined(jobs, held_out, generator, generated, settings.seed)] if generator else []
-    loads = [take_in(log, size, unit=unit).load for log in ([jobs] if real else []) + made]
+def run_training(options: TrainOptions) -> TrainedPolicy:
+    """Train on the log, on synthetic jobs, or on both."""
+    if not options.real and not options.generator:
+        raise SettingsError("--no-real leaves no jobs to train on; set a --generator")
+    jobs, held_out = read(options.trace, lenient=options.lenient), parse_ranges(options.hold_out)
+    procs = options.procs or stated_machine_size(jobs, options.unit)
+    logs = [jobs] if options.real else []
+    if options.generator:
+        logs.append(synthetic_log(jobs, held_out, options.generator, options.generated, options.seed))
+    records, *further = [admit(log, procs, unit=options.unit).records for log in logs]
+    data = TrainingData(records, held_out if options.real else (), further)
+    rules = SchedulingRules(procs, backfill=options.backfill)
+    settings = TrainSettings(options.ppo_rounds, options.evolve_rounds, seed=options.seed, start=options.start)
+    settings = settings.with_sequences(options.sequences)
     with training_bar(settings) as report:
-        return train(
-            loads[0], Rules(size, backfill=backfill), settings, out, held_out if real else (), report, not restart,
-            also=loads[1:], engine=engine,
-        )  # fmt: skip
+        return train(data, rules, settings, options.out, report, not options.restart, options.engine)

@@ -1,77 +1,73 @@
-"""Wire a what-if question: options of the command -> a live queue, futures from a generator, answers."""
+"""Run `twin sched whatif`: options -> the live queue, futures drawn from a log, start times for each scenario."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from clustertwin.cli.output import print_table
+from clustertwin.cli.sched_options import WhatifOptions
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.simulator.run import Backfill
-from clustertwin.workload.simulator.squeue import Waiting, parse_squeue, read_size, read_squeue
-from clustertwin.workload.simulator.whatif import Answer, Coming, Scenario, answer
-from clustertwin.workload.simulator.whatif import futures as draw
+from clustertwin.workload.simulator import Backfill
+from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
+from clustertwin.workload.simulator.forecast.start_times import (
+    FutureSubmissions,
+    Scenario,
+    StartTimes,
+    draw_futures,
+    predict_start_times,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    found: list[Answer]
-    waiting: Waiting
-    asked_s: float | None  # when Slurm was asked, since 1970: starts are counted from there; not known of a file
+class Forecasts:
+    start_times: list[StartTimes]  # one for each scenario
+    queue: LiveQueue
+    asked_s: float | None  # Unix time at which Slurm was asked, from which starts are counted; None for a file
 
 
-def answers(
-    from_slurm: bool,
-    squeue: Path | None,
-    policies: Sequence[str],
-    backfills: Sequence[str],
-    sizes: Sequence[int],
-    unit: Any,
-    past: Path | None,
-    load: float,
-    futures: int,
-    hours: float,
-    seed: int,
-) -> Answers:
-    """Every policy with every way of backfilling on every machine, in the same futures."""
-    if from_slurm == (squeue is not None):
-        raise SettingsError("give either --from-slurm or --squeue FILE")
-    asked_s = time.time() if squeue is None else None
-    waiting = parse_squeue(read_squeue() if squeue is None else squeue.read_text())
-    machines = list(sizes) or ([read_size(unit)] if from_slurm else [])
-    if not machines:
-        raise SettingsError("a file does not say how large the machine is: give --procs")
-    rng = np.random.default_rng(seed)
-    log = read(past) if past else None
-    coming = newcomers(log, load, hours, rng) if log is not None and load > 0 else None
-    drawn = draw(waiting, log, coming, futures, rng)
+def run_forecasts(options: WhatifOptions) -> Forecasts:
+    """The start times under every policy, backfilling and machine size, in the same futures."""
+    if options.from_slurm == (options.squeue is not None):
+        raise SettingsError("set either --from-slurm or --squeue FILE")
+    asked_s = time.time() if options.squeue is None else None
+    queue = parse_squeue(read_squeue() if options.squeue is None else options.squeue.read_text())
+    sizes = options.procs or ([read_size(options.unit)] if options.from_slurm else [])
+    if not sizes:
+        raise SettingsError("a file does not contain the size of the machine; set --procs")
+    rng = np.random.default_rng(options.seed)
+    log = read(options.past) if options.past else None
+    submissions = None
+    if log is not None and options.load > 0:
+        submissions = future_submissions(log, options.load, options.hours, rng)
+    futures = draw_futures(queue, log, submissions, options.futures, rng)
     scenarios = [
         Scenario(f"{policy}, {backfill}, {procs}", policy, cast(Backfill, backfill), procs)
-        for procs in machines
-        for policy in policies
-        for backfill in backfills
+        for procs in sizes
+        for policy in options.policy
+        for backfill in options.backfill
     ]
-    return Answers([answer(waiting, scenario, drawn, unit) for scenario in scenarios], waiting, asked_s)
+    start_times = [predict_start_times(queue, scenario, futures, options.unit) for scenario in scenarios]
+    return Forecasts(start_times, queue, asked_s)
 
 
-def newcomers(log: Jobs, load: float, hours: float, rng: np.random.Generator) -> Coming:
-    """Jobs of the next hours, as the default generator learnt them from the log, `load` times as dense."""
+def future_submissions(log: Jobs, load: float, hours: float, rng: np.random.Generator) -> FutureSubmissions:
+    """Submissions of the next hours from the default generator, fitted to the log; `load` scales their rate."""
     fitted = generators.make().fit(log, rng)
     span_s = float(log.submit_s[-1] - log.submit_s[0])
     n = max(1, round(len(log) * load * hours * 3600 / max(span_s, 1.0)))
 
-    def coming(rng: np.random.Generator) -> Jobs:
+    def submissions(rng: np.random.Generator) -> Jobs:
         jobs = fitted.sample(n, rng)
-        since_s = jobs.submit_s - jobs.submit_s[0]
+        elapsed_s = jobs.submit_s - jobs.submit_s[0]
         return Jobs.build(
-            submit_s=1.0 + since_s * (hours * 3600 / max(float(since_s[-1]), 1.0)),
+            submit_s=1.0 + elapsed_s * (hours * 3600 / max(float(elapsed_s[-1]), 1.0)),
             run_s=jobs.run_s,
             request_s=jobs.request_s,
             cpus=jobs.cpus,
@@ -79,4 +75,30 @@ def newcomers(log: Jobs, load: float, hours: float, rng: np.random.Generator) ->
             user=np.maximum(jobs.user, 0),
         )
 
-    return coming
+    return submissions
+
+
+def as_document(forecasts: Forecasts) -> dict[str, Any]:
+    """The JSON document of `whatif`."""
+    counts = {"asked_s": forecasts.asked_s, "running": forecasts.queue.running, "held": forecasts.queue.held}
+    return {**counts, "scenarios": [asdict(entry) for entry in forecasts.start_times]}
+
+
+def print_forecasts(forecasts: Forecasts) -> None:
+    """The waits of each scenario as a table."""
+    queue = forecasts.queue
+    print_table(
+        f"{len(queue.jobs) - queue.running} waiting jobs, {queue.running} running, {queue.held} held",
+        ["policy", "backfilling", "size", "mean wait s", "80 % of futures", "last start s"],
+        [
+            [
+                entry.scenario.policy,
+                entry.scenario.backfill,
+                entry.scenario.procs,
+                entry.mean_wait_s,
+                f"{entry.mean_wait_low_s:.4g} – {entry.mean_wait_high_s:.4g}",
+                float(entry.start_s.max(initial=0.0)),
+            ]
+            for entry in forecasts.start_times
+        ],
+    )

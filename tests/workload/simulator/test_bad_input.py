@@ -1,4 +1,4 @@
-"""Logs and policies that are not as they should be: named, counted, never an endless loop."""
+"""Faulty logs and policies: each fault is named and counted, and no simulation runs forever."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import Now, Policy, Request
-from clustertwin.workload.simulator import PolicyError, machine_size, simulate
+from clustertwin.workload.simulator import PolicyError, simulate
 
 
 def remarks(schedule) -> dict[str, list[int]]:
@@ -27,9 +27,9 @@ def test_each_bad_job_is_named_with_its_reason():
         "refused, no submission time": [6],
         "refused, run time unknown or negative": [2],
         "refused, larger than the machine": [3],
-        "assumed, run time 0 s kept": [5],
-        "assumed, no limit, the run time taken for it": [4],
-        "assumed, ran past the limit, reservation extended": [7],
+        "run time is 0 s": [5],
+        "no time limit; using the run time instead": [4],
+        "ran past the time limit; reservation extended": [7],
     }
 
 
@@ -38,15 +38,15 @@ def test_a_job_without_a_size_is_refused():
     assert remarks(schedule)["refused, no size"] == [1]
 
 
-def test_unsorted_logs_are_sorted_and_said_so():
+def test_unsorted_logs_are_sorted_with_a_remark():
     schedule = simulate(Jobs.build([5, 0], [1, 1], cpus=[1, 1]), procs=1)
     assert schedule.jobs.id.tolist() == [2, 1]
-    assert remarks(schedule)["assumed, out of order, sorted by submission"] == [2]
+    assert remarks(schedule)["out of order; sorted by submission time"] == [2]
 
 
 @pytest.mark.parametrize("jobs", [Jobs.build([], []), Jobs.build([0], [1], cpus=[8])])
-def test_a_log_of_which_nothing_can_run_is_an_error(jobs: Jobs):
-    with pytest.raises(TraceError, match="none can run on 4 processors"):
+def test_a_log_without_any_job_that_can_run_is_an_error(jobs: Jobs):
+    with pytest.raises(TraceError, match="no job can run on 4 processors"):
         simulate(jobs, procs=4)
 
 
@@ -64,58 +64,52 @@ def test_impossible_settings_are_refused(options):
         simulate(Jobs.build([0], [1], cpus=[1]), **options)
 
 
-# The first fills the machine; the others have to be chosen from.
+# The first job fills the machine; the policy orders the others.
 FOUR = Jobs.build([0, 1, 1, 1], [20, 10, 5, 1], request_s=[20, 10, 5, 1], cpus=[4, 4, 4, 4])
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
 @pytest.mark.parametrize("varies", [True, False])
-def test_scores_that_are_no_number_go_last_and_are_counted(varies: bool, backfill: str):
+def test_jobs_with_nan_scores_go_last_and_are_counted(varies: bool, backfill: str):
     def nan_for_ten(request: Request, now: Now):
         return request.request_s + (request.request_s - 10.0) * 0.0 / (request.request_s - 10.0)
 
     with np.errstate(invalid="ignore"):
         schedule = simulate(FOUR, 4, Policy("half", nan_for_ten, varies), backfill)
-    if backfill != "conservative":  # which plans at submission, before any score is asked
+    if backfill != "conservative":  # which makes reservations at submission, before any score
         assert schedule.start_s.tolist() == [0, 26, 21, 20]
-        assert any("gave no number" in remark for remark in schedule.remarks)
+        assert any("returned NaN" in remark for remark in schedule.remarks)
     assert np.isfinite(schedule.start_s).all()
 
 
 @pytest.mark.parametrize("varies", [True, False])
 def test_a_policy_that_raises_is_named(varies: bool):
-    def grumpy(request: Request, now: Now):
-        raise ValueError("not today")
+    def failing(request: Request, now: Now):
+        raise ValueError("no score")
 
-    with pytest.raises(PolicyError, match="grumpy"):
-        simulate(FOUR, 4, Policy("grumpy", grumpy, varies))
+    with pytest.raises(PolicyError, match="failing"):
+        simulate(FOUR, 4, Policy("failing", failing, varies))
 
 
-def test_a_policy_that_cannot_be_compiled_says_what_a_score_is():
-    def chatty(request: Request, now: Now):
+def test_a_policy_that_does_not_compile_is_an_error_that_describes_scores():
+    def text_score(request: Request, now: Now):
         return "first"
 
     with pytest.raises(PolicyError, match="arithmetic and numpy functions"):
-        simulate(FOUR, 4, chatty)
+        simulate(FOUR, 4, text_score)
 
 
-def test_a_policy_that_reaches_for_the_run_time_finds_none():
-    def cheat(request, now):
+def test_a_policy_cannot_read_the_run_time():
+    def reads_run_time(request, now):
         return request.run_s
 
     with pytest.raises(PolicyError, match="run_s"):
-        simulate(FOUR, 4, cheat)
+        simulate(FOUR, 4, reads_run_time)
 
 
-def test_a_plug_in_is_one_function():
+def test_a_function_is_a_policy():
     def widest(request: Request, now: Now) -> float:
         return -request.procs
 
     jobs = Jobs.build([0, 1, 1], [10, 5, 5], request_s=[10, 5, 5], cpus=[4, 1, 3])
     assert simulate(jobs, 4, widest, hold=False).start_s.tolist() == [0, 10, 10]
-
-
-def test_a_machine_of_unknown_size_is_asked_for_with_a_hint():
-    jobs = Jobs.build([0, 1], [10, 10], cpus=[3, 64])
-    with pytest.raises(SettingsError, match="its largest job takes 64 cpus"):
-        machine_size(jobs, "cpus")

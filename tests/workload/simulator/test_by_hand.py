@@ -1,4 +1,4 @@
-"""Three jobs on four processors: small enough for paper."""
+"""Schedules of three or four jobs on four processors, worked out by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def table(*rows: tuple[float, int, float, float]) -> Jobs:
     return Jobs.build(submit_s=submit_s, run_s=run_s, request_s=request_s, cpus=cpus)
 
 
-# The first fills the machine until 10 s; the second is wide and long, the third narrow and short.
+# The first job fills the machine until 10 s; the second is wide and long, the third narrow and short.
 CHOICE = table((0, 4, 10, 10), (1, 3, 20, 20), (2, 2, 5, 5))
 WIDE_FIRST, SHORT_FIRST = [0, 10, 30], [0, 15, 10]
 
@@ -28,7 +28,7 @@ WIDE_FIRST, SHORT_FIRST = [0, 10, 30], [0, 15, 10]
         ("f1", WIDE_FIRST),  # 3 log 20 + 870 log 1 = 3.9 before 2 log 5 + 870 log 2 = 263.3
         ("wfp3", SHORT_FIRST),  # (8/5)³ · 2 = 8.2 beats (9/20)³ · 3 = 0.27
         ("unicep", SHORT_FIRST),  # 8 / (1 · 5) = 1.6 beats 9 / (log2 3 · 20) = 0.28
-        ("multifactor", WIDE_FIRST),  # same user, a second of age: the larger job's size factor decides
+        ("multifactor", WIDE_FIRST),  # same user, almost the same age: the size factor decides
     ],
 )
 def test_the_choice_at_ten_seconds(policy: str, starts: list[float]):
@@ -36,33 +36,33 @@ def test_the_choice_at_ten_seconds(policy: str, starts: list[float]):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_picked_job_blocks_until_it_fits(policy: str):
-    # At 1 s the second is alone in the queue and is picked; it keeps the head whatever comes.
+def test_a_selected_job_blocks_until_it_fits(policy: str):
+    # At 1 s the second job is alone in the queue, so it is selected and keeps the head.
     assert simulate(CHOICE, procs=4, policy=policy).start_s.tolist() == WIDE_FIRST
 
 
 @pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_short_job_passes_a_blocked_head(policy: str, backfill: str, hold: bool):
+def test_a_short_job_is_backfilled(policy: str, backfill: str, hold: bool):
     jobs = table((0, 3, 10, 10), (1, 4, 10, 10), (2, 1, 5, 5))
     assert simulate(jobs, 4, policy, backfill, hold=hold).start_s.tolist() == [0, 10, 2]
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
-def test_a_long_job_does_not_pass_where_it_would_delay_the_head(backfill: str):
+def test_a_long_job_is_not_backfilled_if_it_would_delay_the_head(backfill: str):
     jobs = table((0, 3, 10, 10), (1, 4, 10, 10), (2, 1, 20, 20))
     assert simulate(jobs, 4, "fcfs", backfill).start_s.tolist() == [0, 10, 20]
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
-def test_a_long_job_passes_where_the_head_leaves_room(backfill: str):
+def test_a_long_job_is_backfilled_on_extra_processors(backfill: str):
     jobs = table((0, 3, 10, 10), (1, 3, 10, 10), (2, 1, 20, 20))
     assert simulate(jobs, 4, "fcfs", backfill).start_s.tolist() == [0, 10, 2]
 
 
-def test_conservative_keeps_the_reservation_that_easy_sacrifices():
-    # The third holds 20 s; the fourth ends at 23 s, beside the head but in the third's way.
+def test_conservative_keeps_a_reservation_that_easy_delays():
+    # The third job could start at 20 s. The fourth ends at 23 s: it does not delay the head, but it delays the third.
     jobs = table((0, 3, 10, 10), (1, 3, 10, 10), (2, 4, 10, 10), (3, 1, 20, 20))
     assert simulate(jobs, 4, "fcfs", "easy").start_s.tolist() == [0, 10, 23, 3]
     assert simulate(jobs, 4, "fcfs", "conservative").start_s.tolist() == [0, 10, 20, 30]
@@ -74,7 +74,34 @@ def test_an_early_end_moves_reservations_forward():
         assert simulate(jobs, 4, "fcfs", backfill).start_s.tolist() == [0, 4, 14]
 
 
-def test_a_job_is_killed_at_its_limit_only_where_asked():
+def test_a_submission_comes_before_an_early_end_of_the_same_second():
+    # At 10 s the third job is submitted and the first ends, ten seconds early. The third is backfilled before that end
+    # is known; if the end came first, the second job would start at 10 s.
+    jobs = table((0, 3, 10, 20), (1, 4, 10, 10), (10, 1, 5, 5))
+    assert simulate(jobs, 4, "fcfs", "easy").start_s.tolist() == [0, 15, 10]
+
+
+def test_an_expected_end_comes_before_a_submission_of_the_same_second():
+    # The first job ends at its limit, so its processors are free when the third job is submitted.
+    jobs = table((0, 3, 10, 10), (1, 4, 10, 10), (10, 1, 5, 5))
+    assert simulate(jobs, 4, "fcfs", "easy").start_s.tolist() == [0, 10, 20]
+
+
+def test_without_backfilling_all_events_of_a_second_come_before_the_decision():
+    # The policy knows the third job when the early end makes room, and selects it.
+    jobs = table((0, 4, 10, 20), (10, 4, 10, 10), (10, 4, 5, 5))
+    assert simulate(jobs, 4, "sjf", hold=False).start_s.tolist() == [0, 15, 10]
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_jobs_of_the_same_second_keep_the_order_of_their_numbers(backfill: str):
+    jobs = Jobs.build([0, 0, 0], [10, 10, 10], request_s=[10, 10, 10], cpus=[4, 4, 4], id=[3, 1, 2])
+    schedule = simulate(jobs, 4, "fcfs", backfill)
+    assert schedule.jobs.id.tolist() == [1, 2, 3]
+    assert schedule.start_s.tolist() == [0, 10, 20]
+
+
+def test_a_job_is_killed_at_its_limit_only_if_set():
     jobs = table((0, 4, 100, 10), (0, 4, 1, 1), (0, 4, 1, 1))
     assert simulate(jobs, 4, kill_at_limit=True).start_s.tolist() == [0, 10, 11]
     assert simulate(jobs, 4, kill_at_limit=False).start_s.tolist() == [0, 100, 101]
@@ -91,7 +118,11 @@ def test_gpus_are_a_second_resource():
 def test_metrics_of_three_jobs():
     schedule = simulate(table((0, 4, 10, 10), (0, 4, 20, 20), (0, 2, 5, 5)), procs=4)
     assert schedule.wait_s.tolist() == [0, 10, 30]
-    assert schedule.bounded_slowdown().tolist() == [1, 1.5, 3.5]  # 10/10, 30/20, 35/10: five seconds count as ten
+    assert schedule.bounded_slowdown().tolist() == [
+        1,
+        1.5,
+        3.5,
+    ]  # 10/10, 30/20, 35/10: the bound is 10 s
     metrics = schedule.metrics()
     assert metrics.bounded_slowdown.mean == pytest.approx(2.0)
     assert metrics.utilisation_ratio == pytest.approx((40 + 80 + 10) / (4 * 35))
@@ -101,7 +132,7 @@ def test_metrics_of_three_jobs():
 def test_trimming_leaves_out_both_ends():
     n = 100
     jobs = Jobs.build(np.arange(n), np.full(n, 2.0), request_s=np.full(n, 2.0), cpus=np.ones(n), user=np.arange(n) % 3)
-    schedule = simulate(jobs, procs=1)  # each job waits one second more than the one before
+    schedule = simulate(jobs, procs=1)  # each job waits one second longer than the previous one
     assert schedule.metrics().wait_s.mean == pytest.approx(49.5)
     assert schedule.metrics(trim=0.4).jobs == 20
     low, high = schedule.metrics().wait_s.low, schedule.metrics().wait_s.high

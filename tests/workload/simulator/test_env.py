@@ -1,4 +1,4 @@
-"""The environment is the simulator: same rules, same schedules, whoever decides."""
+"""The environment follows the rules of the simulator and gives the same schedules."""
 
 import gymnasium
 import numpy as np
@@ -7,10 +7,10 @@ from gymnasium.utils.env_checker import check_env
 
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS, learned
-from clustertwin.workload.simulator import simulate
-from clustertwin.workload.simulator.env import ID, register
-from clustertwin.workload.simulator.intake import take_in
-from clustertwin.workload.simulator.vector import Schedules
+from clustertwin.workload.simulator import SchedulingRules, simulate
+from clustertwin.workload.simulator.admission import admit
+from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
+from clustertwin.workload.simulator.environment.schedule_env import ID, register
 
 PROCS = 16
 
@@ -32,43 +32,42 @@ def env(**options) -> gymnasium.Env:
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])
-def test_gymnasium_finds_nothing_to_complain_about(backfill: str):
+def test_the_environment_passes_gymnasiums_checks(backfill: str):
     check_env(env(backfill=backfill).unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_same_kernel_gives_the_same_schedule_here_and_in_the_simulator(backfill: str, seed: int):
+def test_the_same_policy_gives_the_same_schedule_as_in_the_simulator(backfill: str, seed: int):
     jobs = log(seed=seed)
     weights = np.random.default_rng(seed).standard_normal(WEIGHTS) * 0.3
-    matrix, bias, out = np.split(weights, [FEATURES * HIDDEN, (FEATURES + 1) * HIDDEN])
-    schedules = Schedules(PROCS, easy=backfill == "easy", envs=1, length=len(jobs), view=len(jobs))
-    schedules.reset([take_in(jobs, PROCS).load])
+    matrix, bias, output = np.split(weights, [FEATURES * HIDDEN, (FEATURES + 1) * HIDDEN])
+    envs = ScheduleBatch(SchedulingRules(PROCS, backfill=backfill), envs=1, length=len(jobs), max_jobs=len(jobs))
+    envs.reset([admit(jobs, PROCS).records])
     rewards = 0.0
-    while not schedules.over.all():
-        score = np.maximum(schedules.seen[0] @ matrix.reshape(FEATURES, HIDDEN) + bias, 0) @ out
-        schedules.step(np.array([np.argmax(np.where(schedules.mask[0], score, -np.inf))]))
-        rewards += schedules.reward[0]
+    while not envs.over.all():
+        logits = np.maximum(envs.observations[0] @ matrix.reshape(FEATURES, HIDDEN) + bias, 0) @ output
+        envs.step(np.array([np.argmax(np.where(envs.masks[0], logits, -np.inf))]))
+        rewards += envs.rewards[0]
     expected = simulate(jobs, PROCS, learned(weights), backfill)
-    assert schedules.jobs["start_s"][0].tolist() == expected.start_s.tolist()
-    # What waiting cost, step by step, adds up to the mean of wait / max(run, 10).
+    assert envs.batch.jobs["start_s"][0].tolist() == expected.start_s.tolist()
+    # The rewards add up to minus the mean of wait / max(run, 10).
     assert rewards == pytest.approx(-(expected.wait_s / np.maximum(expected.run_s, 10)).mean())
 
 
 def test_an_episode_repeats_by_seed():
-    one, other = env(), env()
-    first, again = one.reset(seed=7)[0], other.reset(seed=7)[0]
-    assert (first == again).all()
-    assert one.reset(seed=7)[1]["first"] != one.reset(seed=8)[1]["first"]
+    first, second = env(), env()
+    assert (first.reset(seed=7)[0] == second.reset(seed=7)[0]).all()
+    assert first.reset(seed=7)[1]["first"] != first.reset(seed=8)[1]["first"]
 
 
-def test_an_end_is_not_a_cut():
-    whole = env()
-    whole.reset(seed=0)
+def test_terminated_is_not_truncated():
+    complete = env()
+    complete.reset(seed=0)
     terminated = truncated = False
     steps = 0
     while not terminated:
-        _, _, terminated, truncated, info = whole.step(0)
+        _, _, terminated, truncated, info = complete.step(0)
         steps += 1
     assert (steps, truncated) == (60, False)
     assert info["bounded_slowdown"] >= 1
@@ -79,22 +78,22 @@ def test_an_end_is_not_a_cut():
     assert outcomes[-2] == (False, False)
 
 
-def test_a_masked_choice_counts_as_the_first_and_is_told():
-    picked, wrong = env(), env()
-    picked.reset(seed=3)
-    _, info = wrong.reset(seed=3)
+def test_an_invalid_action_selects_the_first_job():
+    valid, invalid = env(), env()
+    valid.reset(seed=3)
+    _, info = invalid.reset(seed=3)
     row = int(np.flatnonzero(~info["action_mask"])[0])
-    seen = [picked.step(0), wrong.step(row)]
-    assert (seen[0][0] == seen[1][0]).all()
-    assert [outcome[4]["invalid"] for outcome in seen] == [False, True]
+    outcomes = [valid.step(0), invalid.step(row)]
+    assert (outcomes[0][0] == outcomes[1][0]).all()
+    assert [outcome[4]["invalid"] for outcome in outcomes] == [False, True]
 
 
-def test_more_jobs_than_the_view_show_the_oldest_and_the_smallest():
+def test_an_observation_of_a_long_queue_has_the_oldest_and_the_smallest_jobs():
     n = 12
     jobs = Jobs.build([0, *range(1, n)], [1000] + [5] * (n - 1), request_s=range(1000, 1000 - n, -1), cpus=[PROCS] * n)
-    schedules = Schedules(PROCS, envs=1, length=n, view=4)
-    schedules.reset([take_in(jobs, PROCS).load])
-    schedules.step(np.array([0]))  # the first starts, the second is alone
-    schedules.step(np.array([0]))  # … and is picked; it blocks until 1,000 s, when ten wait
-    assert schedules.places[0].tolist() == [0, 1, 9, 8]
-    assert schedules.mask[0].all()
+    envs = ScheduleBatch(SchedulingRules(PROCS), envs=1, length=n, max_jobs=4)
+    envs.reset([admit(jobs, PROCS).records])
+    envs.step(np.array([0]))  # the first job starts, and the second is alone in the queue
+    envs.step(np.array([0]))  # the second is selected and blocks until 1,000 s, when ten jobs wait
+    assert envs.results.positions[0].tolist() == [0, 1, 9, 8]
+    assert envs.masks[0].all()

@@ -8,7 +8,7 @@ from html import escape
 from clustertwin.page import COLOURS, page, table
 from clustertwin.workload.fidelity.fidelity_plots import arrival_plots, distributions, heat_maps
 from clustertwin.workload.fidelity.measures.compared_log import COMPARED, ComparedLog, with_nodes
-from clustertwin.workload.fidelity.measures.schedule_metrics import RULES
+from clustertwin.workload.fidelity.measures.scheduling_effect import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 
 #: The heading of a report column, and the function that gives its cell.

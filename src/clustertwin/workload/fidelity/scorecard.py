@@ -16,7 +16,7 @@ from clustertwin.workload.fidelity.measures.correlation import Correlation, corr
 from clustertwin.workload.fidelity.measures.marginals import Marginal, marginals
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, LoadComparison, capacity, load
 from clustertwin.workload.fidelity.measures.privacy import Privacy, privacy
-from clustertwin.workload.fidelity.measures.schedule_metrics import ScheduleComparison, compare_schedules
+from clustertwin.workload.fidelity.measures.scheduling_effect import ScheduleComparison, compare_schedules
 from clustertwin.workload.fidelity.measures.user_behaviour import UserComparison, users
 from clustertwin.workload.fidelity.measures.validity import Validity, validity
 from clustertwin.workload.fidelity.yardsticks import yardsticks

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.workload.generators import load, save
 from clustertwin.workload.generators.contract import Fitted, Generator
-from clustertwin.workload.generators.job_sizes import machine_size, sizes
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import WorkloadChange
 from clustertwin.workload.jobs import COLUMNS, Jobs
+from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 WHAT_IF_JOBS = 2_000
 #: The load of a synthetic log varies between seeds; a change of a factor of 4 must arrive within a factor of 2.
@@ -44,8 +44,8 @@ def _check_jobs(jobs: Jobs, log: Jobs, machine: int) -> None:
     assert np.all(np.diff(jobs.submit_s) >= 0), "the jobs are not in the order of submission"
     assert np.all(jobs.run_s >= 0), "a run time is below zero"
     assert np.all(jobs.run_s > 0) or np.any(log.run_s == 0), "a run time is 0 s, but no real job ran for 0 s"
-    assert np.all(sizes(jobs) >= 1), "a job has no size"
-    assert np.all(sizes(jobs) <= machine), "a job is larger than the machine"
+    assert np.all(counted_sizes(jobs) >= 1), "a job has no size"
+    assert np.all(counted_sizes(jobs) <= machine), "a job is larger than the machine"
 
 
 def _check_what_if(fitted: Fitted, log: Jobs) -> None:
@@ -63,12 +63,12 @@ def _check_what_if(fitted: Fitted, log: Jobs) -> None:
         again = _changed(fitted, log, WorkloadChange(load=1 / LOAD_FACTOR), n // LOAD_FACTOR)
         assert again is not None, "the same change was first applied and then refused"
         assert _same(jobs, again), "the same seed and change gave different jobs"
-    user, size = _most_frequent(base.user), _most_frequent(sizes(base))
+    user, size = _most_frequent(base.user), _most_frequent(counted_sizes(base))
     if jobs := _changed(fitted, log, WorkloadChange(users={str(user): 0.0}), WHAT_IF_JOBS):
         assert np.all(jobs.user != user), "a user with the factor 0 still submits jobs"
     if jobs := _changed(fitted, log, WorkloadChange(sizes={str(size): 0.0}), WHAT_IF_JOBS):
-        assert np.all(sizes(jobs) != size), "a size with the factor 0 still occurs"
-    for other in (2 * machine_size(log), max(1, int(sizes(base).max()) // 2)):
+        assert np.all(counted_sizes(jobs) != size), "a size with the factor 0 still occurs"
+    for other in (2 * machine_size(log), max(1, int(counted_sizes(base).max()) // 2)):
         _changed(fitted, log, WorkloadChange(machine=other), WHAT_IF_JOBS)
     if jobs := _changed(fitted, log, WorkloadChange(days=days), None):
         assert jobs.submit_s[-1] < days * 86400, "a job is submitted after the requested days"

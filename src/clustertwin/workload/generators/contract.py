@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import OutputError, TraceError
-from clustertwin.workload.generators.job_sizes import sizes
 from clustertwin.workload.generators.superposition import concatenate, superpose
 from clustertwin.workload.generators.workload_change import ModelledLog, WorkloadChange
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import counted_sizes
 
 LEAST_JOBS = 10
 
@@ -76,7 +76,7 @@ def check_log(jobs: Jobs) -> None:
         raise TraceError("the log", f"{len(jobs)} jobs are too few; a generator needs {LEAST_JOBS}")
     if np.any(np.diff(jobs.submit_s) < 0):
         raise TraceError("the log", "the jobs are not in the order of submission; `twin trace clean` sorts them")
-    if np.any(sizes(jobs) < 1):
+    if np.any(counted_sizes(jobs) < 1):
         raise TraceError("the log", "some jobs have no size (nodes or cpus); `twin trace clean` removes them")
     if np.any(jobs.run_s < 0):
         raise TraceError("the log", "some jobs have no run time; `twin trace clean` removes them")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.generators.job_sizes import machine_size, sizes
 from clustertwin.workload.generators.superposition import ENDLESS
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count
 from clustertwin.workload.jobs import Jobs, Machine
+from clustertwin.workload.machine_size import counted_sizes, counted_unit, machine_size
 
 Floats = NDArray[np.float64]
 
@@ -42,9 +42,9 @@ class RowDecoder:
         bounds = {name: (float(values.min()), float(values.max())) for name, values in columns.items()}
         bounds["size"] = (1.0, float(machine_size(jobs)))
         words = {name: list(entries) for name, entries in jobs.names.items() if name == "user"}
-        unit = "nodes" if np.any(jobs.nodes > 0) else "cpus"
+        unit, sizes = counted_unit(jobs), counted_sizes(jobs)
         return cls(
-            bounds, unit, _each(jobs.cpus, sizes(jobs)), _each(jobs.gpus, sizes(jobs)), resolution_of(jobs.run_s),
+            bounds, unit, _each(jobs.cpus, sizes), _each(jobs.gpus, sizes), resolution_of(jobs.run_s),
             jobs.epoch_s, jobs.timezone, asdict(jobs.machine), words,
         )  # fmt: skip
 
@@ -93,7 +93,7 @@ class RowDecoder:
 
 def rows(jobs: Jobs) -> dict[str, Floats]:
     """The columns that a row model learns, if the log has them."""
-    columns = {"interval": jobs.interval_s, "run": jobs.run_s, "size": sizes(jobs).astype(np.float64)}
+    columns = {"interval": jobs.interval_s, "run": jobs.run_s, "size": counted_sizes(jobs).astype(np.float64)}
     if np.any(jobs.request_s > 0):
         columns["limit"] = jobs.request_s
     for name in CODES:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.job_rows import RowDecoder
-from clustertwin.workload.generators.job_sizes import machine_size, sizes
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 Floats = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class ArrivalModel:
 class Lublin:
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedLublin:
         check_log(jobs)
-        size = sizes(jobs)
+        size = counted_sizes(jobs)
         return FittedLublin(
             SizeModel.of(size, machine_size(jobs)), RunTimeModel.of(jobs.run_s, size), ArrivalModel.of(jobs.submit_s),
             RowDecoder.of(jobs),

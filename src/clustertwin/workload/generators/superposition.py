@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.workload.generators.job_sizes import sizes
 from clustertwin.workload.generators.workload_change import (
     ModelledLog,
     WorkloadChange,
@@ -26,6 +25,7 @@ from clustertwin.workload.generators.workload_change import (
     user_factors,
 )
 from clustertwin.workload.jobs import COLUMNS, Jobs
+from clustertwin.workload.machine_size import counted_sizes
 
 #: (number of jobs, rng) -> blocks of jobs, in the order of submission; drawn only when they are taken.
 Stream = Callable[[int, np.random.Generator], Iterator[Jobs]]
@@ -89,7 +89,7 @@ def _thin(
     """Keep each job with the probability of its factors times `rate`."""
     rejected = 0
     for block in blocks:
-        size = sizes(block)
+        size = counted_sizes(block)
         factors = rate * user_factors(block.user, change, log) * size_factors(size, change)
         kept = even_counts(factors, size * block.run_s, rng) > 0
         rejected = 0 if kept.any() else rejected + len(block)

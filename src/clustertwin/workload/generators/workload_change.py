@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.workload.generators.job_sizes import machine_size, sizes
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 Floats = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def machine_factor(jobs: Jobs, log_machine: int, machine: int | None) -> float:
     """
     if machine is None:
         return 1.0
-    size = sizes(jobs)
+    size = counted_sizes(jobs)
     reduced = np.minimum(size, machine)
     lost = float((size * jobs.run_s).sum() / max((reduced * jobs.run_s).sum(), 1e-9))
     return machine / log_machine * lost
@@ -145,7 +145,7 @@ def even_counts(factors: Floats, work: Floats, rng: np.random.Generator) -> NDAr
 
 def fit_to_machine(jobs: Jobs, machine: int) -> Jobs:
     """Reduce jobs that are too large to the size of the machine. Cpus and gpus per node stay the same."""
-    size = sizes(jobs)
+    size = counted_sizes(jobs)
     reduced = np.minimum(size, machine)
     columns: dict[str, Any] = {
         name: np.where(column > 0, np.maximum(column * reduced // size, 1), column)

@@ -1,4 +1,4 @@
-"""Scheduling policies: a visible table of name -> score, one file each; plug-ins add to it by entry point."""
+"""Scheduling policies: a table of name -> score function, one file each. Packages add policies by entry point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import load
-from clustertwin.workload.policies.request import Now, Policy, Request
+from clustertwin.workload.policies.policy_contract import Now, Policy, Request
 
-#: name -> (import string of a score or a Policy, whether the score changes while a job waits)
+#: name -> (import string of a score function or a Policy, whether the score changes while a job waits)
 POLICIES: dict[str, tuple[str, bool]] = {
     "fcfs": ("clustertwin.workload.policies.fcfs:score", False),
     "sjf": ("clustertwin.workload.policies.sjf:score", False),
@@ -26,27 +26,29 @@ POLICIES: dict[str, tuple[str, bool]] = {
 ENTRY_POINTS = "clustertwin.policies"
 
 
-def names() -> list[str]:
-    """Every policy there is, ours first."""
+def policy_names() -> list[str]:
+    """The names of all policies: the built-in ones, then those of installed packages."""
     return [*POLICIES, *sorted(point.name for point in entry_points(group=ENTRY_POINTS))]
 
 
-def policy(which: str | Policy | Callable[..., Any]) -> Policy:
-    """The policy of that name, behind that score function, or in that file of a trained one."""
-    if isinstance(which, Policy):
-        return which
-    if callable(which):
-        return Policy(getattr(which, "__name__", "score"), which)
-    if which.endswith(".safetensors"):
-        return load("clustertwin.workload.policies.learned:read_learned")(Path(which))
-    if which in POLICIES:
-        target, varies = POLICIES[which]
-        found = load(target)
-        return found if isinstance(found, Policy) else Policy(which, found, varies)
-    for point in entry_points(group=ENTRY_POINTS, name=which):
-        found = point.load()
-        return found if isinstance(found, Policy) else Policy(which, found)
-    raise SettingsError(f"no policy {which!r}; there are {', '.join(names())}, or FILE.safetensors")
+def find_policy(policy: str | Policy | Callable[..., Any]) -> Policy:
+    """The policy with this name, from this .safetensors file, or with this score function."""
+    if isinstance(policy, Policy):
+        return policy
+    if callable(policy):
+        return Policy(getattr(policy, "__name__", "score"), policy)
+    if policy.endswith(".safetensors"):
+        return load("clustertwin.workload.policies.learned:read_learned")(Path(policy))
+    if policy in POLICIES:
+        target, varies = POLICIES[policy]
+        return _as_policy(policy, load(target), varies)
+    for point in entry_points(group=ENTRY_POINTS, name=policy):
+        return _as_policy(policy, point.load())
+    raise SettingsError(f"unknown policy {policy!r}; use {', '.join(policy_names())}, or FILE.safetensors")
 
 
-__all__ = ["POLICIES", "Now", "Policy", "Request", "names", "policy"]
+def _as_policy(name: str, loaded: Any, varies: bool = True) -> Policy:
+    return loaded if isinstance(loaded, Policy) else Policy(name, loaded, varies)
+
+
+__all__ = ["POLICIES", "Now", "Policy", "Request", "find_policy", "policy_names"]

@@ -1,8 +1,8 @@
-"""First come, first served: request -> its submission time."""
+"""First come, first served: request -> submission time."""
 
 from __future__ import annotations
 
-from clustertwin.workload.policies.request import Now, Request
+from clustertwin.workload.policies.policy_contract import Now, Request
 
 
 def score(request: Request, now: Now) -> float:

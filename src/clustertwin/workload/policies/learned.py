@@ -1,7 +1,8 @@
-"""The learned policy: ten features of a waiting job -> one hidden layer -> score. The same small kernel for every job.
+"""The learned policy: ten features of a waiting job -> one hidden layer -> score.
 
-One kernel for all jobs makes the policy indifferent to their order and to their number: it is trained on windows of a
-log and scores queues of any length. Weights lie in one vector, so that training changes them without recompiling.
+The same small kernel network scores every job, so the policy does not depend on the order or the number of jobs. It is
+trained on sequences of a log and scores queues of any length. All weights are in one vector, so that training changes
+them without a new compilation.
 """
 
 from __future__ import annotations
@@ -14,45 +15,45 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
-from clustertwin.workload.policies.request import Now, Policy, Request
+from clustertwin.workload.policies.policy_contract import Now, Policy, Request
 
 FEATURES = 10
-#: Features that order a queue by themselves, least first: requested time (SJF), size (smallest first), their product.
-ORDERS = (1, 2, 9)
+#: Features that alone order a queue, lowest first: requested time (SJF), processors (smallest first), their product.
+ORDER_FEATURES = (1, 2, 9)
 HIDDEN = 64
-WEIGHTS = (FEATURES + 2) * HIDDEN  # a row a feature, a row of biases, a row to the score: 768
-#: Where the ten weights of the first hidden unit lie: the order that a `beginner` begins with.
-LEAD = np.arange(FEATURES) * HIDDEN
-LIFT = 16.0  # keeps that unit above zero whatever its weights become, and changes no order
+WEIGHTS = (FEATURES + 2) * HIDDEN  # one row for each feature, one row of biases, one row of output weights: 768
+#: The indices of the ten input weights of the first hidden unit, which `initial_weights` sets to an order.
+FIRST_UNIT = np.arange(FEATURES) * HIDDEN
+FIRST_UNIT_BIAS = 16.0  # keeps the ReLU of that unit active for all weights in use; a constant changes no order
 
 
 @njit
-def log2(x):  # type: ignore[no-untyped-def]
-    """log2(1 + x), straight between powers of two: the bits of a float already are one, and a feature needs no more."""
+def log2_1p(x):  # type: ignore[no-untyped-def]
+    """log2(1 + x), linear between powers of two. It reads the bits of the float, which is fast and precise enough."""
     return np.float64(1.0 + x).view(np.int64) * 2.0**-52 - 1023.0
 
 
 @njit
 def features(request, now):  # type: ignore[no-untyped-def]
-    """What the kernel sees of one job, each about 0 to 1; logarithms, because jobs span seconds to days."""
+    """The features of one job, each about 0 to 1. Logarithms, because times range from seconds to days."""
     wait_s = now.time_s - request.submit_s
     return (
-        log2(wait_s) / 16.0,
-        log2(request.request_s) / 16.0,
-        log2(request.procs) / 8.0,
+        log2_1p(wait_s) / 16.0,
+        log2_1p(request.request_s) / 16.0,
+        log2_1p(request.procs) / 8.0,
         1.0 if request.procs <= now.free_procs else 0.0,
         now.free_procs / now.procs,
-        log2(now.waiting) / 8.0,
-        log2(wait_s / (request.request_s + 10.0)) / 8.0,  # its slowdown so far
+        log2_1p(now.waiting) / 8.0,
+        log2_1p(wait_s / (request.request_s + 10.0)) / 8.0,  # its slowdown so far
         request.procs / now.procs,
-        log2(request.ready_s - now.time_s) / 16.0,
-        log2(request.request_s * request.procs) / 24.0,
+        log2_1p(request.ready_s - now.time_s) / 16.0,
+        log2_1p(request.request_s * request.procs) / 24.0,
     )
 
 
 @njit(fastmath=True)
 def kernel(x, weights):  # type: ignore[no-untyped-def]
-    """relu(x W + b) v with `weights` = W row by row, b, v; high is good."""
+    """relu(x W + b) v with `weights` = (W row by row, b, v). The job with the highest value goes first."""
     hidden = len(weights) // (FEATURES + 2)
     value = 0.0
     for i in range(hidden):
@@ -63,18 +64,19 @@ def kernel(x, weights):  # type: ignore[no-untyped-def]
     return value
 
 
-def beginner(order: int, rng: np.random.Generator, sharpness: float = 32.0) -> NDArray[np.float64]:
-    """Weights to train from: one hidden unit that orders by this feature, and the others at random, quiet beside it.
+def initial_weights(order_feature: int, rng: np.random.Generator, sharpness: float = 32.0) -> NDArray[np.float64]:
+    """Weights to start training from: the first hidden unit orders by one feature, the others are small and random.
 
-    From a policy that knows nothing, the first rounds of training only find out that small jobs go first.
+    A policy with random weights only learns in its first rounds that small jobs go first. With 0 `sharpness` all
+    weights are random.
     """
     weight = rng.standard_normal((FEATURES, HIDDEN)) * (2 / FEATURES) ** 0.5
-    out = rng.standard_normal(HIDDEN) * 0.1
+    output = rng.standard_normal(HIDDEN) * 0.1
     weight[:, 0] = 0.0
-    weight[order, 0], out[0] = sharpness**0.5, -(sharpness**0.5)
+    weight[order_feature, 0], output[0] = sharpness**0.5, -(sharpness**0.5)
     bias = np.zeros(HIDDEN)
-    bias[0] = LIFT
-    return np.concatenate([weight.ravel(), bias, out])
+    bias[0] = FIRST_UNIT_BIAS
+    return np.concatenate([weight.ravel(), bias, output])
 
 
 def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:
@@ -87,13 +89,13 @@ def learned(weights: NDArray[np.float64], name: str = "learned") -> Policy:
 
 
 def read_learned(path: Path) -> Policy:
-    """The policy of a file that `twin sched train` wrote."""
+    """The policy in a file that `twin sched train` wrote."""
     safetensors = require("safetensors", "rl")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys() if name == "policy"}  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError) as reason:
-        raise InputError(path, f"not a trained policy: {reason}") from reason
+    except (OSError, safetensors.SafetensorError) as error:
+        raise InputError(path, f"not a trained policy: {error}") from error
     if "policy" not in tensors or len(tensors["policy"]) % (FEATURES + 2):
-        raise InputError(path, f"no policy of {FEATURES} features in it")
+        raise InputError(path, f"contains no policy with {FEATURES} features")
     return learned(tensors["policy"], path.stem)

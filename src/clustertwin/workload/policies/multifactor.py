@@ -1,8 +1,8 @@
-"""Slurm's priority/multifactor, with Slurm's formulas for age, job size and fair share: (request, now) -> score.
+"""Slurm's priority/multifactor: (request, now) -> score, with Slurm's formulas for age, job size and fair share.
 
-Every user holds the same share and there is one partition and one quality of service, so those two factors are
-equal for all jobs and drop out. The weights are those of the example in Slurm's documentation, age and fair share
-first; a site writes its own with `multifactor(...)`.
+All users have the same share. There is one partition and one quality of service, so these two factors are equal for
+all jobs and are left out. The default weights are those of the example in Slurm's documentation. For the weights of
+your site, call `multifactor(...)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clustertwin.workload.policies.request import Now, Policy, Request
+from clustertwin.workload.policies.policy_contract import Now, Policy, Request
 
 
 def multifactor(
@@ -22,7 +22,7 @@ def multifactor(
     share: float = 0.05,
     name: str = "multifactor",
 ) -> Policy:
-    """The policy for these `PriorityWeight…` values; `share` is one user's normalised share of the machine."""
+    """The policy with these `PriorityWeight…` values. `share` is the normalised share of each user."""
 
     def score(request: Request, now: Now) -> Any:
         age_factor = np.minimum((now.time_s - request.submit_s) / max_age_s, 1.0)

@@ -1,8 +1,8 @@
-"""Shortest job first, by what its user asked for: request -> its limit."""
+"""Shortest job first, by the requested time: request -> time limit."""
 
 from __future__ import annotations
 
-from clustertwin.workload.policies.request import Now, Request
+from clustertwin.workload.policies.policy_contract import Now, Request
 
 
 def score(request: Request, now: Now) -> float:

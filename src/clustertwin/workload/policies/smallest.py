@@ -1,8 +1,8 @@
-"""Smallest job first: request -> its processors."""
+"""Smallest job first: request -> number of processors."""
 
 from __future__ import annotations
 
-from clustertwin.workload.policies.request import Now, Request
+from clustertwin.workload.policies.policy_contract import Now, Request
 
 
 def score(request: Request, now: Now) -> float:

@@ -1,13 +1,13 @@
-"""WFP3 of Tang et al. (CLUSTER'09): (request, now) -> score; long waits weigh by their cube, large jobs gain.
+"""WFP3 of Tang et al. (CLUSTER'09): (request, now) -> score. Long waits count with their cube, and large jobs go first.
 
-The wait is the one at the moment of the decision.
+The wait is measured at the time of the decision.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.workload.policies.request import Now, Request
+from clustertwin.workload.policies.policy_contract import Now, Request
 
 
 def score(request: Request, now: Now) -> float:

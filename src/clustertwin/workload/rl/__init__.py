@@ -1,1 +1,1 @@
-"""Learn to schedule: a log -> sequences -> a trained policy, by masked PPO and by evolution."""
+"""Train scheduling policies: job log -> training sequences -> masked PPO, evolution strategies -> policy file."""

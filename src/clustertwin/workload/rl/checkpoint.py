@@ -1,8 +1,7 @@
-"""A training run on disk: arrays and plain values <-> one safetensors file, replaced as a whole."""
+"""A training run on disk: arrays and plain values <-> one safetensors file."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,17 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from clustertwin.core import files
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
 
 
 def save(path: Path, arrays: dict[str, NDArray[Any]], values: dict[str, Any]) -> None:
-    """Write a checkpoint. A run that is killed meanwhile leaves the previous one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-    require("safetensors.numpy", "rl").save_file(plain, beside, metadata={"clustertwin": text})
-    os.replace(beside, path)
+    """Write a checkpoint. A run that is killed while it writes keeps the previous one."""
+    files.make_directory(path.parent)
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    metadata = {"clustertwin": orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY).decode()}
+    files.write(path, require("safetensors.numpy", "rl").save(tensors, metadata=metadata))
 
 
 def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -31,5 +29,5 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         with safetensors.safe_open(path, framework="numpy") as file:
             values = orjson.loads(file.metadata()["clustertwin"])
             return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118
-    except (OSError, KeyError, TypeError, safetensors.SafetensorError) as reason:
-        raise InputError(path, f"not a checkpoint of a training run: {reason}") from reason
+    except (OSError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        raise InputError(path, f"not a checkpoint of a training run: {error}") from error

@@ -1,9 +1,10 @@
-"""Masked PPO, whole: a pool of sequences -> weights of the learned policy. Schulman et al. (2017), one file.
+"""Masked PPO (Schulman et al., 2017) in one file: a pool of sequences -> weights of the learned policy.
 
-The actor is the kernel of `policies/learned.py`, the same weights in the same vector, so that what is trained here runs
-in the compiled simulator as it is. Jobs beyond the queue's end are masked; the critic pools over the jobs it sees.
+The actor is the kernel network of `policies/learned.py` with the same weights in the same order, so a trained policy
+runs in the compiled simulation. Rows without a job are masked. The critic pools over the jobs of an observation.
 
-A rollout is gathered in shards, each with a seed of its own, here or on Ray: what is learned does not depend on where.
+A rollout is collected in shards, in this process or on Ray. Each shard has its own seed, so the result does not depend
+on where it runs.
 """
 
 from __future__ import annotations
@@ -18,169 +19,179 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clustertwin.engine import Engine, each
-from clustertwin.workload.policies import policy as find_policy
-from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS
-from clustertwin.workload.rl.sequences import Pool
-from clustertwin.workload.rl.worth import Rules, slowdowns
-from clustertwin.workload.simulator.machine import Records
-from clustertwin.workload.simulator.vector import Schedules
+from clustertwin.workload.policies import find_policy
+from clustertwin.workload.policies.learned import FEATURES, HIDDEN
+from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
+from clustertwin.workload.rl.training_sequences import SequencePool
+from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
+from clustertwin.workload.simulator.machine_state import Records
+from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
 
 @dataclass(frozen=True, slots=True)
 class PpoSettings:
-    envs: int = 16  # sequences in a rollout
-    shards: int = 2  # the rollout is gathered in; more workers than this have nothing to do
-    view: int = 64  # jobs the learner sees
-    epochs: int = 4
-    batch: int = 1024  # decisions
-    rate: float = 2e-3
-    clip: float = 0.2
-    smoothing: float = 0.97  # λ of generalised advantages; the horizon is the sequence, so nothing is discounted
-    entropy: float = 0.003
-    reference: str = "sjf"  # rewards are counted against this policy on the same sequence
+    """Hyperparameters. There is no discount factor: an episode is finite, and every second of waiting counts."""
+
+    num_envs: int = 16  # sequences in a rollout
+    num_shards: int = 2  # parts of a rollout that can be collected in parallel
+    max_jobs: int = 64  # rows of an observation
+    update_epochs: int = 4
+    minibatch_size: int = 1024
+    learning_rate: float = 2e-3
+    clip_range: float = 0.2
+    gae_lambda: float = 0.97
+    entropy_coef: float = 0.003
+    max_grad_norm: float = 0.5
+    reference: str = "sjf"  # rewards are divided by the slowdown of this policy on the same sequence
 
 
-NEVER = -1e9  # the logit of a job that is not there
+MASKED_LOGIT = -1e9
 
 
 class Actor(nn.Module):
-    """(…, K, F) -> (…, K) logits: one kernel, every job."""
+    """(…, K, F) observations -> (…, K) logits: the kernel network, applied to every job."""
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
         super().__init__()
         rows = torch.tensor(weights, dtype=torch.float32).reshape(FEATURES + 2, HIDDEN)
-        self.weight, self.bias, self.out = (nn.Parameter(part.clone()) for part in (rows[:-2], rows[-2], rows[-1]))
+        self.weight, self.bias, self.output = (nn.Parameter(part.clone()) for part in (rows[:-2], rows[-2], rows[-1]))
 
-    def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
-        logits = torch.relu(torch.addmm(self.bias, seen[mask], self.weight)) @ self.out  # (jobs there are,)
-        return torch.full(mask.shape, NEVER).masked_scatter(mask, logits)
+    def forward(self, observations: Tensor, masks: Tensor) -> Tensor:
+        job_logits = torch.relu(torch.addmm(self.bias, observations[masks], self.weight)) @ self.output  # (jobs,)
+        return torch.full(masks.shape, MASKED_LOGIT).masked_scatter(masks, job_logits)
 
     def vector(self) -> NDArray[np.float64]:
-        """The weights as the compiled policy reads them."""
-        parts = (self.weight.flatten(), self.bias, self.out)
+        """The weights in the order that the compiled policy reads."""
+        parts = (self.weight.flatten(), self.bias, self.output)
         return torch.cat(parts).detach().numpy().astype(np.float64)
 
 
 class Critic(nn.Module):
-    """(n, K, F) -> (n,) what is still to come, from the mean and the peak over the jobs seen."""
+    """(n, K, F) observations -> (n,) values, from the mean and the maximum over the jobs."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
-        self.job = nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU())
-        self.head = nn.Sequential(nn.Linear(2 * width + 1, width), nn.ReLU(), nn.Linear(width, 1))
+        self.embed = nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU())
+        self.value = nn.Sequential(nn.Linear(2 * width + 1, width), nn.ReLU(), nn.Linear(width, 1))
 
-    def forward(self, seen: Tensor, mask: Tensor, left: Tensor) -> Tensor:
-        jobs = self.job(seen[mask])  # (jobs there are, width), none below zero
-        whose = mask.nonzero()[:, 0]  # the decision that each of them belongs to
-        nothing = torch.zeros(len(mask), jobs.shape[1])
-        mean = nothing.index_add(0, whose, jobs) / mask.sum(-1, keepdim=True).clamp(min=1)
-        peak = nothing.scatter_reduce(0, whose.unsqueeze(-1).expand_as(jobs), jobs, "amax")
-        pooled = torch.cat([mean, peak, left.unsqueeze(-1)], dim=-1)
-        return self.head(pooled).squeeze(-1)
+    def forward(self, observations: Tensor, masks: Tensor, remaining: Tensor) -> Tensor:
+        jobs = self.embed(observations[masks])  # (jobs, width), not negative
+        step = masks.nonzero()[:, 0]  # (jobs,): the observation that each job belongs to
+        zeros = torch.zeros(len(masks), jobs.shape[1])
+        mean = zeros.index_add(0, step, jobs) / masks.sum(-1, keepdim=True).clamp(min=1)
+        maximum = zeros.scatter_reduce(0, step.unsqueeze(-1).expand_as(jobs), jobs, "amax")
+        pooled = torch.cat([mean, maximum, remaining.unsqueeze(-1)], dim=-1)
+        return self.value(pooled).squeeze(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """What a worker needs to gather its part of a rollout, wherever it is."""
+class RolloutShard:
+    """What a worker needs to collect its part of a rollout."""
 
-    loads: Sequence[Records]
-    networks: Sequence[NDArray[Any]]  # the parameters of the actor, then of the critic
-    rules: Rules
+    sequences: Sequence[Records]
+    parameters: Sequence[NDArray[Any]]  # of the actor, then of the critic
+    rules: SchedulingRules
     settings: PpoSettings
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Decisions of several sequences, (decision, …), those after a sequence's end left out."""
+    """The steps of several episodes, (step, …)."""
 
-    seen: Tensor
-    mask: Tensor
-    left: Tensor  # the part of the sequence that is not yet scheduled
-    action: Tensor
-    log_prob: Tensor
-    advantage: Tensor
-    target: Tensor
-    ratios: NDArray[np.float64]  # (sequence,) slowdown against the reference
+    observations: Tensor
+    masks: Tensor
+    remaining: Tensor  # the share of the sequence that has not started
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    slowdown_ratios: NDArray[np.float64]  # (episode,): mean slowdown over that of the reference policy
 
 
 @torch.no_grad()
-def gather(shard: Shard) -> Rollout:
-    """Schedule the sequences of a shard with its actor, and see what each decision was good for."""
-    rules, settings, loads = shard.rules, shard.settings, shard.loads
-    actor, critic = Actor(np.zeros(WEIGHTS)), Critic()
-    for parameter, values in zip([*actor.parameters(), *critic.parameters()], shard.networks, strict=True):
-        parameter.copy_(torch.tensor(values))
-    weight, bias, out = shard.networks[:3]
+def collect(shard: RolloutShard) -> Rollout:
+    """Run the episodes of a shard and estimate the advantages."""
+    rules, settings, sequences = shard.rules, shard.settings, shard.sequences
+    weight, bias, output, *critic_parameters = shard.parameters
+    critic = Critic()
+    for parameter, array in zip(critic.parameters(), critic_parameters, strict=True):
+        parameter.copy_(torch.tensor(array))
     rng = np.random.default_rng(shard.seed)
-    envs, length = len(loads), len(loads[0])
-    env = Schedules(rules.procs, rules.gpus, rules.backfill == "easy", envs, length, settings.view, rules.bound_s)
-    reference = slowdowns([find_policy(settings.reference)], loads, rules)[0]  # (env,)
-    env.reset(loads)
-    rows: list[tuple[NDArray[Any], ...]] = []
-    while not env.over.all():
-        seen, mask, left, alive = env.seen.copy(), env.mask, 1.0 - env.clocks["started"] / length, ~env.over
-        # A few jobs at a time: numpy is much faster at this than torch, and the critic can look at all later.
-        logits = np.maximum(seen.reshape(-1, FEATURES) @ weight + bias, 0.0) @ out
-        logits = np.where(mask, logits.reshape(mask.shape), np.float32(NEVER))
-        action = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)  # a draw from their softmax
-        env.step(action)
-        rows.append((seen, mask, left, action, logits, alive, env.reward / reference))
-    seen, mask, left, action, logits, alive, reward = (  # (decision, env, …)
-        torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)
+    envs = ScheduleBatch(rules, len(sequences), len(sequences[0]), settings.max_jobs)
+    reference = mean_slowdowns([find_policy(settings.reference)], sequences, rules)[0]  # (env,)
+    envs.reset(sequences)
+    steps: list[tuple[NDArray[Any], ...]] = []
+    while not envs.over.all():
+        observation, mask, remaining, active = envs.observations.copy(), envs.masks, envs.remaining, ~envs.over
+        # numpy is much faster than torch for few jobs; the critic evaluates all steps at once below.
+        logits = np.maximum(observation.reshape(-1, FEATURES) @ weight + bias, 0.0) @ output
+        logits = np.where(mask, logits.reshape(mask.shape), np.float32(MASKED_LOGIT))
+        action = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)  # a sample of their softmax
+        envs.step(action)
+        steps.append((observation, mask, remaining, action, logits, active, envs.rewards / reference))
+    observations, masks, remaining, actions, logits, active, rewards = (  # (step, env, …)
+        torch.from_numpy(np.stack(column)) for column in zip(*steps, strict=True)
     )
-    value = torch.zeros(alive.shape)
-    value[alive] = critic(seen[alive], mask[alive], left[alive].float())
-    log_prob = torch.log_softmax(logits[alive], -1).gather(-1, action[alive].unsqueeze(-1)).squeeze(-1)
-    advantage = torch.zeros_like(value)
-    following, ahead = torch.zeros(envs), torch.zeros(envs)
-    for t in reversed(range(len(reward))):
-        surprise = reward[t].float() + following - value[t]
-        ahead = torch.where(alive[t], surprise + settings.smoothing * ahead, torch.zeros(()))
-        advantage[t] = ahead
-        following = torch.where(alive[t], value[t], torch.zeros(()))
+    values = torch.zeros(active.shape)
+    values[active] = critic(observations[active], masks[active], remaining[active].float())
+    log_probs = torch.log_softmax(logits[active], -1).gather(-1, actions[active].unsqueeze(-1)).squeeze(-1)
+    advantages = generalized_advantages(rewards.float(), values, active, settings.gae_lambda)
     return Rollout(
-        seen[alive], mask[alive], left[alive].float(), action[alive], log_prob, advantage[alive],
-        (advantage + value)[alive], env.slowdown() / reference,
+        observations[active], masks[active], remaining[active].float(), actions[active], log_probs,
+        advantages[active], (advantages + values)[active], envs.mean_slowdowns() / reference,
     )  # fmt: skip
 
 
-def joined(parts: Sequence[Rollout]) -> Rollout:
+def generalized_advantages(rewards: Tensor, values: Tensor, active: Tensor, gae_lambda: float) -> Tensor:
+    """Generalised advantage estimates without discount, (step, env). A step that is not active has none."""
+    advantages = torch.zeros_like(values)
+    zero = torch.zeros(())
+    next_value, next_advantage = torch.zeros(values.shape[1]), torch.zeros(values.shape[1])
+    for t in reversed(range(len(rewards))):
+        delta = rewards[t] + next_value - values[t]
+        next_advantage = advantages[t] = torch.where(active[t], delta + gae_lambda * next_advantage, zero)
+        next_value = torch.where(active[t], values[t], zero)
+    return advantages
+
+
+def concatenate_rollouts(parts: Sequence[Rollout]) -> Rollout:
     """The shards of one rollout, in order."""
-    columns = ("seen", "mask", "left", "action", "log_prob", "advantage", "target")
+    columns = ("observations", "masks", "remaining", "actions", "log_probs", "advantages", "returns")
     tensors = {column: torch.cat([getattr(part, column) for part in parts]) for column in columns}
-    return Rollout(**tensors, ratios=np.concatenate([part.ratios for part in parts]))
+    return Rollout(**tensors, slowdown_ratios=np.concatenate([part.slowdown_ratios for part in parts]))
 
 
 class Ppo:
-    """A learner: `iterate` rolls out, learns, and says how it went."""
+    """The learner. `iterate` collects a rollout and updates both networks."""
 
     def __init__(
         self,
-        pool: Pool,
-        rules: Rules,
+        pool: SequencePool,
+        rules: SchedulingRules,
         settings: PpoSettings,
         weights: NDArray[np.float64],
         seed: int,
         engine: Engine = "here",
     ) -> None:
-        """Train from these weights of the actor; the critic knows nothing yet."""
-        torch.set_num_threads(1)  # sums over several threads end in another last bit, and soon in another policy
+        """Train from these weights of the actor; the critic begins with random weights."""
+        torch.set_num_threads(1)  # sums over several threads differ in the last bit, and then in the policy
         torch.manual_seed(seed)
         self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
         self.actor, self.critic = Actor(weights), Critic()
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
-        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.rate)
+        self.optimizer = torch.optim.Adam(self.parameters, lr=settings.learning_rate)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that a resumed run needs: both networks and the optimiser's moments."""
+        """What a resumed run needs: both networks and the moments of the optimizer."""
         named = {f"net.{i}": p.detach().numpy() for i, p in enumerate(self.parameters)}
         for i, p in enumerate(self.parameters):
-            for name, value in self.optimiser.state[p].items():
+            for name, value in self.optimizer.state[p].items():
                 named[f"adam.{i}.{name}"] = value.detach().numpy().reshape(value.shape or (1,))
         return named
 
     def load_arrays(self, named: dict[str, NDArray[Any]]) -> None:
+        """Continue from the arrays of another run."""
         with torch.no_grad():
             for i, p in enumerate(self.parameters):
                 p.copy_(torch.from_numpy(named[f"net.{i}"]))
@@ -192,40 +203,49 @@ class Ppo:
             }
             for i in range(len(self.parameters))
         }
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
     def iterate(self, rng: np.random.Generator) -> float:
-        """One rollout and what is learned from it; gives the mean slowdown against the reference, below 1 is better."""
-        rollout = self.roll_out(rng)
+        """One rollout and one update. Returns the mean slowdown relative to the reference policy; below 1 is better."""
+        rollout = self.collect_rollout(rng)
         torch.manual_seed(int(rng.integers(2**62)))
-        self.learn(rollout)
-        return float(np.exp(np.log(rollout.ratios).mean()))
+        self.update(rollout)
+        return float(np.exp(np.log(rollout.slowdown_ratios).mean()))
 
-    def roll_out(self, rng: np.random.Generator) -> Rollout:
+    def collect_rollout(self, rng: np.random.Generator) -> Rollout:
         settings = self.settings
-        loads = [self.pool.draw(rng) for _ in range(settings.envs)]
-        networks = [parameter.detach().numpy() for parameter in self.parameters]
+        sequences = [self.pool.draw(rng) for _ in range(settings.num_envs)]
+        parameters = [parameter.detach().numpy() for parameter in self.parameters]
         shards = [
-            Shard(loads[i :: settings.shards], networks, self.rules, settings, int(rng.integers(2**62)))
-            for i in range(min(settings.shards, settings.envs))
+            RolloutShard(
+                sequences[i :: settings.num_shards], parameters, self.rules, settings, int(rng.integers(2**62))
+            )
+            for i in range(min(settings.num_shards, settings.num_envs))
         ]
-        return joined(each(gather, shards, self.engine, workers=1))
+        return concatenate_rollouts(each(collect, shards, self.engine, workers=1))
 
-    def learn(self, rollout: Rollout) -> None:
+    def update(self, rollout: Rollout) -> None:
+        """Several epochs of clipped policy updates and value updates on minibatches of a rollout."""
         settings = self.settings
-        advantage = (rollout.advantage - rollout.advantage.mean()) / (rollout.advantage.std() + 1e-8)
-        for _ in range(settings.epochs):
-            for some in torch.randperm(len(rollout.action)).split(settings.batch):
-                choice = torch.distributions.Categorical(
-                    logits=self.actor(rollout.seen[some], rollout.mask[some]), validate_args=False
+        advantages = (rollout.advantages - rollout.advantages.mean()) / (rollout.advantages.std() + 1e-8)
+        for _ in range(settings.update_epochs):
+            for minibatch in torch.randperm(len(rollout.actions)).split(settings.minibatch_size):
+                logits = self.actor(rollout.observations[minibatch], rollout.masks[minibatch])
+                distribution = torch.distributions.Categorical(logits=logits, validate_args=False)
+                log_ratio = distribution.log_prob(rollout.actions[minibatch]) - rollout.log_probs[minibatch]
+                ratio = log_ratio.exp()
+                clipped_ratio = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
+                advantage = advantages[minibatch]
+                policy_loss = -torch.minimum(ratio * advantage, clipped_ratio * advantage).mean()
+
+                values = self.critic(
+                    rollout.observations[minibatch], rollout.masks[minibatch], rollout.remaining[minibatch]
                 )
-                change = (choice.log_prob(rollout.action[some]) - rollout.log_prob[some]).exp()
-                kept = change.clamp(1 - settings.clip, 1 + settings.clip)
-                gain = torch.minimum(change * advantage[some], kept * advantage[some]).mean()
-                value = self.critic(rollout.seen[some], rollout.mask[some], rollout.left[some])
-                miss = nn.functional.smooth_l1_loss(value, rollout.target[some])
-                loss = miss - gain - settings.entropy * choice.entropy().mean()
-                self.optimiser.zero_grad()
+                value_loss = nn.functional.smooth_l1_loss(values, rollout.returns[minibatch])
+                entropy = distribution.entropy().mean()
+                loss = policy_loss + value_loss - settings.entropy_coef * entropy
+
+                self.optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(self.parameters, 0.5)
-                self.optimiser.step()
+                nn.utils.clip_grad_norm_(self.parameters, settings.max_grad_norm)
+                self.optimizer.step()

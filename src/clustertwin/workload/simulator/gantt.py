@@ -1,14 +1,16 @@
-"""Draw a schedule: who held which processors when, and how full the machine was -> a PNG, SVG or HTML file."""
+"""Draw a schedule: the processors of each job, the utilisation and the queue length -> a PNG, SVG or HTML file."""
 
 from __future__ import annotations
 
 import io
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
 from clustertwin.workload.simulator.schedule import Schedule
@@ -16,44 +18,46 @@ from clustertwin.workload.simulator.schedule import Schedule
 SUFFIXES = (".png", ".svg", ".html")
 
 
-def rows(schedule: Schedule) -> list[list[tuple[int, int]]]:
-    """The stretches of processors each job gets, lowest free ones first: [(first, how many), …] a job."""
-    held: list[list[tuple[int, int]]] = [[] for _ in range(len(schedule))]
+def processor_ranges(schedule: Schedule) -> list[list[tuple[int, int]]]:
+    """Assign processors to jobs, lowest free ones first: the ranges (first, count) of each job."""
+    ranges: list[list[tuple[int, int]]] = [[] for _ in range(len(schedule))]
     free = np.ones(schedule.procs, dtype=bool)
     times_s = np.concatenate([schedule.end_s, schedule.start_s])
-    starting = np.repeat([0, 1], len(schedule))  # ends first where they meet
-    job = np.tile(np.arange(len(schedule)), 2)
-    # A job of no length would end before it starts; it holds nothing anybody could see.
-    for at in np.lexsort((starting, times_s)):
-        which = job[at]
-        if schedule.run_s[which] <= 0:
+    is_start = np.repeat([0, 1], len(schedule))  # at the same time, ends come before starts
+    jobs = np.tile(np.arange(len(schedule)), 2)
+    for event in np.lexsort((is_start, times_s)):
+        job = jobs[event]
+        if schedule.run_s[job] <= 0:
+            continue  # its end would come before its start, and it has no width in the chart
+        if not is_start[event]:
+            for first, count in ranges[job]:
+                free[first : first + count] = True
             continue
-        if not starting[at]:
-            for first, many in held[which]:
-                free[first : first + many] = True
-            continue
-        taken = np.flatnonzero(free)[: schedule.size[which]]
-        free[taken] = False
-        cuts = np.flatnonzero(np.diff(taken) > 1) + 1
-        held[which] = [(int(part[0]), len(part)) for part in np.split(taken, cuts)]
-    return held
+        assigned = np.flatnonzero(free)[: schedule.size[job]]
+        free[assigned] = False
+        cuts = np.flatnonzero(np.diff(assigned) > 1) + 1
+        ranges[job] = [(int(part[0]), len(part)) for part in np.split(assigned, cuts)]
+    return ranges
 
 
 def load_over_time(schedule: Schedule) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """At each moment something changes: processors held, and jobs waiting."""
+    """The times of all events, and from each on: processors in use, and jobs waiting."""
     times_s = np.concatenate([schedule.start_s, schedule.end_s, schedule.jobs.submit_s])
-    size, one = schedule.size, np.ones(len(schedule), dtype=np.int64)
-    held = np.concatenate([size, -size, 0 * one])
-    waiting = np.concatenate([-one, 0 * one, one])
+    size, ones = schedule.size, np.ones(len(schedule), dtype=np.int64)
+    procs_change = np.concatenate([size, -size, 0 * ones])
+    queue_change = np.concatenate([-ones, 0 * ones, ones])
     moments, at = np.unique(times_s, return_inverse=True)
-    sums = [np.cumsum(np.bincount(at, weights=change, minlength=len(moments))) for change in (held, waiting)]
-    return moments, sums[0].astype(np.int64), sums[1].astype(np.int64)
+    in_use, waiting = (
+        np.cumsum(np.bincount(at, weights=change, minlength=len(moments))).astype(np.int64)
+        for change in (procs_change, queue_change)
+    )
+    return moments, in_use, waiting
 
 
 def draw(schedule: Schedule, path: Path, hours: tuple[float, float] | None = None) -> None:
-    """Write the chart; `hours` keeps to a part of the log, counted from its first submission."""
+    """Write the chart to a file. `hours` selects a part of the log, counted from its first submission."""
     if path.suffix not in SUFFIXES:
-        raise SettingsError(f"{path}: a chart is drawn as {', '.join(SUFFIXES)}")
+        raise SettingsError(f"{path}: the suffix of a chart is one of {', '.join(SUFFIXES)}")
     require("matplotlib", "plots").use("Agg")
     plt: Any = require("matplotlib.pyplot", "plots")
     PolyCollection = require("matplotlib.collections", "plots").PolyCollection
@@ -62,35 +66,40 @@ def draw(schedule: Schedule, path: Path, hours: tuple[float, float] | None = Non
         (begin_s + hours[0] * 3600, begin_s + hours[1] * 3600) if hours else (begin_s, schedule.end_s.max())
     )
 
-    def clock(time_s: Any) -> Any:
+    def hour(time_s: Any) -> Any:
         return (time_s - begin_s) / 3600
 
     figure, (top, middle, bottom) = plt.subplots(
         3, 1, sharex=True, figsize=(12, 8), height_ratios=[5, 1.3, 1.3], layout="constrained"
     )
     boxes, colours = [], []
-    for job, stretches in enumerate(rows(schedule)):
+    for job, ranges in enumerate(processor_ranges(schedule)):
         if schedule.start_s[job] > last_s or schedule.end_s[job] < first_s:
             continue
-        left, right = clock(schedule.start_s[job]), clock(schedule.end_s[job])
-        for first, many in stretches:
-            boxes.append([(left, first), (right, first), (right, first + many), (left, first + many)])
+        left, right = hour(schedule.start_s[job]), hour(schedule.end_s[job])
+        for first, count in ranges:
+            boxes.append([(left, first), (right, first), (right, first + count), (left, first + count)])
             colours.append(int(schedule.jobs.user[job]) % 20)
     shapes = PolyCollection(boxes, array=np.array(colours), cmap="tab20", linewidths=0.2, edgecolors="white")
     shapes.set_clim(0, 20)
     top.add_collection(shapes)
     top.set(ylim=(0, schedule.procs), ylabel="processors", title=f"{schedule.policy}, backfilling: {schedule.backfill}")
-    moments, held, waiting = load_over_time(schedule)
-    middle.fill_between(clock(moments), held / schedule.procs, step="post", alpha=0.6)
+    moments, in_use, waiting = load_over_time(schedule)
+    middle.fill_between(hour(moments), in_use / schedule.procs, step="post", alpha=0.6)
     middle.set(ylim=(0, 1.02), ylabel="utilisation")
-    bottom.step(clock(moments), waiting, where="post")
-    bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="hours", xlim=(clock(first_s), clock(last_s)))
-    if path.suffix == ".html":
-        text = io.StringIO()
-        figure.savefig(text, format="svg")
-        svg = text.getvalue()
-        page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{schedule.policy}</title>'
-        path.write_text(f"{page}{svg[svg.index('<svg') :]}</html>")
-    else:
-        figure.savefig(path, dpi=150)
+    bottom.step(hour(moments), waiting, where="post")
+    bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="hours", xlim=(hour(first_s), hour(last_s)))
+    files.write(path, _rendered(figure, path.suffix, schedule.policy))
     plt.close(figure)
+
+
+def _rendered(figure: Any, suffix: str, title: str) -> bytes:
+    """The content of a chart file with this suffix."""
+    out = io.BytesIO()
+    if suffix != ".html":
+        figure.savefig(out, format=suffix[1:], dpi=150)
+        return out.getvalue()
+    figure.savefig(out, format="svg")
+    svg = out.getvalue().decode()
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+    return f"{head}{svg[svg.index('<svg') :]}</html>".encode()

@@ -1,4 +1,4 @@
-"""The result of a simulation: which job started when, and what follows from it."""
+"""The result of a simulation: the start time of every job, and the metrics that follow from it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs, Machine
-from clustertwin.workload.simulator.metrics import Metrics, bounded_slowdown, by_user, interval, jain, utilisation
+from clustertwin.workload.simulator.schedule_metrics import (
+    ScheduleMetrics,
+    bounded_slowdown,
+    jain_index,
+    mean_by_user,
+    mean_interval,
+    utilisation,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Every job that was scheduled, in order of submission; `remarks` names those refused, and what was assumed."""
+    """The scheduled jobs in order of submission. `remarks` lists the jobs that were refused or changed."""
 
     jobs: Jobs
     start_s: NDArray[np.float64]
-    run_s: NDArray[np.float64]  # as it ran: cut at the limit where jobs are killed
+    run_s: NDArray[np.float64]  # the simulated run time; shorter than in the log if the job was killed at its limit
     size: NDArray[np.int64]  # processors or nodes
     procs: int
     policy: str
     backfill: str
-    remarks: dict[str, NDArray[np.int64]]  # remark -> ids
+    remarks: dict[str, NDArray[np.int64]]  # remark -> job ids
 
     def __len__(self) -> int:
         return len(self.start_s)
@@ -43,32 +50,36 @@ class Schedule:
     def bounded_slowdown(self, bound_s: float = 10.0) -> NDArray[np.float64]:
         return bounded_slowdown(self.wait_s, self.run_s, bound_s)
 
-    def metrics(self, bound_s: float = 10.0, trim: float = 0.0, seed: int = 0) -> Metrics:
-        """The figures, without `trim` of the jobs at each end (a machine that fills, and one that empties)."""
+    def metrics(self, bound_s: float = 10.0, trim: float = 0.0, seed: int = 0) -> ScheduleMetrics:
+        """The metrics of the schedule. `trim` leaves out this share of the jobs at each end.
+
+        Trimming excludes the time in which the machine fills and the time in which it drains.
+        """
         if not 0.0 <= trim < 0.5:
-            raise SettingsError(f"trim {trim} leaves no jobs: give the part to cut at each end, 0 to 0.5")
+            raise SettingsError(f"trim is a share of the jobs between 0 and 0.5, not {trim}")
         n = len(self)
         kept = slice(int(n * trim), n - int(n * trim))
         rng = np.random.default_rng(seed)
         slowdown = self.bounded_slowdown(bound_s)[kept]
-        users = by_user(slowdown, self.jobs.user[kept])
+        by_user = mean_by_user(slowdown, self.jobs.user[kept])
         submit_s = self.jobs.submit_s[kept]
-        # While jobs come in: the long tail after the last submission says nothing about the scheduler.
-        within = (float(submit_s[0]), float(submit_s[-1]) if submit_s[-1] > submit_s[0] else float(self.end_s.max()))
-        return Metrics(
+        # Only while jobs are submitted: how the machine drains afterwards says nothing about the scheduler.
+        last_s = submit_s[-1] if submit_s[-1] > submit_s[0] else self.end_s.max()
+        between_s = (float(submit_s[0]), float(last_s))
+        return ScheduleMetrics(
             jobs=len(slowdown),
-            wait_s=interval(self.wait_s[kept], rng),
-            turnaround_s=interval(self.turnaround_s[kept], rng),
-            bounded_slowdown=interval(slowdown, rng),
+            wait_s=mean_interval(self.wait_s[kept], rng),
+            turnaround_s=mean_interval(self.turnaround_s[kept], rng),
+            bounded_slowdown=mean_interval(slowdown, rng),
             median_wait_s=float(np.median(self.wait_s[kept])),
             p95_wait_s=float(np.quantile(self.wait_s[kept], 0.95)),
-            utilisation_ratio=utilisation(self.start_s, self.end_s, self.size, self.procs, within),
+            utilisation_ratio=utilisation(self.start_s, self.end_s, self.size, self.procs, between_s),
             makespan_s=float(self.end_s.max() - self.jobs.submit_s.min()),
-            fairness_ratio=jain(users),
-            worst_user_bounded_slowdown=float(users.max()),
+            fairness_ratio=jain_index(by_user),
+            worst_user_bounded_slowdown=float(by_user.max()),
         )
 
     def as_jobs(self) -> Jobs:
-        """The log as it would have been written: same jobs, simulated waits and run times."""
+        """The schedule as a job log: the same jobs with simulated waits and run times."""
         machine = self.jobs.machine if self.jobs.machine.nodes else Machine(nodes=self.procs, cpus_per_node=1)
         return replace(self.jobs, wait_s=self.wait_s, run_s=self.run_s, machine=machine)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.jobs import Jobs
-
-#: The resource that a job occupies.
-Unit = Literal["cpus", "nodes"]
+from clustertwin.workload.machine_size import Unit, counted_unit, machine_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +30,9 @@ class LoadComparison:
 
 
 def capacity(jobs: Jobs, procs: int | None = None) -> Capacity:
-    """Nodes if the log counts them, else cpus: `procs`, or the size that the log states, or its largest job."""
-    unit: Unit = "nodes" if np.any(jobs.nodes > 0) else "cpus"
-    known = jobs.machine.nodes if unit == "nodes" else jobs.machine.cpus
-    return Capacity(procs or known or max(1, int(getattr(jobs, unit).max())), unit)
+    """Nodes where the log counts them, else cpus; as many as it says its machine has, else its largest job."""
+    unit = counted_unit(jobs)
+    return Capacity(procs or machine_size(jobs, unit), unit)
 
 
 def offered_load(jobs: Jobs, on: Capacity) -> float:

@@ -30,7 +30,6 @@ from clustertwin.workload.generators.crossover.exchange import (
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.crossover.smoothing import SmoothingKernel, moved, widths
 from clustertwin.workload.generators.job_rows import resolution_of
-from clustertwin.workload.generators.job_sizes import machine_size, sizes
 from clustertwin.workload.generators.saved_generator import jobs_from, jobs_state
 from clustertwin.workload.generators.workload_change import (
     ModelledLog,
@@ -43,6 +42,7 @@ from clustertwin.workload.generators.workload_change import (
     user_factors,
 )
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -114,7 +114,7 @@ class FittedCrossover(Fitted):
         gap_s = np.diff(log.submit_s, prepend=0.0)
         gap_s[begins] = 0.0
         over = _reached_limit(log)
-        kind = _group_codes(log.user, sizes(log), log.request_s, log.status)
+        kind = _group_codes(log.user, counted_sizes(log), log.request_s, log.status)
         resolution_s = resolution_of(log.run_s)
         # How far a job exceeds its limit depends on the machine's epilogue, not on the user: all such jobs are a group.
         value = np.where(over, log.run_s - log.request_s, log.run_s)
@@ -138,7 +138,7 @@ class FittedCrossover(Fitted):
         log = self.log
         rate = change.load * machine_factor(log, machine_size(log), change.machine)
         user = user_factors(log.user, change, self.modelled_log())
-        rates = _Rates(rate * user, size_factors(sizes(log), change))
+        rates = _Rates(rate * user, size_factors(counted_sizes(log), change))
         if not rates.expected > 0:
             raise SettingsError("the factors leave no jobs: every job of the log has the factor zero")
         return self._blocks(n, rates, change, rng)
@@ -190,7 +190,7 @@ class FittedCrossover(Fitted):
         if abs(n / rates.expected - 1) <= 0.05 and n != len(self.log):
             at_s, which = self._recombine(_Rates(1.1 * rates.session, rates.job), rng)
             if len(which) >= n:
-                by_work = np.argsort((sizes(self.log) * self.log.run_s)[which], kind="stable")
+                by_work = np.argsort((counted_sizes(self.log) * self.log.run_s)[which], kind="stable")
                 kept = by_work[((np.arange(n) + rng.random()) * (len(which) / n)).astype(np.int64)]
                 kept = kept[np.argsort(at_s[kept], kind="stable")]
                 yield np.round(at_s[kept]), which[kept]
@@ -219,7 +219,7 @@ class FittedCrossover(Fitted):
     def _recombine(self, rates: _Rates, rng: np.random.Generator) -> tuple[Floats, Ints]:
         """One pass through the log: (time, job), unsorted."""
         settings, log = self.settings, self.log
-        work = sizes(log) * log.run_s
+        work = counted_sizes(log) * log.run_s
         sessions = self._draw_sessions(rates.session, work, rng)
         which, slot = self._draw_jobs(sessions.session, rates.job, work, rng)
         n_slots = len(sessions.session)

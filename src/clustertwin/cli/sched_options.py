@@ -1,0 +1,171 @@
+"""The options of `twin sched`: one frozen dataclass for each command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from clustertwin.cli.output import Json
+
+TraceArgument = Annotated[
+    Path, typer.Argument(help="A job log: SWF, sacct, CSV or Parquet.", exists=True, dir_okay=False)
+]
+Procs = Annotated[int, typer.Option(help="Size of the machine; by default the size that the log states.")]
+Unit = Annotated[Literal["cpus", "nodes"], typer.Option(help="What jobs and the machine are counted in.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Repair faulty lines of the log instead of refusing it.")]
+Backfill = Annotated[
+    Literal["none", "easy", "conservative"], typer.Option(help="How jobs may start ahead of a blocked one.")
+]
+TrainedBackfill = Annotated[Literal["none", "easy"], typer.Option(help="How jobs may start ahead of a blocked one.")]
+Hold = Annotated[
+    bool | None,
+    typer.Option("--hold/--no-hold", help="Whether a selected job keeps the head of the queue until it fits."),
+]
+PpoRounds = Annotated[int, typer.Option(help="Rounds of PPO; 0 skips this stage.")]
+EvolveRounds = Annotated[int, typer.Option(help="Rounds of evolution; 0 skips this stage.")]
+Sequences = Annotated[
+    int,
+    typer.Option(min=1, help="Training sequences per generation; six times as many select the best candidate."),
+]
+
+
+@dataclass(frozen=True)
+class SimulateOptions:
+    trace: TraceArgument
+    policy: Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it to compare policies.")] = (
+        field(default_factory=lambda: ["fcfs"])
+    )
+    backfill: Backfill = "none"
+    procs: Procs = 0
+    gpus: Annotated[int, typer.Option(help="GPUs of the machine; 0 ignores GPUs.")] = 0
+    unit: Unit = "cpus"
+    kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End jobs at their time limit.")] = False
+    hold: Hold = None
+    bound_s: Annotated[float, typer.Option(help="Bound of the bounded slowdown, in seconds.")] = 10.0
+    trim: Annotated[float, typer.Option(help="Share of the jobs to leave out of the metrics at each end.")] = 0.0
+    out: Annotated[
+        Path | None, typer.Option(help="Write the first schedule to this file, as a log with simulated waits (.swf).")
+    ] = None
+    gantt: Annotated[Path | None, typer.Option(help="Draw the first schedule to this file (.png, .svg or .html).")] = (
+        None
+    )
+    hours: Annotated[tuple[float, float], typer.Option(help="FROM TO: draw only these hours of the log.")] = (0.0, 0.0)
+    lenient: Lenient = False
+    force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    trace: TraceArgument
+    window: Annotated[
+        list[str], typer.Option(help="FIRST:LAST, jobs to schedule on an idle machine; repeat it for more windows.")
+    ]
+    policy: Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it for more.")] = field(
+        default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"]
+    )
+    backfill: Backfill = "none"
+    hold: Hold = None
+    procs: Procs = 0
+    unit: Unit = "cpus"
+    lenient: Lenient = False
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    trace: TraceArgument
+    out: Annotated[
+        Path, typer.Option(help="File of the trained policy (.safetensors); a killed training resumes from it.")
+    ]
+    backfill: TrainedBackfill = "none"
+    procs: Procs = 0
+    unit: Unit = "cpus"
+    ppo_rounds: PpoRounds = 20
+    evolve_rounds: EvolveRounds = 60
+    sequences: Sequences = 16
+    start: Annotated[
+        Literal["nothing", "order"],
+        typer.Option(help="Start from random weights (nothing) or from the best of three simple orders (order)."),
+    ] = "nothing"
+    hold_out: Annotated[
+        list[str], typer.Option(help="FIRST:LAST, jobs that are not trained on; repeat it for more ranges.")
+    ] = field(default_factory=list)
+    generator: Annotated[
+        str, typer.Option(help="Also train on synthetic jobs of this generator, fitted to the jobs not held out.")
+    ] = ""
+    generated: Annotated[int, typer.Option(min=64, help="Number of synthetic jobs.")] = 20_000
+    real: Annotated[
+        bool, typer.Option("--real/--no-real", help="With --no-real, train on the synthetic jobs only.")
+    ] = True
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    engine: Annotated[
+        Literal["here", "ray"],
+        typer.Option(help="Where rollouts run: this process, or the Ray cluster at RAY_ADDRESS."),
+    ] = "here"
+    restart: Annotated[bool, typer.Option("--restart", help="Start again even if --out exists.")] = False
+    lenient: Lenient = False
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    trace: TraceArgument
+    out: Annotated[Path, typer.Option(help="Directory of the report and the policies; a killed study resumes from it.")]
+    synthetic: Annotated[
+        list[str], typer.Option(help="NAME=FILE, a synthetic log to train on; repeat it for more logs.")
+    ] = field(default_factory=list)
+    generator: Annotated[
+        list[str], typer.Option(help="A generator to fit to the training part of the log; repeat it for more.")
+    ] = field(default_factory=lambda: ["crossover"])
+    times: Annotated[
+        float, typer.Option(min=0.1, help="Length of a generated log, as a multiple of the training part.")
+    ] = 1.0
+    backfill: TrainedBackfill = "easy"
+    procs: Procs = 0
+    unit: Unit = "cpus"
+    held_out: Annotated[float, typer.Option(help="Share at the end of the log, or of each stretch, to hold out.")] = 0.3
+    stretches: Annotated[
+        int, typer.Option(min=1, help="Cut the log into this number of stretches and hold out the end of each.")
+    ] = 1
+    windows: Annotated[int, typer.Option(help="Windows of 1,024 held-out jobs to evaluate on.")] = 10
+    seeds: Annotated[int, typer.Option(help="Trainings per source.")] = 3
+    both: Annotated[
+        bool, typer.Option("--both/--no-both", help="Also train on the real and a synthetic log together.")
+    ] = True
+    ppo_rounds: PpoRounds = 10
+    evolve_rounds: EvolveRounds = 60
+    sequences: Sequences = 8
+    lenient: Lenient = False
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class WhatifOptions:
+    from_slurm: Annotated[
+        bool, typer.Option("--from-slurm", help="Read the queue from squeue and the machine size from sinfo.")
+    ] = False
+    squeue: Annotated[
+        Path | None, typer.Option(help="Read the queue from a file with squeue's output (see docs/scheduling.md).")
+    ] = None
+    policy: Annotated[list[str], typer.Option(help="A policy to try; repeat it for more.")] = field(
+        default_factory=lambda: ["fcfs"]
+    )
+    backfill: Annotated[list[str], typer.Option(help="none, easy or conservative; repeat it to try more than one.")] = (
+        field(default_factory=lambda: ["easy"])
+    )
+    procs: Annotated[
+        list[int], typer.Option(help="A machine size to try; by default the size from sinfo. Repeat it for more.")
+    ] = field(default_factory=list)
+    unit: Unit = "cpus"
+    past: Annotated[
+        Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
+    ] = None
+    load: Annotated[float, typer.Option(help="Rate of new jobs, relative to the log of the past.")] = 1.0
+    futures: Annotated[int, typer.Option(help="Number of futures to draw.")] = 20
+    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted.")] = 24.0
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    json: bool = Json

@@ -1,0 +1,97 @@
+"""Run `twin sched simulate` and `twin sched evaluate`: options -> schedules, files and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.machine_size import stated_machine_size
+from clustertwin.workload.policies import find_policy
+from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
+from clustertwin.workload.rl.policy_training import parse_ranges
+from clustertwin.workload.simulator import Schedule, ScheduleMetrics, SchedulingRules, simulate
+from clustertwin.workload.simulator.admission import admit
+
+SIMULATING = "simulating (the first run compiles the simulator, about ten seconds)"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPolicies:
+    procs: int
+    schedules: list[Schedule]  # one for each policy
+    metrics: list[ScheduleMetrics]
+    remarks: dict[str, int]  # remark -> number of jobs; 0 if it is not about single jobs
+
+
+def run_policies(options: SimulateOptions) -> SimulatedPolicies:
+    """Schedule the log with every policy. Writes --out and --gantt from the first schedule."""
+    jobs = read(options.trace, lenient=options.lenient)
+    procs = options.procs or stated_machine_size(jobs, options.unit)
+    rules: dict[str, Any] = {
+        "gpus": options.gpus, "unit": options.unit, "kill_at_limit": options.kill_at_limit, "hold": options.hold
+    }  # fmt: skip
+    with err.status(SIMULATING):
+        schedules = [simulate(jobs, procs, name, options.backfill, **rules) for name in options.policy]
+    if options.out:
+        write(schedules[0].as_jobs(), options.out, force=options.force)
+    if options.gantt:
+        from clustertwin.workload.simulator.gantt import draw
+
+        draw(schedules[0], options.gantt, options.hours if any(options.hours) else None)
+    metrics = [schedule.metrics(options.bound_s, options.trim) for schedule in schedules]
+    remarks = {remark: len(ids) for remark, ids in schedules[0].remarks.items()}
+    return SimulatedPolicies(procs, schedules, metrics, remarks)
+
+
+def as_document(options: SimulateOptions, simulated: SimulatedPolicies) -> dict[str, Any]:
+    """The JSON document of `simulate`."""
+    rows = [
+        {"policy": schedule.policy, "backfill": options.backfill, **asdict(metrics)}
+        for schedule, metrics in zip(simulated.schedules, simulated.metrics, strict=True)
+    ]
+    remarks = {remark: count or 1 for remark, count in simulated.remarks.items()}
+    return {"trace": str(options.trace), "procs": simulated.procs, "schedules": rows, "remarks": remarks}
+
+
+def print_schedules(options: SimulateOptions, simulated: SimulatedPolicies) -> None:
+    """The metrics as a table, and the remarks on standard error."""
+    jobs = simulated.metrics[0].jobs
+    print_table(
+        f"{options.trace.name}: {jobs:,} jobs, {simulated.procs:,} {options.unit}, backfilling: {options.backfill}",
+        ["policy", "wait s", "p95 wait s", "slowdown", "95 %", "used", "fair"],
+        [
+            [
+                schedule.policy,
+                round(metrics.wait_s.mean),
+                round(metrics.p95_wait_s),
+                metrics.bounded_slowdown.mean,
+                f"{metrics.bounded_slowdown.low:.4g} – {metrics.bounded_slowdown.high:.4g}",
+                metrics.utilisation_ratio,
+                metrics.fairness_ratio,
+            ]
+            for schedule, metrics in zip(simulated.schedules, simulated.metrics, strict=True)
+        ],
+    )
+    for remark, count in simulated.remarks.items():
+        err.print(f"{count:,} {'job' if count == 1 else 'jobs'}: {remark}" if count else remark)
+
+
+def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
+    """The mean bounded slowdown of every policy, overall and for each window."""
+    jobs = read(options.trace, lenient=options.lenient)
+    procs = options.procs or stated_machine_size(jobs, options.unit)
+    windows = [
+        admit(jobs.take(slice(first, last)), procs, unit=options.unit).records
+        for first, last in parse_ranges(options.window)
+    ]
+    policies = [find_policy(name) for name in options.policy]
+    rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
+    with err.status(SIMULATING):
+        slowdowns = mean_slowdowns(policies, windows, rules)  # (policy, window)
+    return [
+        {"policy": policy.name, "bounded_slowdown": float(values.mean()), "windows": values.tolist()}
+        for policy, values in zip(policies, slowdowns, strict=True)
+    ]

@@ -1,0 +1,107 @@
+"""The live queue of a Slurm cluster: the output of squeue -> the running and the waiting jobs at one moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import InputError, SourceError
+from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
+from clustertwin.workload.jobs import Jobs
+
+#: id, user, state, cpus, nodes, time limit, elapsed time, reason for waiting
+FORMAT = "%i|%u|%T|%C|%D|%l|%M|%r"
+#: In the order of Slurm's priorities. `--array` prints a line for each task of a waiting array, because each task has
+#: its own start time.
+COMMAND = ("squeue", "--noheader", "--array", "--states=RUNNING,PENDING", "--sort=-p,i", f"--format={FORMAT}")
+
+#: Reasons for waiting other than resources: no scheduling decision can start these jobs.
+HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQueue:
+    """The queue at one moment. Waiting jobs are submitted at second 0, running jobs a second earlier.
+
+    The `request_s` of a running job is what is left of its time limit. Run times are unknown and equal to the limit.
+    """
+
+    jobs: Jobs  # running jobs first
+    names: tuple[str, ...]  # Slurm's job ids; `jobs.id` is the line number in the output of squeue
+    elapsed_s: NDArray[np.float64]  # how long each job has run
+    running: int  # number of running jobs
+    held: int  # number of jobs that wait for something other than resources; they are not in `jobs`
+
+
+class _SqueueLine(NamedTuple):
+    name: str
+    line: int
+    user: str
+    is_running: bool
+    cpus: int
+    nodes: int
+    left_s: float
+    elapsed_s: float
+
+
+def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
+    """Run squeue on this machine and return its output."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "LC_ALL": "C"})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"{command[0]} did not answer: {error}") from error
+    if done.returncode:
+        raise SourceError(f"{command[0]} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
+    """The queue in an output of squeue (`FORMAT`). A job without a time limit gets a limit of a year."""
+    lines: list[_SqueueLine] = []
+    held = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.strip().split("|")
+        if len(fields) != 8:
+            raise InputError("squeue", f"{len(fields)} fields, expected 8: {FORMAT}", number)
+        name, user, state, cpus, nodes, limit, elapsed, reason = fields
+        if state == "PENDING" and reason.strip("()") in HELD:
+            held += 1
+            continue
+        try:
+            limit_s = parse_duration(limit)
+            elapsed_s = max(parse_duration(elapsed), 0.0)
+            left_s = max((limit_s if limit_s > 0 else unlimited_s) - elapsed_s, 1.0)
+            lines.append(_SqueueLine(name, number, user, state == "RUNNING", int(cpus), int(nodes), left_s, elapsed_s))
+        except ValueError as error:
+            raise InputError("squeue", str(error), number) from error
+    lines.sort(key=lambda line: not line.is_running)  # a stable sort keeps Slurm's order
+    users = tuple(sorted({line.user for line in lines}))
+    running = sum(line.is_running for line in lines)
+    # Running jobs are submitted a second before the waiting ones, so that they start first under every policy.
+    ahead_s = np.where(np.arange(len(lines)) < running, 1.0, 0.0)
+    limits_s = np.array([line.left_s for line in lines]) + ahead_s
+    jobs = Jobs.build(
+        submit_s=-ahead_s,
+        run_s=limits_s,
+        request_s=limits_s,
+        id=[line.line for line in lines],
+        cpus=[line.cpus for line in lines],
+        nodes=[line.nodes for line in lines],
+        user=[users.index(line.user) for line in lines],
+        names={"user": users},
+    )
+    names = tuple(line.name for line in lines)
+    return LiveQueue(jobs, names, np.array([line.elapsed_s for line in lines]), running, held)
+
+
+def read_size(unit: str) -> int:
+    """The number of CPUs or nodes of this Slurm cluster that are not down, according to sinfo."""
+    field = "%C" if unit == "cpus" else "%F"  # allocated/idle/other/total
+    text = read_squeue(("sinfo", "--noheader", f"--format={field}"))
+    counts = np.array([[int(part) for part in line.split("/")] for line in text.split()])
+    return int(counts[:, 0].sum() + counts[:, 1].sum())
