@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clustertwin.workload.policies import Policy
 from clustertwin.workload.simulator.machine_state import Records
-from clustertwin.workload.simulator.schedule_metrics import bounded_slowdown
+from clustertwin.workload.simulator.scheduling_metrics import bounded_slowdown
 from clustertwin.workload.simulator.simulate_log import SchedulingRules, schedule_records
 
 

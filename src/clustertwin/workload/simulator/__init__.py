@@ -2,7 +2,7 @@
 
 from clustertwin.workload.simulator.policy_scores import PolicyError
 from clustertwin.workload.simulator.schedule import Schedule
-from clustertwin.workload.simulator.schedule_metrics import MeanInterval, ScheduleMetrics
+from clustertwin.workload.simulator.scheduling_metrics import MeanInterval, ScheduleMetrics
 from clustertwin.workload.simulator.simulate_log import Backfill, SchedulingRules, simulate
 
 __all__ = [

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs, Machine
-from clustertwin.workload.simulator.schedule_metrics import (
+from clustertwin.workload.simulator.scheduling_metrics import (
     ScheduleMetrics,
     bounded_slowdown,
     jain_index,

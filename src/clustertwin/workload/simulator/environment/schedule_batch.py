@@ -34,7 +34,7 @@ from clustertwin.workload.simulator.machine_state import (
     STATES,
     Records,
 )
-from clustertwin.workload.simulator.schedule_metrics import bounded_slowdown
+from clustertwin.workload.simulator.scheduling_metrics import bounded_slowdown
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
 
