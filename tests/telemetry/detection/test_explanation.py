@@ -19,6 +19,8 @@ from clustertwin.telemetry.moments.moment import Moment
 class Expecting:
     """A detector that expects the same of every thread and knows no faults."""
 
+    views = ("reconstruction", NAMING_VIEW)
+
     def __init__(self, *ratios: float) -> None:
         self.ratios = ratios
 
@@ -111,6 +113,12 @@ def test_threads_without_a_valid_second_have_no_explanation():
     moment = moment_of((0.0, 0.0, 1.0, 0.0))
     moment.valid[:] = False
     assert explain(Expecting(1, 0, 0, 0), moment, scores_of(float("nan")), np.array([0])) is None
+
+
+def test_scores_of_a_view_that_the_detector_lacks_have_no_explanation():
+    moment = moment_of((0.0, 0.0, 1.0, 0.0))
+    scores = replace(scores_of(9), views=("a view of the last champion",))
+    assert explain(Expecting(1, 0, 0, 0), moment, scores, np.array([0])) is None
 
 
 class KnowingFaults(Expecting):

@@ -63,5 +63,5 @@ def _batches(moments: Sequence[Moment]) -> Iterator[Sequence[Moment]]:
             first = i
 
 
-def _alike(one: Moment, other: Moment) -> bool:
-    return one.schema == other.schema and bool(one.jobs) == bool(other.jobs)
+def _alike(first: Moment, second: Moment) -> bool:
+    return first.schema == second.schema and bool(first.jobs) == bool(second.jobs)

@@ -26,8 +26,8 @@ def split_by_job(moment: Moment, parts: int) -> list[Rows]:
     cluster = np.arange(len(moment.nodes))
     for node, first_node in _connections(moment):
         # Merge two clusters: the lower number becomes the number of both.
-        one, other = cluster[first_node], cluster[node]
-        cluster[cluster == max(one, other)] = min(one, other)
+        left, right = cluster[first_node], cluster[node]
+        cluster[cluster == max(left, right)] = min(left, right)
     names, sizes = np.unique(cluster[moment.node], return_counts=True)
     load = np.zeros(parts, np.int64)
     part_of: dict[int, int] = {}

@@ -33,6 +33,9 @@ class ReferencePoints(Protocol):
 class Explainable(Protocol):
     """A detector that can say what it considers normal."""
 
+    @property
+    def views(self) -> tuple[str, ...]: ...
+
     def length_s(self, view: str) -> int:
         """The seconds that a view looks at."""
         ...
@@ -112,11 +115,16 @@ def explain(
     threads: NDArray[np.intp],
     landmarks: ReferencePoints | None = None,
 ) -> Explanation | None:
-    """Explain the scores of these threads; None if none of their seconds is known."""
+    """Explain the scores of these threads.
+
+    None if none of their seconds is known, or if the detector lacks the view: it may have replaced the one that scored.
+    """
     if not len(threads) or not scores.views:
         return None
     worst = int(threads[np.argmax(np.nan_to_num(scores.score[threads], nan=-1.0))])
     view = scores.deciding_view(worst) or scores.views[0]
+    if view not in detector.views:
+        return None
     values, valid = _window(moment, min(detector.length_s(view), moment.values.shape[1]))
     known = threads[valid[threads].any(1)]
     seen = _means(values, valid, known)  # (channel,)

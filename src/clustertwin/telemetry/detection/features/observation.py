@@ -81,7 +81,7 @@ def _observe(stored: Stored, moment: Moment, enough: float) -> Observation:
     settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough)
     windows = []
     for length_s, statistics in zip(LENGTHS_S, measure_each(moment, LENGTHS_S), strict=True):
-        settled = settled & (statistics.seconds >= MIN_SECONDS[length_s])  # a longer window implies the shorter one
+        settled = settled & (statistics.seconds >= MIN_SECONDS[length_s])  # known over 300 s implies known over 100 s
         deviation = measure_deviation(statistics.mean, statistics.noise, moment.job, settled)
         windows.append(WindowFeatures(length_s, settled, statistics, deviation))
     return Observation(stored, (moment,), allocation_of(moment), error, embedding, tuple(windows))

@@ -92,5 +92,5 @@ def _check_storage(view: View, fitted: View, surprise: Surprise, normal: Observa
     assert not view.restore(other).arrays(), "restore uses arrays of another view"
 
 
-def _same(one: Arrays, other: Arrays) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+def _same(left: Arrays, right: Arrays) -> bool:
+    return left.keys() == right.keys() and all(np.array_equal(left[key], right[key]) for key in left)
