@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustertwin.telemetry.exporter import agent as agent_module
+from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector
 from clustertwin.telemetry.exporter.text_format import to_rows
 
 GOLDEN = Path(__file__).parent / "golden.prom"
@@ -65,7 +65,7 @@ def test_a_broken_collector_leaves_the_scrape_alive_and_is_logged_once(tree, age
 def test_a_collector_with_a_bug_is_contained_too(tree, agent, monkeypatch):
     tree.node()
     node = agent()
-    monkeypatch.setattr(agent_module.MemoryCollector, "collect", lambda *_: 1 / 0)
+    monkeypatch.setattr(MemoryCollector, "collect", lambda *_: 1 / 0)
     assert success(node.scrape())["memory"] == 0
 
 
@@ -85,8 +85,40 @@ def test_a_scrape_is_what_the_ring_holds(tree, agent):
     full_tree(tree)
     node = agent(clock=lambda: 1234.5)
     node.scrape()
-    lines = b"cpu0 1234 4 200 4000 50 0 9 2 0 0\ncpu1 66 0 60 5000 20 0 0 0 0 0\njob slurm 42 0-1\n"
-    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + lines
+    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + SAMPLE
+
+
+SAMPLE = b"""\
+cpu0 1234 4 200 4000 50 0 9 2 0 0
+cpu1 66 0 60 5000 20 0 0 0 0 0
+twin_memory_total_bytes 16777216
+twin_memory_available_bytes 8388608
+twin_pressure_seconds_total{resource="cpu",share="some"} 1500000e-6
+twin_pressure_seconds_total{resource="io",share="some"} 1500000e-6
+twin_pressure_seconds_total{resource="memory",share="some"} 1500000e-6
+job slurm 42 0-1
+"""
+
+
+def test_a_sample_without_a_scrape_holds_the_same_lines(tree, agent):
+    full_tree(tree)
+    node = agent(clock=lambda: 1234.5)
+    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + SAMPLE
+
+
+@pytest.mark.parametrize("sampled_by", ["scrape", "tick"])
+def test_a_broken_collector_is_missing_from_the_ring_and_the_threads_are_there(tree, agent, sampled_by):
+    full_tree(tree)
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    node.scrape()
+    (tree.root / "proc/meminfo").unlink()
+    now[0] = 1002.0
+    getattr(node, sampled_by)()
+    newest = b"".join(node._ring.since(1002.0))
+    assert b"twin_memory" not in newest
+    assert newest.count(b"twin_pressure") == 3
+    assert b"cpu1 " in newest
 
 
 def ring_times(node) -> list[float]:

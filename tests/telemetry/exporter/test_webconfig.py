@@ -60,12 +60,12 @@ def test_bcrypt_is_asked_once_for_each_guess_also_for_nobody(monkeypatch):
     assert {hashed[4:6] for _, hashed in asked} == {"04"}  # the same cost for all
 
 
-def test_remembered_answers_are_bounded_and_hold_no_password():
+def test_remembered_results_are_bounded_and_hold_no_password():
     passwords = Passwords({"alice": HASH})
     for i in range(Passwords.REMEMBERED + 20):
         passwords.is_right("alice", f"guess-{i}")
-    assert len(passwords._answers) == Passwords.REMEMBERED
-    assert not any(b"guess" in key for key in passwords._answers)
+    assert len(passwords._results) == Passwords.REMEMBERED
+    assert not any(b"guess" in key for key in passwords._results)
 
 
 def test_tls_is_spoken_and_plain_http_is_not(tree, serve, pem):
@@ -103,7 +103,7 @@ def test_a_client_certificate_can_be_required(tree, serve, pem):
         ("basic_auth_users: {alice: secret}", "alice"),
         ("basic_auth_users: [alice]", "basic_auth_users"),
         ("just a word", "the file"),
-        ("a: [", "no YAML"),
+        ("a: [", "not YAML"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key(text, named):
