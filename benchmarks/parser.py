@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clustertwin.telemetry.ingest.counters import MODES
 from clustertwin.telemetry.ingest.exposition_parser import parse
-from clustertwin.telemetry.ingest.incremental_parser import Rescan
-from clustertwin.telemetry.ingest.metrics_page import Pages
+from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
+from clustertwin.telemetry.ingest.metrics_page import PageReader
 from clustertwin.telemetry.ingest.rates import RateStream
 
 PAGES = 40
@@ -57,7 +57,7 @@ def best_us(work: Callable[[bytes], object], texts: list[bytes], rounds: int) ->
 
 
 def to_rates() -> Callable[[bytes], object]:
-    source, stream, second = Pages("n1"), RateStream(), iter(range(10**9))
+    source, stream, second = PageReader("n1"), RateStream(), iter(range(10**9))
 
     def work(text: bytes) -> object:
         return stream.push(source.read(text, float(next(second))))
@@ -80,7 +80,7 @@ def main() -> None:
                 (style, label, us, peer / us)
                 for label, us in (
                     ("ours, parse", best_us(parse, texts[:10], 5)),
-                    ("ours, the same target again", best_us(Rescan().read, texts, 50)),
+                    ("ours, the same target again", best_us(IncrementalParser().read, texts, 50)),
                     ("ours, to rates", best_us(to_rates(), texts, 50)),
                 )
             ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clustertwin.core.errors import NoSamples
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.ingest.sources import History, traces
+from clustertwin.telemetry.ingest.sources import HistorySource, traces
 from clustertwin.telemetry.recording.layout import RecordingSettings
 from clustertwin.telemetry.recording.recorder import Recorder
 
@@ -70,19 +70,19 @@ def take(
 
 
 def hour_by_hour(
-    source: History,
+    source: HistorySource,
     start_s: int,
     end_s: int,
     *,
     interval_s: int = 1,
-    node_channels: bool = False,
+    wide: bool = False,
     on_hole: Callable[[int, int], None] = lambda start_s, end_s: None,
 ) -> Iterator[Trace]:
     """The traces of a range of any length, never more than an hour in memory; hours without samples are told of."""
     for begin_s in range(start_s, end_s, HOUR_S):
         stop_s = min(begin_s + HOUR_S, end_s)
         try:
-            yield from traces(source, begin_s, stop_s, interval_s=interval_s, node_channels=node_channels)[0]
+            yield from traces(source, begin_s, stop_s, interval_s=interval_s, wide=wide)[0]
         except NoSamples:
             on_hole(begin_s, stop_s)
 

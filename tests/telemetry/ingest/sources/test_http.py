@@ -11,11 +11,11 @@ import pytest
 from tests.servers import free_address
 
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.telemetry.ingest.sources.http import Endpoint, Http
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
 
 
-def quick(url: str, **settings: Any) -> Http:
-    return Http(Endpoint(url, backoff_s=0.001, **settings))
+def quick(url: str, **settings: Any) -> HttpClient:
+    return HttpClient(Endpoint(url, backoff_s=0.001, **settings))
 
 
 def test_a_passing_trouble_is_tried_again(server: Any) -> None:
@@ -61,7 +61,7 @@ def drip(request: BaseHTTPRequestHandler) -> None:
 
 def test_a_server_that_drips_is_cut_off_at_the_deadline(server: Any) -> None:
     server.answers.append(drip)
-    with pytest.raises(SourceError, match=r"no answer within 0\.3 s"):
+    with pytest.raises(SourceError, match=r"no response within 0\.3 s"):
         quick(server.url, deadline_s=0.3).get("/x")
     assert len(server.requests) == 1
 
@@ -75,8 +75,8 @@ def test_an_answer_beyond_the_cap_is_not_read(server: Any) -> None:
 def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
     server.say("ok")
     user, token = Endpoint(server.url, username="u", password="secret"), Endpoint(server.url, bearer_token="secret")
-    Http(user).get("/")
-    Http(token).get("/")
+    HttpClient(user).get("/")
+    HttpClient(token).get("/")
     assert [headers["Authorization"] for _, headers in server.requests] == ["Basic dTpzZWNyZXQ=", "Bearer secret"]
     assert "secret" not in repr(user) + repr(token)
 
@@ -84,9 +84,9 @@ def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"url": "prometheus:9090"}, "is no address like"),
-        ({"url": "ftp://prometheus"}, "is no address like"),
-        ({"url": "http://me:secret@prometheus"}, "not inside the address"),
+        ({"url": "prometheus:9090"}, "is not an address like"),
+        ({"url": "ftp://prometheus"}, "is not an address like"),
+        ({"url": "http://me:secret@prometheus"}, "not in the address"),
         ({"url": "http://p", "username": "u", "bearer_token": "t"}, "not both"),
     ],
 )
@@ -97,7 +97,7 @@ def test_an_endpoint_that_cannot_be_is_refused(settings: dict[str, str], reason:
 
 
 def test_an_authority_that_cannot_be_read_is_a_setting_to_mend(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"ca\.pem: no certificate authority"):
+    with pytest.raises(SettingsError, match=r"ca\.pem: cannot be read as a certificate authority"):
         quick("https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")).get("/")
 
 

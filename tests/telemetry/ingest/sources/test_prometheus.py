@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clustertwin.core.channels import NODE
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.ingest.sources import traces
@@ -70,12 +71,29 @@ def test_two_targets_with_one_name_keep_their_addresses(server: Any) -> None:
 def test_node_channels_are_asked_for_where_wanted(server: Any) -> None:
     server.say(matrix(thread("n1:1", "0", "user", [(10, 1), (11, 2)])))
     server.say(matrix())  # the name
-    server.say(matrix(({"instance": "n1:1"}, [(10, 1000), (11, 1000)])))
-    server.say(matrix(({"instance": "n1:1"}, [(10, 250), (11, 500)])))
-    server.say(matrix(({"instance": "n1:1"}, [(11, 0.5)])))
+    total, available, waiting = (
+        {"instance": "n1:1", "__name__": name}
+        for name in (
+            "node_memory_MemTotal_bytes",
+            "node_memory_MemAvailable_bytes",
+            "node_pressure_io_waiting_seconds_total",
+        )
+    )
+    elsewhere = {**total, "instance": "n2:1"}
+    server.say(
+        matrix(
+            (total, [(10, 1000), (11, 1000)]),
+            (elsewhere, [(10, 1), (11, 1)]),
+            (available, [(10, 250), (11, 500)]),
+            (waiting, [(11, 0.5)]),
+        )
+    )
     (counters,) = source(server, dialect="node", node_channels=True).counters(10, 12)
-    np.testing.assert_array_equal(counters.memory_used_ratio, [0.75, 0.5])
-    np.testing.assert_array_equal(counters.io_stalled_s, [np.nan, 0.5])
+    assert counters.operands is not None
+    np.testing.assert_array_equal(counters.operands[:, NODE.index("memory_used")], [[250, 1000], [500, 1000]])
+    np.testing.assert_array_equal(counters.operands[:, NODE.index("io_pressure"), 0], [np.nan, 0.5])
+    assert np.isnan(counters.operands[:, NODE.index("cpu_pressure")]).all()
+    assert "__name__%3D~%22node_memory_MemAvailable_bytes%7C" in server.requests[-1][0]
 
 
 def test_matchers_narrow_every_question(server: Any) -> None:
@@ -108,9 +126,9 @@ def test_samples_too_far_apart_say_which_interval_would_do(server: Any) -> None:
         ('{"status":"success"}', "does not answer like Prometheus"),
         ('{"status":"error","error":"too many samples"}', "too many samples"),
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "a vector, not raw samples"),
-        ('{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}', "a series that is none"),
-        (matrix(({"cpu": "0"}, [(1, "much")])), "a series that is none"),
-        (matrix(({"cpu": "zero", "mode": "user"}, [(10, 1)])), "cpu='zero' is no hardware thread"),
+        ('{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}', "not a series"),
+        (matrix(({"cpu": "0"}, [(1, "much")])), "not a series"),
+        (matrix(({"cpu": "zero", "mode": "user"}, [(10, 1)])), "cpu='zero' is not a hardware thread"),
     ],
 )
 def test_an_answer_that_makes_no_sense_is_named(server: Any, body: str, reason: str) -> None:
@@ -137,9 +155,9 @@ def test_no_json_raises_anything_but_our_error(server: Any, result: Any) -> None
     server.answers.clear()
     server.say(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
     with suppress(SourceError):
-        traces(source(server, node_channels=True), 10, 12, node_channels=True)
+        traces(source(server, node_channels=True), 10, 12, wide=True)
 
 
 def test_an_unknown_dialect_names_the_known(server: Any) -> None:
-    with pytest.raises(SettingsError, match="no dialect 'x'; there are twin, node"):
+    with pytest.raises(SettingsError, match="no dialect 'x'; the dialects are twin, node"):
         source(server, dialect="x")

@@ -22,7 +22,7 @@ from tests.servers import exporter, node_exporter, prometheus, victoria_metrics
 
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.ingest.counters import Counters, Reading, stack
+from clustertwin.telemetry.ingest.counters import Counters, NodeReading, stack
 from clustertwin.telemetry.ingest.rates import Faults, to_trace
 from clustertwin.telemetry.ingest.sources import traces
 from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -77,8 +77,8 @@ class Minute:
     exporters: dict[str, str]  # the one each server scraped, and the one that was asked live
     start_s: int
     end_s: int
-    direct: dict[str, list[Reading]]  # the /proc of our own, read at each server's phase
-    lagging: list[Reading]  # of an exporter of its own, asked live but not for fifteen seconds in the middle
+    direct: dict[str, list[NodeReading]]  # the /proc of our own, read at each server's phase
+    lagging: list[NodeReading]  # of an exporter of its own, asked live but not for fifteen seconds in the middle
     slurm: str  # the exporter of a node with one Slurm job, for the third fifteen seconds
 
 
@@ -130,7 +130,7 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
         targets = {"node": [node.address], "slurm": [slurm.address]}
         urls = {name: enter(start[name](tmp / name, {"twin": [ours[name].address], **targets})).url for name in SERVERS}
         phases = {name: scrape_phase(Prometheus(Endpoint(url), dialect="node")) for name, url in urls.items()}
-        direct: dict[str, list[Reading]] = {name: [] for name in SERVERS}
+        direct: dict[str, list[NodeReading]] = {name: [] for name in SERVERS}
         stop = threading.Event()
         # Halfway through the longer stretch between the scrapes of the two servers, nobody reads.
         first, second = sorted(phases.values())

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from clustertwin.core.errors import NoSamples, SettingsError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.ingest.sources import History
+from clustertwin.telemetry.ingest.sources import HistorySource
 from clustertwin.telemetry.ingest.sources import traces as traces_of
 from clustertwin.telemetry.recording import Recording, find
 
@@ -56,7 +56,7 @@ class Recorded:
 class Asked:
     """A server that answers for ranges of the past."""
 
-    def __init__(self, source: History) -> None:
+    def __init__(self, source: HistorySource) -> None:
         self.source = source
 
     def extent_s(self, start_s: int, end_s: int) -> tuple[int, int]:
