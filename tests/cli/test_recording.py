@@ -58,7 +58,7 @@ def test_export_says_how_many_rows(twin, campaign, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (("recording", "info", "{tmp}"), 1, "no recording here or below"),
+        (("recording", "info", "{tmp}"), 1, "no recording in or below"),
         (("record", "--out", "{tmp}/r", "--prometheus", "http://localhost:1", "--start", "noon"), 2, "epoch seconds"),
     ],
 )
@@ -80,7 +80,7 @@ def test_record_records_this_host(twin, tmp_path):
     assert np.allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)
     again = twin("record", "--out", tmp_path / "r", "--seconds", "1")
     assert again.returncode == 1
-    assert "already holds a recording" in again.stderr
+    assert "already contains a recording" in again.stderr
 
 
 @pytest.mark.slow

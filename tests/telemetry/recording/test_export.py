@@ -47,7 +47,7 @@ def test_windows_need_no_pickle(recording: Recording, tmp_path: Path) -> None:
 
 
 def test_other_names_and_files_already_there_are_refused(recording: Recording, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"must end in \.parquet"):
+    with pytest.raises(SettingsError, match=r"must end in one of \.parquet"):
         export(recording, tmp_path / "rows.xls")
     (tmp_path / "rows.csv").write_text("mine")
     with pytest.raises(OutputError, match="already exists"):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from clustertwin.telemetry.recording import journal
 
 
-def records() -> list[journal.Record]:
+def records() -> list[journal.JournalRecord]:
     rng = np.random.default_rng(0)
-    return [journal.Record(1000 + 10 * i, rng.integers(0, 256, (2, 3, 5 + i), np.uint8)) for i in range(3)]
+    return [journal.JournalRecord(1000 + 10 * i, rng.integers(0, 256, (2, 3, 5 + i), np.uint8)) for i in range(3)]
 
 
 def written(tmp_path: Path) -> bytes:
@@ -22,7 +22,7 @@ def written(tmp_path: Path) -> bytes:
     return (tmp_path / "journal").read_bytes()
 
 
-def agree(read: list[journal.Record], wrote: list[journal.Record]) -> bool:
+def agree(read: list[journal.JournalRecord], wrote: list[journal.JournalRecord]) -> bool:
     return len(read) == len(wrote) and all(
         a.start_s == b.start_s and np.array_equal(a.ticks, b.ticks) for a, b in zip(read, wrote, strict=True)
     )

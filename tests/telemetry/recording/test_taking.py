@@ -14,7 +14,7 @@ from clustertwin.core.errors import NoSamples, SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.ingest.counters import Counters
 from clustertwin.telemetry.recording import Recorder, Recording
-from clustertwin.telemetry.recording.capture import Jobs, hour_by_hour, take
+from clustertwin.telemetry.recording.capture import JobLabels, hour_by_hour, take
 
 
 def second(time_s: int, node: str = "n0", cpus: tuple[int, ...] = (0, 1), jobs: dict[str, int] | None = None) -> Trace:
@@ -38,14 +38,14 @@ def test_a_job_is_labelled_when_it_begins_and_again_when_it_has_ended(tmp_path: 
 
 
 def test_a_running_job_has_no_end_yet() -> None:
-    jobs = Jobs()
+    jobs = JobLabels()
     assert jobs.changed(second(1000, jobs={"7": 999})) == [JobSpan("7", "n0", (0,), 999, math.inf)]
     assert jobs.changed(second(1001, jobs={"7": 999})) == []
     assert jobs.ended() == [JobSpan("7", "n0", (0,), 999, 1002)]
 
 
 def test_the_pieces_of_a_job_in_one_hour_after_another_are_one_span() -> None:
-    jobs = Jobs()
+    jobs = JobLabels()
     jobs.changed(second(3599, jobs={"7": 3000}))
     jobs.changed(second(7199, jobs={"7": 3601}))
     assert jobs.ended() == [JobSpan("7", "n0", (0,), 3000, 7200)]
@@ -69,7 +69,7 @@ def test_a_node_that_comes_later_is_let_in_and_its_new_threads_are_counted(tmp_p
 
 
 def test_no_traces_at_all_leave_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nothing was recorded"):
+    with pytest.raises(SourceError, match="nothing is recorded"):
         take([], tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
