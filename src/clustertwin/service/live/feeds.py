@@ -14,7 +14,7 @@ from math import floor
 from typing import Protocol
 
 from clustertwin.core.errors import InputError, SourceError
-from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.traces import JobSpan, Trace, gather_node_channels
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults, RateStream
 from clustertwin.telemetry.ingest.sources import HistorySource, LiveSource, traces
@@ -224,7 +224,9 @@ class ReplayFeed:
         until_s = floor(self.now_s())
         if until_s <= self._given_s:
             return []
-        found = [self._recording.trace(node, self._given_s, until_s) for node in self._recording.nodes]
+        found = [
+            gather_node_channels(self._recording.trace(node, self._given_s, until_s)) for node in self._recording.nodes
+        ]
         self._given_s = until_s
         return [replace(trace, spans=tuple(_jobs(trace, until_s))) for trace in found]
 

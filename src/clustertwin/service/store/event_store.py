@@ -18,7 +18,7 @@ from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_times import Quiet
-from clustertwin.telemetry.detection.events.explanation import Ratio, Why
+from clustertwin.telemetry.detection.events.explanation import NodeRatio, Ratio, Why
 from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.learning.night.verdicts import Vetted
 
@@ -214,7 +214,8 @@ def _case(row: sqlite3.Row) -> Case:
         plain = json.loads(row["why"])
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
-        why = Why(**{**plain, "ratios": ratios, "nearest": nearest})
+        node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
+        why = Why(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.traces import JobSpan, Trace, Windows
+from clustertwin.core.traces import JobSpan, NodeChannels, Trace, Windows
 
 LENGTH_S = 300
 WINDOW_S = 100
@@ -35,6 +35,7 @@ class Moment:
     jobs: tuple[str, ...]
     job: NDArray[np.int32]  # (thread,) index into jobs, -1: no job
     age_s: NDArray[np.int32]  # (thread,) how long the thread has been with this job, or without one
+    node_channels: NodeChannels | None = None  # (node, second, channel) as `nodes`; context, not scored
 
     def __len__(self) -> int:
         return len(self.values)

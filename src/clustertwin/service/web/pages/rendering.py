@@ -12,10 +12,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from clustertwin.core import formatting
+from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.access import COOKIE
-from clustertwin.telemetry.detection.events.explanation import SPOKEN
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -58,7 +58,7 @@ def environment() -> Environment:
         formatting.counted,
     ):
         made.filters[word.__name__] = word
-    made.filters["spoken"] = lambda channel: SPOKEN.get(channel, channel)
+    made.filters["spoken"] = label_of
     made.globals.update(bar=BAR, sparkline=formatting.sparkline, static=static())
     # A global, not an import of each template: a block that is rendered alone does not see its template's imports.
     made.globals["ui"] = made.get_template("parts.html").module

@@ -11,14 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.channels import label_of
 from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.detection.scores import NAMING, Scores
 from clustertwin.telemetry.detection.views.region_distance import Near
 from clustertwin.telemetry.moments.moment import Moment
 
 WINDOW_S = 100
-#: A channel's name as a person would say it.
-SPOKEN = {"other": "idle", "memory_used": "memory in use", "io_pressure": "I/O pressure"}
 
 
 class Places(Protocol):
@@ -52,6 +51,14 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRatio:
+    """One channel of the nodes of the threads: its mean over the window and over these nodes."""
+
+    channel: str
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """`ratios` has every channel, the telling one first."""
 
@@ -67,6 +74,7 @@ class Why:
     region: str = ""  # what is wrong where they have come too near to, if that is why; else empty
     distance: float | None = None  # in the embedding, of the nearest of them to that region
     kept: float | None = None  # the distance that normal threads keep from it
+    node_ratios: tuple[NodeRatio, ...] = ()  # context: memory and pressure of their nodes, as far as known
 
     @property
     def channel(self) -> str:
@@ -77,7 +85,7 @@ class Why:
         told = self.ratios[0]
         length_s = self.end_s - self.start_s
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
-        text = f"{threads}: {_spoken(told.channel)} was {_percent(told.seen)} over {length_s} s"
+        text = f"{threads}: {label_of(told.channel)} was {_percent(told.seen)} over {length_s} s"
         if told.expected is not None:
             text += f", where {_percent(told.expected)} was expected"
         if told.neighbours is not None:
@@ -135,7 +143,18 @@ def explain(
         region=near.name if near else "",
         distance=near.distance if near else None,
         kept=near.kept if near else None,
+        node_ratios=_node_ratios(moment, known, values.shape[1]),
     )
+
+
+def _node_ratios(moment: Moment, threads: NDArray[np.intp], length_s: int) -> tuple[NodeRatio, ...]:
+    """The channels of the nodes of these threads, over the last seconds."""
+    if moment.node_channels is None:
+        return ()
+    values = moment.node_channels.values[np.unique(moment.node[threads]), -length_s:]  # (node, second, channel)
+    means = _mean_known(values.reshape(-1, values.shape[2]), values.shape[2])
+    names = moment.node_channels.schema.names
+    return tuple(NodeRatio(name, float(mean)) for name, mean in zip(names, means, strict=True) if not np.isnan(mean))
 
 
 def _window(moment: Moment, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -183,10 +202,6 @@ def _far_s(values: NDArray[np.float32], valid: NDArray[np.bool_], seen: float, y
 
 def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _spoken(channel: str) -> str:
-    return SPOKEN.get(channel, channel)
 
 
 def _distance(value: float) -> str:
