@@ -38,4 +38,4 @@ def channel_lines(moment: Moment | None, node: str) -> tuple[ChannelLine, ...]:
 def _now(values: NDArray[np.float32]) -> float:
     recent = values[-NOW_S:]
     known = recent[~np.isnan(recent)]
-    return float(known[-1]) if len(known) else float("nan")
+    return round(float(known[-1]), 4) if len(known) else float("nan")
