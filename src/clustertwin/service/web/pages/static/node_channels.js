@@ -3,7 +3,7 @@ import { bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css } from "./ramps.js";
 
-const HEIGHT = 90;
+const HEIGHT = 130;
 const article = document.getElementById("node-channels");
 const node = encodeURIComponent(article.dataset.node);
 const plots = new Map();
