@@ -80,7 +80,7 @@ def test_record_records_this_host(twin, tmp_path):
     assert np.allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)
     again = twin("record", "--out", tmp_path / "r", "--seconds", "1")
     assert again.returncode == 1
-    assert "already contains a recording" in again.stderr
+    assert "already holds a recording" in again.stderr
 
 
 @pytest.mark.slow

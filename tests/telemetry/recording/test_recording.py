@@ -228,7 +228,7 @@ def test_what_does_not_belong_is_refused(tmp_path: Path) -> None:
             recorder.append(a_trace(2000, 10, cpus=(0, 3)))
         with pytest.raises(RecordingError, match="differ in schema"):
             recorder.append(Trace("n0", (0,), 2000, NODE, np.zeros((1, 1, 2), np.float32), np.ones((1, 1), np.bool_)))
-    with pytest.raises(OutputError, match="already contains"):
+    with pytest.raises(OutputError, match="already holds"):
         Recorder.create(tmp_path / "r", {"n0": CPUS})
     with pytest.raises(SettingsError, match="at least one"):
         Recorder.create(tmp_path / "q", {})

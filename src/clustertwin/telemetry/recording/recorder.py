@@ -63,7 +63,7 @@ class Recorder:
         lock = lock_directory(directory)
         try:
             if (directory / layout.DOCUMENT).exists():
-                raise OutputError(f"{directory}: already contains a recording")
+                raise OutputError(f"{directory}: already holds a recording")
             files.write(directory / layout.DOCUMENT, layout.group_document(description))
         except BaseException:
             os.close(lock)
