@@ -140,8 +140,8 @@ def _pressure(resource: str, label: str, waiting: str) -> Channel:
     """A row of the kernel's pressure stall information (PSI).
 
     The kernel counts `some` (at least one task waits) and `full` (all tasks that are not idle wait at once). A node
-    channel is `some`: for CPU the kernel has no `full` of a whole node, and on a node with several jobs `full` stays
-    near 0 while one of the jobs does nothing but wait.
+    channel is `some`. For CPU, `full` is not defined for a whole node and reads 0. For memory and I/O, on a node with
+    several jobs, `full` stays near 0 while one of the jobs does nothing but wait.
     """
     return Channel(
         f"{resource}_pressure",

@@ -1,4 +1,4 @@
-"""A node on paper: a small /proc and /sys that tests write, break and read back, and a served exporter on it."""
+"""A small /proc and /sys for tests, and an exporter that serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs' files at once: always what one by one would tell."""
+"""The files of many jobs at once: the same lines as one file at a time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def careful(name: str, texts: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_at_once_is_what_one_by_one_tells(name):
+def test_a_batch_gives_the_lines_of_files_written_one_at_a_time(name):
     batch = FileBatch(WRITERS[name])
     assert batch.lines(EXAMPLES[name], LABELS) == careful(name, EXAMPLES[name])
     later = EXAMPLES[name][::-1]
     assert batch.lines(later, LABELS) == careful(name, later)
 
 
-def test_other_jobs_are_learned_anew():
+def test_the_frame_is_rebuilt_when_jobs_change():
     batch = FileBatch(WRITERS["memory.current"])
     batch.lines([b"1\n", b"2\n"], LABELS[:2])
     assert batch.lines([b"5\n"], [b'jobid="9"']) == [b'twin_job_memory_bytes{jobid="9"} 5\n']
@@ -52,7 +52,7 @@ def test_other_jobs_are_learned_anew():
     ],
 )
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_file_of_another_shape_is_left_to_the_careful_way(name, odd, place):
+def test_a_file_of_another_shape_gives_no_batch(name, odd, place):
     texts = list(EXAMPLES[name])
     texts[place] = odd
     assert FileBatch(WRITERS[name]).lines(texts, LABELS) is None
@@ -61,5 +61,5 @@ def test_a_file_of_another_shape_is_left_to_the_careful_way(name, odd, place):
     assert warm.lines(texts, LABELS) is None
 
 
-def test_a_name_that_looks_like_a_mark_is_left_to_the_careful_way():
+def test_a_name_that_looks_like_a_mark_gives_no_batch():
     assert FileBatch(WRITERS["memory.current"]).lines([b"5\n"], [b'jobid="700000000000000000"']) is None

@@ -1,4 +1,4 @@
-"""The ring: what goes in comes out, the oldest is forgotten, memory is bounded."""
+"""The ring: samples read back, the oldest are dropped, memory is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exposition text: known pages, hostile ones, agreement with prometheus_client, and the quick second reading."""
+"""Exposition text: known pages, hostile pages, agreement with prometheus_client, and the incremental parser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_page_on_paper() -> None:
     assert page.helps == {"twin_cpu_seconds_total": "Seconds, with a \\ and a\nnew line."}
 
 
-def test_what_is_left_of_openmetrics_is_read() -> None:
+def test_the_parts_of_openmetrics_that_exporters_emit_are_read() -> None:
     text = b'# UNIT a seconds\na_total{b="1"} 2.0 1700000000.5 # {trace="x"} 0.5 1699999999.0\n# EOF\n'
     assert parse(text).samples == (MetricSample("a_total", {"b": "1"}, 2.0, 1700000000.5),)
 
@@ -177,7 +177,7 @@ def test_valid_text_is_read_as_prometheus_client_reads_it(page: dict[Any, Any]) 
 
 
 @given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=3))
-def test_the_quick_reading_gives_the_same_bits_as_the_careful_one(rows: list[list[str]]) -> None:
+def test_a_later_page_gives_the_same_bits_as_a_full_parse(rows: list[list[str]]) -> None:
     reader = IncrementalParser()
     for k, row in enumerate(rows):
         text = "# HELP a x\n" + "".join(f'a{{b="{i}"}} {number}\n' for i, number in enumerate(row)) + "# end\n"
@@ -201,7 +201,7 @@ def test_the_quick_reading_gives_the_same_bits_as_the_careful_one(rows: list[lis
         b"a 1\nb  2\n",
     ],
 )
-def test_a_page_that_changed_is_parsed_anew(text: bytes) -> None:
+def test_a_page_that_changed_is_parsed_in_full(text: bytes) -> None:
     reader = IncrementalParser()
     for page in (b"a 5\nb 6\n", text, b"a 7\nb 8\n"):
         assert reader.read(page).tolist() == [sample.value for sample in parse(page).samples]
@@ -249,7 +249,7 @@ def test_pages_of_either_exporter_become_rates(prefix: str) -> None:
     assert trace.valid.all()
 
 
-def test_a_mode_the_kernel_lacks_is_no_fault() -> None:
+def test_a_mode_that_the_kernel_does_not_have_is_not_a_fault() -> None:
     stream, pages = RateStream(), PageReader("n1")
     text = b'node_cpu_seconds_total{cpu="0",mode="user"} %d\nnode_cpu_seconds_total{cpu="0",mode="idle"} 0\n'
     stream.push(pages.read(text % 0, 0.0))
@@ -258,7 +258,7 @@ def test_a_mode_the_kernel_lacks_is_no_fault() -> None:
     assert trace.values[0, 0].tolist() == [1, 0, 0, 0]
 
 
-def test_a_page_of_something_else_says_what_is_missing() -> None:
+def test_a_page_without_cpu_counters_is_an_error_that_names_them() -> None:
     with pytest.raises(ExpositionError, match=r"n1:9100: no twin_cpu_seconds_total or node_cpu_seconds_total among"):
         PageReader("n1", "n1:9100").read(b"up 1\n", 0.0)
     with pytest.raises(ExpositionError, match="cpu='x' is not a hardware thread"):

@@ -1,4 +1,4 @@
-"""Counters to ratios: known steps, every fault, sample times of every phase, and the live form beside the whole."""
+"""Counters to ratios: known steps, every fault, sample times at every phase, and the stream against the range."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_step_that_cannot_be_trusted_is_masked_and_counted(step: dict[int, flo
     assert faults == Faults(**{fault: 1})
 
 
-def test_the_seconds_after_a_reset_are_good_again() -> None:
+def test_the_seconds_after_a_reset_are_valid_again() -> None:
     trace, faults = to_trace(counters([{IDLE: 1.0}, {IDLE: -900.0}, {USER: 1.0}]))
     assert trace.valid[0].tolist() == [True, False, True]
     assert trace.values[0, 2].tolist() == [1, 0, 0, 0]
@@ -105,7 +105,7 @@ def test_doubled_and_unordered_samples_change_nothing() -> None:
     assert faults == Faults(late=3, doubled=2)
 
 
-def test_a_thread_that_comes_and_goes_is_masked_while_away() -> None:
+def test_a_thread_is_masked_while_it_is_missing() -> None:
     readings = [
         NodeReading("n1", EPOCH_S + k, cpus, np.full((len(cpus), 8), k / 8.0))
         for k, cpus in enumerate([(0, 1), (0, 1), (0,), (0,), (0, 1), (0, 1)])
@@ -116,7 +116,7 @@ def test_a_thread_that_comes_and_goes_is_masked_while_away() -> None:
     assert faults == Faults(missing=3)
 
 
-def test_start_and_end_frame_the_trace_whatever_was_sampled() -> None:
+def test_start_and_end_limit_the_trace_for_any_samples() -> None:
     trace, faults = to_trace(counters(busy(5)), start_s=EPOCH_S - 2, end_s=EPOCH_S + 3)
     assert (trace.start_s, trace.end_s) == (EPOCH_S - 2, EPOCH_S + 3)
     assert trace.valid[0].tolist() == [False, False, True, True, True]
@@ -235,13 +235,13 @@ def messes(draw: st.DrawFn) -> Counters:
 
 @settings(max_examples=2 * settings.default.max_examples)
 @given(messes())
-def test_whatever_comes_ratios_stay_in_range_and_sum_to_one(counters: Counters) -> None:
+def test_for_any_counters_ratios_stay_in_range_and_sum_to_one(counters: Counters) -> None:
     trace, _ = to_trace(counters)
     assert ((trace.values >= 0) & (trace.values <= 1)).all()
     np.testing.assert_allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)
 
 
-def test_the_stream_gives_what_the_whole_gives() -> None:
+def test_the_stream_gives_the_same_as_the_range() -> None:
     rng = np.random.default_rng(1)
     steps = rng.dirichlet(np.ones(8), size=(4, 120)) * rng.uniform(0.9, 1.1, (4, 120, 1))
     seconds = np.concatenate([np.zeros((4, 1, 8)), np.cumsum(steps, axis=1)], axis=1)
@@ -273,7 +273,7 @@ def test_the_stream_follows_threads_and_jobs() -> None:
     assert stream.faults == Faults(late=1, missing=1)
 
 
-def test_job_spans_begin_and_end_where_the_job_was_seen() -> None:
+def test_job_spans_begin_and_end_with_the_sightings_of_the_job() -> None:
     a, b, moved = JobCpus("1", (0, 1)), JobCpus("2", (2,)), JobCpus("1", (0, 3))
     spans = job_spans("n1", [(10, [a]), (11, [a, b]), (12, [moved, b]), (13, [moved])])
     assert spans == (

@@ -1,4 +1,4 @@
-"""The journal: what a crash tears off ends it, what stands before is whole."""
+"""The journal: it ends before an incomplete or damaged record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def agree(read: list[journal.JournalRecord], wrote: list[journal.JournalRecord])
     )
 
 
-def test_records_read_back_and_none_are_there_without_a_file(tmp_path: Path) -> None:
+def test_records_read_back_and_without_a_file_there_are_none(tmp_path: Path) -> None:
     assert journal.read(tmp_path / "journal", 2, 3) == []
     written(tmp_path)
     assert agree(journal.read(tmp_path / "journal", 2, 3), records())

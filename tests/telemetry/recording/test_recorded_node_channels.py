@@ -36,7 +36,7 @@ def node_values(recording: Recording, start_s: int, end_s: int) -> dict[str, np.
     return dict(zip(channels.schema.names, channels.values.T, strict=True))
 
 
-def test_node_channels_come_back_and_an_unknown_second_is_nan(tmp_path: Path) -> None:
+def test_node_channels_read_back_and_an_unknown_second_is_nan(tmp_path: Path) -> None:
     written = trace(START_S + 30, 100, unknown=(3, 70))
     with Recorder.create(tmp_path / "r", {"n0": (0, 1)}, node_schema=NODE, settings=SETTINGS) as recorder:
         recorder.append(written)

@@ -1,4 +1,4 @@
-"""A public library opens a recording: the zarr package sees the bytes that were written."""
+"""The zarr package reads the bytes that were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions to an exporter and what its answers say, without a network."""
+"""The requests to an exporter and the readings in its responses, without a network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def times(session: ExporterSession, body: bytes) -> list[float] | None:
     return None if found is None else [reading.time_s for reading in found]
 
 
-def test_after_the_page_the_ring_is_asked_for_what_is_newer_than_the_last_answer():
+def test_after_the_page_only_newer_parts_of_the_ring_are_requested():
     session = greeted()
     assert session.next_request(100.0) == since(98)
     assert times(session, block(99) + block(100)) == [100]
@@ -45,14 +45,14 @@ def test_after_the_page_the_ring_is_asked_for_what_is_newer_than_the_last_answer
     assert session.next_request(103.0) == after(102)
 
 
-def test_readings_have_the_name_that_the_page_told():
+def test_readings_have_the_name_from_the_page():
     session = greeted()
     session.next_request(100.0)
     (reading,) = session.receive(block(100))
     assert reading.node == "n1"
 
 
-def test_a_node_whose_clock_is_behind_is_asked_for_everything_once():
+def test_if_a_clock_is_behind_the_whole_ring_is_requested_once():
     session = greeted()
     session.next_request(100.0)
     assert times(session, b"") is None
@@ -61,7 +61,7 @@ def test_a_node_whose_clock_is_behind_is_asked_for_everything_once():
     assert session.next_request(101.0) == after(51)
 
 
-def test_a_node_whose_clock_was_set_back_is_heard_again():
+def test_after_a_clock_was_set_back_there_are_readings_again():
     session = greeted()
     session.next_request(100.0)
     session.receive(block(100))
@@ -74,7 +74,7 @@ def test_a_node_whose_clock_was_set_back_is_heard_again():
     assert times(session, block(20) + block(21)) == [21]
 
 
-def test_after_an_outage_it_is_greeted_again_and_what_it_kept_meanwhile_is_asked_for():
+def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_ring():
     session = greeted()
     session.next_request(100.0)
     session.receive(block(100))
@@ -85,7 +85,7 @@ def test_after_an_outage_it_is_greeted_again_and_what_it_kept_meanwhile_is_asked
     assert times(session, b"".join(block(t) for t in range(100, 161))) == list(range(101, 161))
 
 
-def test_where_no_ring_is_kept_or_none_is_wanted_each_page_is_a_reading():
+def test_without_a_ring_each_page_is_a_reading():
     for session, page in (
         (ExporterSession(Endpoint("http://n:9100")), PAGE),
         (ExporterSession(Endpoint("http://n:9100"), pages=True), PAGE + HAS_RING),
@@ -95,7 +95,7 @@ def test_where_no_ring_is_kept_or_none_is_wanted_each_page_is_a_reading():
             assert times(session, page) == [time_s]
 
 
-def test_a_page_that_is_none_is_a_source_error():
+def test_an_invalid_page_is_a_source_error():
     session = ExporterSession(Endpoint("http://n:9100"))
     session.next_request(0.0)
     with pytest.raises(SourceError, match=r"http://n:9100/metrics:1: '<html>' does not begin with a metric name"):

@@ -1,4 +1,4 @@
-"""Many servers asked at once over real sockets: bodies, refusals, silence, and connections that end."""
+"""Many servers at once over real sockets: bodies, refusals, silence, and closed connections."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def speaking() -> Iterator[Callable[..., str]]:
         listener.close()
 
 
-def test_every_server_is_heard_and_connections_are_kept(server: Any) -> None:
+def test_every_server_responds_and_connections_stay_open(server: Any) -> None:
     server.say(b"body")
     with closing(HttpSweep([Endpoint(f"{server.url}/{i}") for i in range(5)])) as sweep:
         for _ in range(2):
@@ -65,7 +65,7 @@ def test_every_server_is_heard_and_connections_are_kept(server: Any) -> None:
     assert server.requests[0][1]["Accept"] == "text/plain"
 
 
-def test_who_is_given_may_be_asked_again_at_once(server: Any) -> None:
+def test_a_server_can_be_requested_again_during_the_round(server: Any) -> None:
     server.say(b"one")
     server.say(b"two")
     with closing(HttpSweep([Endpoint(server.url)])) as sweep:
@@ -78,7 +78,7 @@ def test_who_is_given_may_be_asked_again_at_once(server: Any) -> None:
         assert heard == [b"one", b"two"]
 
 
-def test_names_and_tokens_are_sent(server: Any) -> None:
+def test_user_names_and_tokens_are_sent(server: Any) -> None:
     server.say(b"")
     ends = [Endpoint(server.url, username="ada", password="pw"), Endpoint(server.url, bearer_token="token")]
     with closing(HttpSweep(ends)) as sweep:
@@ -87,7 +87,7 @@ def test_names_and_tokens_are_sent(server: Any) -> None:
     assert [headers["Authorization"] for _, headers in server.requests] == ["Basic YWRhOnB3", "Bearer token"]
 
 
-def test_a_refusal_is_told_in_the_servers_words_and_the_next_question_is_answered(server: Any) -> None:
+def test_a_refusal_has_the_servers_reason_and_the_next_request_works(server: Any) -> None:
     server.say(b"no ring is kept", status=404)
     server.say(b"body")
     with closing(HttpSweep([Endpoint(server.url)])) as sweep:
@@ -95,12 +95,12 @@ def test_a_refusal_is_told_in_the_servers_words_and_the_next_question_is_answere
         assert ask(sweep) == b"body"
 
 
-def test_a_connection_that_has_ended_is_made_anew(speaking: Any) -> None:
+def test_a_closed_connection_is_opened_again(speaking: Any) -> None:
     with closing(HttpSweep([Endpoint(speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))])) as sweep:
         assert [ask(sweep) for _ in range(3)] == [b"ok"] * 3
 
 
-def test_who_is_late_is_not_waited_for_twice_and_is_heard_when_he_answers(server: Any) -> None:
+def test_a_late_server_delays_one_round_and_its_response_is_returned_later(server: Any) -> None:
     hold = threading.Event()
 
     def late(request: Any) -> None:
@@ -124,7 +124,7 @@ def test_who_is_late_is_not_waited_for_twice_and_is_heard_when_he_answers(server
         assert sweep.pending == frozenset()
 
 
-def test_who_never_answers_is_told_of_at_the_deadline(speaking: Any) -> None:
+def test_a_silent_server_is_reported_at_the_deadline(speaking: Any) -> None:
     url = speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"")
     with closing(HttpSweep([Endpoint(url, deadline_s=0.05)])) as sweep:
         sweep.request(0, "/ring", {})
@@ -142,7 +142,7 @@ def test_who_never_answers_is_told_of_at_the_deadline(speaking: Any) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 99999, "more than 50000 bytes"),
     ],
 )
-def test_what_makes_no_sense_is_named(speaking: Any, answer: bytes, reason: str) -> None:
+def test_an_invalid_response_is_reported(speaking: Any, answer: bytes, reason: str) -> None:
     url = speaking(answer)
     with closing(HttpSweep([Endpoint(url, most_bytes=50_000)])) as sweep:
         heard = ask(sweep)
@@ -151,7 +151,7 @@ def test_what_makes_no_sense_is_named(speaking: Any, answer: bytes, reason: str)
     assert reason in str(heard)
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_a_refused_connection_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with closing(HttpSweep([Endpoint(url)])) as sweep:
@@ -170,7 +170,7 @@ def test_a_certificate_is_trusted_only_by_its_own_authority(secure: Any) -> None
 
 
 @given(st.binary(max_size=50), st.lists(st.integers(1, 9), max_size=9), st.booleans())
-def test_an_answer_is_whole_only_with_its_last_byte(body: bytes, cuts: list[int], chunked: bool) -> None:
+def test_a_response_is_complete_only_with_its_last_byte(body: bytes, cuts: list[int], chunked: bool) -> None:
     if chunked:
         pieces, at = [], 0
         for cut in [*cuts, len(body)]:

@@ -1,4 +1,4 @@
-"""Live sources: this host, an exporter's ring and page, and the watch that asks them each second."""
+"""Live sources: this host, the ring and the page of an exporter, and `watch`."""
 
 from __future__ import annotations
 
@@ -86,16 +86,14 @@ def test_watch_gives_up_when_patience_ends() -> None:
 
 
 @pytest.mark.parametrize(("fails", "end_s"), [(range(100, 999), 101), (range(107, 999), 113)])
-def test_watch_tells_of_a_source_never_there_at_once_and_of_one_that_stays_away_at_the_end(
-    fails: range, end_s: float
-) -> None:
+def test_watch_reports_a_missing_source_at_once_and_a_lost_one_at_the_end(fails: range, end_s: float) -> None:
     clock = Clock(100.0)
     with pytest.raises(SourceError, match="gone"):
         list(watch(Scripted(clock, fails), 10, clock=clock, sleep=clock.sleep))
     assert clock.now_s < end_s
 
 
-def test_watch_does_not_hurry_after_a_stall() -> None:
+def test_watch_skips_the_seconds_of_a_stall() -> None:
     clock, stream = Clock(100.0), RateStream()
     found = list(watch(Scripted(clock, stalls={102: 3.3}), 9, stream=stream, clock=clock, sleep=clock.sleep))
     assert [trace.start_s for trace in found] == [100, 101, 105, 106, 107, 108]
@@ -131,7 +129,7 @@ counts = st.lists(st.integers(0, 10**19), min_size=4, max_size=12)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([b" ", b"  "])), max_size=6), counts, st.data())
-def test_what_is_scanned_is_what_is_parsed_line_by_line(threads, width, data) -> None:
+def test_the_scan_agrees_with_parsing_line_by_line(threads, width, data) -> None:
     """Ticks beyond what a float holds exactly are equal all the same."""
     lines = b""
     for cpu, blank in threads:
@@ -233,12 +231,12 @@ def test_node_channels_pass_from_a_real_exporter_through_its_ring_and_its_page(t
         (b"t 10\ncpu0 1 1 1 1\njob slurm 1 0-x\n", "not a list of CPUs"),
     ],
 )
-def test_a_ring_that_is_none_is_named(text: bytes, reason: str) -> None:
+def test_an_invalid_ring_is_reported(text: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=rf"n1/ring: .*{reason}"):
         parse_ring(text, "n1", "n1/ring")
 
 
-def test_an_exporters_ring_is_given_once_and_without_holes(server: Any) -> None:
+def test_readings_of_a_ring_come_once_and_without_gaps(server: Any) -> None:
     server.say(PAGE + HAS_RING)
     server.say(RING)
     server.say(RING.replace(b"t 10.250", b"t 12.250").replace(b"t 11.250", b"t 13.250"))
@@ -263,14 +261,14 @@ def test_an_exporter_without_a_ring_is_read_by_its_page(server: Any) -> None:
         exporter.counters(0, 10)
 
 
-def test_an_exporters_past_is_what_its_ring_holds(server: Any) -> None:
+def test_the_history_of_an_exporter_is_its_ring(server: Any) -> None:
     server.say(PAGE + HAS_RING)
     server.say(RING)
     (counters,) = Exporter(Endpoint(server.url)).counters(10, 11)
     assert (counters.node, counters.times_s.tolist()) == ("n1", [10.25])
 
 
-def test_a_page_that_is_no_exposition_is_a_source_error_with_its_line(server: Any) -> None:
+def test_a_page_that_is_not_exposition_text_is_a_source_error_with_the_line(server: Any) -> None:
     server.say("<html>\n")
     with pytest.raises(SourceError, match=rf"{server.url}/metrics:1: '<html>' does not begin with a metric name"):
         Exporter(Endpoint(server.url)).readings()
