@@ -2,10 +2,10 @@
 
     python benchmarks/exporter.py [--scrapes 100] [--rounds 5] [--json]
 
-Both are asked over HTTP with keep-alive, in turns, on this host and on generated trees of 128 and 256 threads
-with 16 Slurm jobs. Between two scrapes the counters of a tree advance by a second. CPU time is the process's own
-clock, user and system, HTTP and the ring included. Ours is there twice: with all it reads, and with CPUs only,
-as node_exporter is.
+Both are scraped over HTTP with keep-alive, in turns, on this host and on generated trees of 128 and 256 threads with
+16 Slurm jobs. Between two scrapes the counters of a tree advance by a second. CPU time is the user and system time of
+the process, HTTP and the ring included. Our exporter runs twice: with all collectors, and with the cpu collector only,
+like node_exporter.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from clustertwin.telemetry.exporter.collectors import COLLECTORS
+
 JOBS = 16
 TICKS = (10**8, 0, 10**7, 10**9, 10**5, 0, 10**5, 0, 0, 0)  # at most, at the start, in the kernel's order
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n"
 
 
 class Tree:
-    """A node's /proc and /sys with `threads` CPUs and Slurm jobs that share them out."""
+    """The /proc and /sys of a node with `threads` CPUs, divided among Slurm jobs."""
 
     def __init__(self, root: Path, threads: int) -> None:
         self.root, self.rng, self.seconds = root, random.Random(threads), 0
@@ -98,7 +100,7 @@ class Server:
             raise SystemExit(f"{name} does not answer on port {port}")
 
     def scrape(self) -> int:
-        # As node_exporter would compress for a client that asks, and that costs: ask for plain text.
+        # node_exporter compresses if the client accepts it, which costs CPU time: request plain text.
         self.http.request("GET", "/metrics", headers={"Accept-Encoding": "identity"})
         return len(self.http.getresponse().read())
 
@@ -124,21 +126,21 @@ def free_port() -> int:
 def servers(root: str) -> list[Server]:
     port = free_port()
     twin = [sys.executable, "-m", "clustertwin.telemetry.exporter", f"--path.rootfs={root}"]
-    found = [Server("twin exporter, all", [*twin, f"--web.listen-address=127.0.0.1:{port}"], port)]
+    started = [Server("twin exporter, all", [*twin, f"--web.listen-address=127.0.0.1:{port}"], port)]
     port = free_port()
-    cpu_only = [f"--no-collector.{name}" for name in ("memory", "pressure", "disk", "jobs")]
-    found.append(Server("twin exporter, cpu", [*twin, *cpu_only, f"--web.listen-address=127.0.0.1:{port}"], port))
+    cpu_only = [f"--no-collector.{name}" for name in COLLECTORS if name != "cpu"]
+    started.append(Server("twin exporter, cpu", [*twin, *cpu_only, f"--web.listen-address=127.0.0.1:{port}"], port))
     if shutil.which("prometheus-node-exporter"):
         port = free_port()
         node = ["prometheus-node-exporter", "--collector.disable-defaults", "--collector.cpu"]
         paths = [f"--path.procfs={os.path.join(root, 'proc')}", f"--path.sysfs={os.path.join(root, 'sys')}"]
         quiet = ["--web.disable-exporter-metrics", f"--web.listen-address=127.0.0.1:{port}"]
-        found.append(Server("node_exporter, cpu", node + paths + quiet, port))
-    return found
+        started.append(Server("node_exporter, cpu", node + paths + quiet, port))
+    return started
 
 
 def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None) -> list[dict[str, object]]:
-    """Rows of one place, ours first. The ring holds 600 samples when memory is read."""
+    """The rows of one place, ours first. The ring holds 600 samples when memory is measured."""
     measured = servers(root)
     size = {server.name: server.scrape() for server in measured}
     spent: dict[str, list[float]] = {name: [] for name in size}
@@ -177,12 +179,12 @@ def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scrapes", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5, help="of which the best is told")
+    parser.add_argument("--rounds", type=int, default=5, help="the best of these is reported")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = measure("this host", "/", options.scrapes, options.rounds, None)
     for threads in (128, 256):
-        # In memory, as the kernel's files are: a busy disk is not what is measured.
+        # In memory, like the files of the kernel: the disk must not be measured.
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
             tree = Tree(Path(directory), threads)
             rows += measure(f"{threads} threads, {JOBS} jobs", directory, options.scrapes, options.rounds, tree)

@@ -1,10 +1,9 @@
-"""How long from exposition text to rates? Ours and prometheus_client's parser on the same pages, in one run.
+"""CPU time from exposition text to rates: our parser and prometheus_client's on the same pages, in one run.
 
     python benchmarks/parser.py [--threads 128] [--json]
 
-CPU time of this process, the best of several rounds: other work on the machine must not count. "to rates" is all
-that the live path does with a scrape: text -> values -> counters -> ratios of every thread. prometheus_client has
-no rates; it is charged for its parsing alone.
+The best of several rounds, so that other load counts little. "to rates" is the whole live path of a scrape: text ->
+values -> counters -> ratios of every thread. prometheus_client has no rates, so only its parsing is measured.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clustertwin.telemetry.ingest.counters import MODES
 from clustertwin.telemetry.ingest.exposition_parser import parse
-from clustertwin.telemetry.ingest.incremental_parser import Rescan
-from clustertwin.telemetry.ingest.metrics_page import Pages
+from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
+from clustertwin.telemetry.ingest.metrics_page import PageReader
 from clustertwin.telemetry.ingest.rates import RateStream
 
 PAGES = 40
@@ -31,7 +30,7 @@ def pages(threads: int, style: str) -> list[bytes]:
     rng = np.random.default_rng(0)
     ticks = rng.integers(10**4, 10**8, size=(threads, len(MODES)))
     name, number = {"twin": ("twin_cpu_seconds_total", "{}e-2"), "node": ("node_cpu_seconds_total", "{}")}[style]
-    made = []
+    texts = []
     for _ in range(PAGES):
         ticks = ticks + rng.multinomial(100, [0.3, 0, 0.1, 0.5, 0.05, 0, 0.05, 0], size=threads)
         lines = [f"# HELP {name} Seconds each thread spent in each mode.\n# TYPE {name} counter\n"]
@@ -39,14 +38,14 @@ def pages(threads: int, style: str) -> list[bytes]:
             for mode, tick in zip(MODES, ticks[cpu], strict=True):
                 shown = number.format(tick if style == "twin" else tick / 100)
                 lines.append(f'{name}{{cpu="{cpu}",mode="{mode}"}} {shown}\n')
-        made.append("".join(lines).encode())
-    return made
+        texts.append("".join(lines).encode())
+    return texts
 
 
 def best_us(work: Callable[[bytes], object], texts: list[bytes], rounds: int) -> float:
     """CPU microseconds a page, in the best round."""
     for text in texts[:2]:
-        work(text)  # compile, learn the layout
+        work(text)  # compile, and build the template
     spent = []
     for _ in range(rounds):
         begun = time.process_time()
@@ -57,7 +56,7 @@ def best_us(work: Callable[[bytes], object], texts: list[bytes], rounds: int) ->
 
 
 def to_rates() -> Callable[[bytes], object]:
-    source, stream, second = Pages("n1"), RateStream(), iter(range(10**9))
+    source, stream, second = PageReader("n1"), RateStream(), iter(range(10**9))
 
     def work(text: bytes) -> object:
         return stream.push(source.read(text, float(next(second))))
@@ -80,7 +79,7 @@ def main() -> None:
                 (style, label, us, peer / us)
                 for label, us in (
                     ("ours, parse", best_us(parse, texts[:10], 5)),
-                    ("ours, the same target again", best_us(Rescan().read, texts, 50)),
+                    ("ours, the same target again", best_us(IncrementalParser().read, texts, 50)),
                     ("ours, to rates", best_us(to_rates(), texts, 50)),
                 )
             ),

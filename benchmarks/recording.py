@@ -32,7 +32,7 @@ from clustertwin.telemetry.recording import Recorder, Recording, find
 from clustertwin.telemetry.recording.ticks import Ticks
 
 START_S, HOUR_S = 1_700_000_000 // 3600 * 3600, 3600
-#: Job type -> mean seconds in user, system, iowait, other, and how much they waver (Dirichlet concentration).
+#: Job type -> mean seconds in user, system, iowait, other, and their concentration (Dirichlet).
 KINDS = {
     "np": ((0.985, 0.010, 0.000, 0.005), 2000),
     "good-io": ((0.62, 0.22, 0.03, 0.13), 60),
@@ -61,13 +61,13 @@ def generated(threads: int, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def tiled(campaign: Path, threads: int, hours: int) -> Iterator[NDArray[np.float32]]:
-    """Hour after hour, (thread, time, channel): real threads, each from its own offset on, again and again.
+    """Hour after hour, (thread, time, channel): recorded threads, repeated, each from its own offset on.
 
-    Every second is drawn from the 15 s around it, so that a thread never repeats itself word for word: what
-    compresses here is how jobs behave, not that they were tiled.
+    Every second is drawn from the 15 s around it, so that no stretch is an exact copy of another: the compression
+    ratio comes from the jobs, not from the tiling.
     """
     traces = [Recording.open(path).trace(node) for path in find(campaign) for node in Recording.open(path).nodes]
-    rows = [row[seen] for trace in traces for row, seen in zip(trace.values, trace.valid, strict=True) if seen.any()]
+    rows = [row[known] for trace in traces for row, known in zip(trace.values, trace.valid, strict=True) if known.any()]
     rng = np.random.default_rng(0)
     offsets = rng.integers(0, 2**31, size=threads)
     for hour in range(hours):
@@ -119,7 +119,7 @@ class Ours:
 
 
 class Files(ABC):
-    """What Parquet and npz share: a file per node and hour, of the same bytes."""
+    """The common part of Parquet and npz: a file for each node and hour, with the same bytes."""
 
     name = ""
 
@@ -141,7 +141,7 @@ class Files(ABC):
         return self.directory / f"{node}-{hour}.{self.name}"
 
     def open(self) -> None:
-        """Before the first window is read; a format that keeps nothing open has nothing to do."""
+        """Called before the first window is read; only formats that keep files open need it."""
         return
 
     def window(self, node: int, cpu: int, at_s: int) -> NDArray[np.float32]:
@@ -210,7 +210,7 @@ class Npz(Files):
 
 
 def prometheus_bytes_per_sample(hours: list[NDArray[np.float32]], root: Path, threads: int = 16) -> float | None:
-    """Prometheus' own blocks of the same seconds as counters; None where promtool is not installed."""
+    """The blocks of Prometheus with the same seconds as counters; None if promtool is not installed."""
     if shutil.which("promtool") is None:
         return None
     seconds = np.concatenate([hour[:threads] for hour in hours[:2]], axis=1)

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.ingest.counters import Reading
+from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
 from clustertwin.telemetry.models.contract import Batch, errors
@@ -58,11 +58,11 @@ class Cluster:
         values = self.rng.dirichlet(np.full(4, 0.5), (len(self.cpus), seconds)).astype(np.float32)
         return Trace(node, self.cpus, START_S - seconds, CPU, values, np.ones(values.shape[:2], np.bool_))
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[NodeReading]:
         """All nodes share one table, because making the counters must not take measurable time."""
         self._seconds = self._seconds + self._steps[self._second % 64]
         self._second += 1
-        return [Reading(name, self._second - 1.0, self.cpus, self._seconds) for name in self.names]
+        return [NodeReading(name, self._second - 1.0, self.cpus, self._seconds) for name in self.names]
 
 
 def cpu_s(work: Callable[[], object]) -> float:
@@ -91,7 +91,7 @@ def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
     for second in range(seconds + 2):
         readings = cluster.readings()
 
-        def take(readings: list[Reading] = readings) -> None:
+        def take(readings: list[NodeReading] = readings) -> None:
             for stream, reading in zip(streams, readings, strict=True):
                 trace = stream.push(reading)
                 if trace is not None:

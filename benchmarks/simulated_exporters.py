@@ -38,6 +38,11 @@ def ring(trace: Trace, first: int) -> list[bytes]:
             f"cpu{cpu} {10**6 + user} 0 {10**6 + system} {10**7 + idle} {10**6 + iowait} 0 0 0 0 0\n"
             for cpu, (user, system, iowait, idle) in zip(trace.cpus, ticks[:, k].tolist(), strict=True)
         ]
+        lines += ["twin_memory_total_bytes 8589934592\n", f"twin_memory_available_bytes {4294967296 + 4096 * k}\n"]
+        lines += [
+            f'twin_pressure_seconds_total{{resource="{resource}",share="some"}} {10**9 + 12345 * k}e-6\n'
+            for resource in ("cpu", "io", "memory")
+        ]
         for span in trace.spans:
             if span.start_s < end_s <= span.end_s:
                 lines.append(f"job slurm {HERE.decode()}-{span.job} {format_cpulist(span.cpus)}\n")

@@ -29,7 +29,7 @@ def campaign(tmp_path_factory):
     return root
 
 
-def test_info_tells_what_each_recording_holds(twin_here, campaign):
+def test_info_summarises_each_recording(twin_here, campaign):
     result = twin_here("recording", "info", campaign, "--json")
     assert result.returncode == 0, result.stderr
     first = json.loads(result.stdout)[0]
@@ -58,11 +58,11 @@ def test_export_says_how_many_rows(twin, campaign, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (("recording", "info", "{tmp}"), 1, "no recording here or below"),
+        (("recording", "info", "{tmp}"), 1, "no recording in or below"),
         (("record", "--out", "{tmp}/r", "--prometheus", "http://localhost:1", "--start", "noon"), 2, "epoch seconds"),
     ],
 )
-def test_bad_input_is_told_in_one_line(twin_here, tmp_path, arguments, code, reason):
+def test_bad_input_is_reported_in_one_line(twin_here, tmp_path, arguments, code, reason):
     result = twin_here(*(each.format(tmp=tmp_path) for each in arguments))
     assert result.returncode == code
     assert reason in result.stderr
@@ -84,7 +84,7 @@ def test_record_records_this_host(twin, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_reports_and_leaves_a_whole_recording(tmp_path: Path):
+def test_ctrl_c_reports_and_leaves_a_complete_recording(tmp_path: Path):
     command = [sys.executable, "-m", "clustertwin", "record", "--out", str(tmp_path / "r"), "--flush-s", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         patience_s = time.monotonic() + 60

@@ -20,7 +20,7 @@ from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.quiet_times import Maintenance
-from clustertwin.telemetry.ingest.counters import MODES, Reading
+from clustertwin.telemetry.ingest.counters import MODES, NodeReading
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
@@ -145,10 +145,10 @@ class Counting:
         spent[:, MODES.index("idle")] = 1 - spent.sum(1)
         self.seconds += spent
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[NodeReading]:
         if self.wrong:
             raise SourceError(self.wrong)
-        return [Reading(self.node, self.clock.now_s, self.cpus, self.seconds[list(self.cpus)].copy())]
+        return [NodeReading(self.node, self.clock.now_s, self.cpus, self.seconds[list(self.cpus)].copy())]
 
 
 def play(loop, clock: Clock, sources: list[Counting], seconds: int):
@@ -325,7 +325,7 @@ class Answers:
         for time_s in times:
             seconds = np.zeros((1, len(MODES)))
             seconds[0, 0] = time_s
-            readings.append(Reading("p", float(time_s), (0,), seconds, jobs=(JobCpus("7", (0,)),)))
+            readings.append(NodeReading("p", float(time_s), (0,), seconds, jobs=(JobCpus("7", (0,)),)))
         return [stack(readings)]
 
 

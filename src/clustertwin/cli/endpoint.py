@@ -1,4 +1,4 @@
-"""Options of commands that ask a server: who asks, and whom to trust. Secrets come from files, never from the line."""
+"""Options of commands that connect to a server: credentials and trust. Secrets are read from files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from clustertwin.core.errors import SettingsError
 if TYPE_CHECKING:
     from clustertwin.telemetry.ingest.sources.http import Endpoint
 
-Username = typer.Option("", "--username", help="For basic authentication, with --password-file.")
-PasswordFile = typer.Option(None, "--password-file", help="A file that holds the password.")
-TokenFile = typer.Option(None, "--token-file", help="A file that holds a bearer token.")
-CaFile = typer.Option(None, "--ca-file", help="Trust this authority instead of the system's.")
+Username = typer.Option("", "--username", help="User name for basic authentication.")
+PasswordFile = typer.Option(None, "--password-file", help="File with the password.")
+TokenFile = typer.Option(None, "--token-file", help="File with a bearer token.")
+CaFile = typer.Option(None, "--ca-file", help="Trust this certificate authority instead of those of the system.")
 
 
 def build(
     url: str, *, username: str, password_file: Path | None, token_file: Path | None, ca_file: Path | None
 ) -> Endpoint:
-    """The endpoint that these options describe."""
+    """The endpoint with these options."""
     from clustertwin.telemetry.ingest.sources.http import Endpoint
 
     return Endpoint(url, username, _secret(password_file), _secret(token_file), str(ca_file or ""))

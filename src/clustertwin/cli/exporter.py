@@ -1,4 +1,4 @@
-"""`twin exporter` for shell completion and help; `cli.main` sends real calls straight to the exporter."""
+"""`twin exporter` for shell completion and help; `cli.main` passes real calls directly to the exporter."""
 
 from __future__ import annotations
 

@@ -3,89 +3,131 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
+from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json
 from clustertwin.core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from clustertwin.core.traces import Trace
+    from clustertwin.telemetry.ingest.sources.http import Endpoint
 
 app = group()
 
 
-@app.command()
-def record(
-    out: Path = typer.Option(..., "--out", help="The recording's directory; it must not hold one yet."),
-    seconds: int = typer.Option(60, "--seconds", min=1, help="How long to record this host or an exporter."),
-    prometheus: str = typer.Option("", "--prometheus", help="Read a range from this server instead of recording live."),
-    start: str = typer.Option("", "--start", help="The range's start: epoch seconds, or 2026-11-15T22:00:00+00:00."),
-    end: str = typer.Option("", "--end", help="The range's end; now if not given."),
-    exporter: str = typer.Option("", "--exporter", help="Record this exporter instead of this host."),
-    node: str = typer.Option("", "--node", help="Call the node so; else as it calls itself."),
-    matchers: str = typer.Option("", "--match", help='Narrow a Prometheus range: instance=~"n1.*",job="twin".'),
-    node_channels: bool = typer.Option(False, "--node-channels", help="Record memory used and I/O pressure too."),
-    interval_s: int = typer.Option(1, "--interval-s", min=1, help="Seconds between samples; a site may scrape at 15."),
-    username: str = endpoint.Username,
-    password_file: Path | None = endpoint.PasswordFile,
-    token_file: Path | None = endpoint.TokenFile,
-    ca_file: Path | None = endpoint.CaFile,
-    flush_s: int = typer.Option(10, "--flush-s", min=1, help="The most seconds a crash may cost."),
-    keep_hours: int = typer.Option(0, "--keep-hours", min=0, help="Delete what is older; 0: keep all."),
-    keep_gb: float = typer.Option(0.0, "--keep-gb", min=0.0, help="Delete the oldest above this size; 0: keep all."),
-    json: bool = Json,
-) -> None:
-    """Record 1 Hz traces of every hardware thread, with the jobs seen on them. Ctrl-C ends it cleanly."""
-    from clustertwin.telemetry.ingest.rates import RateStream
-    from clustertwin.telemetry.ingest.sources import watch
-    from clustertwin.telemetry.ingest.sources.local_host import Host
-    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
-    from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
-    from clustertwin.telemetry.recording import RecordingSettings
-    from clustertwin.telemetry.recording.capture import hour_by_hour, take
+@dataclass(frozen=True)
+class RecordOptions:
+    out: Annotated[Path, typer.Option(help="Directory of the new recording.")]
+    seconds: Annotated[int, typer.Option(min=1, help="How long to record this host or an exporter.")] = 60
+    prometheus: Annotated[str, typer.Option(help="Read a range from this server instead of recording live.")] = ""
+    start: Annotated[str, typer.Option(help="Start of the range, as epoch seconds or 2026-11-15T22:00:00+00:00.")] = ""
+    end: Annotated[str, typer.Option(help="End of the range. Default: now.")] = ""
+    exporter: Annotated[str, typer.Option(help="Record this exporter instead of this host.")] = ""
+    node: Annotated[str, typer.Option(help="Name of the node. Default: its own name.")] = ""
+    matchers: Annotated[
+        str, typer.Option("--match", help='Select nodes of a Prometheus range: instance=~"n1.*",job="twin".')
+    ] = ""
+    node_channels: Annotated[
+        bool, typer.Option("--node-channels", help="Record memory and pressure too, as channels of every thread.")
+    ] = False
+    interval_s: Annotated[
+        int, typer.Option("--interval-s", min=1, help="Seconds between samples, such as 15 if a site scrapes so.")
+    ] = 1
+    username: str = endpoint.Username
+    password_file: Path | None = endpoint.PasswordFile
+    token_file: Path | None = endpoint.TokenFile
+    ca_file: Path | None = endpoint.CaFile
+    flush_s: Annotated[int, typer.Option("--flush-s", min=1, help="How many seconds a crash may lose.")] = 10
+    keep_hours: Annotated[
+        int, typer.Option("--keep-hours", min=0, help="Delete what is older than this. 0: keep all.")
+    ] = 0
+    keep_gb: Annotated[
+        float, typer.Option("--keep-gb", min=0.0, help="Delete the oldest above this size. 0: keep all.")
+    ] = 0.0
+    json: bool = Json
 
-    server = partial(
-        endpoint.build, username=username, password_file=password_file, token_file=token_file, ca_file=ca_file
-    )
-    if prometheus:
-        start_s, end_s = _epoch_s(start, "--start"), _epoch_s(end or str(int(time.time())), "--end")
-        if exporter or node or end_s <= start_s:
-            raise SettingsError("--prometheus takes --start before --end, and neither --exporter nor --node")
-        history = Prometheus(server(prometheus), matchers=matchers, node_channels=node_channels)
-        source = hour_by_hour(
-            history, start_s, end_s, interval_s=interval_s, node_channels=node_channels, on_hole=_tell_of_hole
-        )
-        total_s = end_s - start_s
-    else:
-        live = Exporter(server(exporter), node, pages=node_channels) if exporter else Host(node=node)
-        source, total_s = watch(live, seconds, stream=RateStream(interval_s, node_channels)), seconds
+
+@app.command()
+@options(RecordOptions)
+def record(options: RecordOptions) -> None:
+    """Record every hardware thread at 1 Hz, with the jobs on it. Ctrl-C ends the recording cleanly."""
+    from clustertwin.telemetry.recording import RecordingSettings
+    from clustertwin.telemetry.recording.capture import take
+
+    source, total_s = _range(options) if options.prometheus else _live(options)
     settings = RecordingSettings(
-        interval_s, flush_s=flush_s, keep_s=keep_hours * 3600 or None, keep_bytes=int(keep_gb * 1e9) or None
+        options.interval_s,
+        flush_s=options.flush_s,
+        keep_s=options.keep_hours * 3600 or None,
+        keep_bytes=int(options.keep_gb * 1e9) or None,
     )
     with _progress(total_s) as on_trace:
-        taken = take(source, out, settings, on_trace)
-    if json:
-        print_json({"out": str(out), **asdict(taken)})
+        taken = take(source, options.out, settings, on_trace)
+    if options.json:
+        print_json({"out": str(options.out), **asdict(taken)})
     else:
         print(
-            f"{out}: {taken.end_s - taken.start_s} s of {taken.threads} threads on {taken.nodes} node(s), "
+            f"{options.out}: {taken.end_s - taken.start_s} s of {taken.threads} threads on {taken.nodes} node(s), "
             f"{taken.jobs} job(s){', until Ctrl-C' if taken.interrupted else ''}"
         )
 
 
-def _tell_of_hole(start_s: int, end_s: int) -> None:
+def _live(options: RecordOptions) -> tuple[Iterable[Trace], int]:
+    """The seconds from now on, and how many."""
+    from clustertwin.telemetry.ingest.rates import RateStream
+    from clustertwin.telemetry.ingest.sources import watch
+    from clustertwin.telemetry.ingest.sources.local_host import Host
+    from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
+
+    if options.exporter:
+        source: Host | Exporter = Exporter(
+            _endpoint(options, options.exporter), options.node, pages=options.node_channels
+        )
+    else:
+        source = Host(node=options.node)
+    stream = RateStream(options.interval_s, wide=options.node_channels)
+    return watch(source, options.seconds, stream=stream), options.seconds
+
+
+def _range(options: RecordOptions) -> tuple[Iterable[Trace], int]:
+    """The seconds of a range that a server has, and how many."""
+    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+    from clustertwin.telemetry.recording.capture import hour_by_hour
+
+    start_s = _epoch_s(options.start, "--start")
+    end_s = _epoch_s(options.end or str(int(time.time())), "--end")
+    if options.exporter or options.node or end_s <= start_s:
+        raise SettingsError("--prometheus needs --start before --end, and allows neither --exporter nor --node")
+    history = Prometheus(
+        _endpoint(options, options.prometheus), matchers=options.matchers, node_channels=options.node_channels
+    )
+    traces = hour_by_hour(
+        history, start_s, end_s, interval_s=options.interval_s, wide=options.node_channels, on_hole=_report_hole
+    )
+    return traces, end_s - start_s
+
+
+def _endpoint(options: RecordOptions, url: str) -> Endpoint:
+    return endpoint.build(
+        url,
+        username=options.username,
+        password_file=options.password_file,
+        token_file=options.token_file,
+        ca_file=options.ca_file,
+    )
+
+
+def _report_hole(start_s: int, end_s: int) -> None:
     err.print(f"no samples between {start_s} and {end_s}: left out")
 
 
@@ -95,12 +137,12 @@ def _epoch_s(text: str, option: str) -> int:
             int(float(text)) if text.replace(".", "", 1).isdecimal() else int(datetime.fromisoformat(text).timestamp())
         )
     except ValueError:
-        raise SettingsError(f"{option} {text!r}: epoch seconds, or a date like 2026-11-15T22:00:00+00:00") from None
+        raise SettingsError(f"{option} {text!r}: use epoch seconds or a date like 2026-11-15T22:00:00+00:00") from None
 
 
 @contextmanager
 def _progress(total_s: int) -> Iterator[Callable[[Trace], None]]:
-    """A bar of seconds on standard error; yields what to call with each trace."""
+    """A progress bar of seconds on standard error; yields the function to call with each trace."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("recorded"), BarColumn(), MofNCompleteColumn(), TextColumn("s"), TimeElapsedColumn())

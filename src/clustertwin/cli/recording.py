@@ -1,4 +1,4 @@
-"""`twin recording info|windows|export`: what a recording holds, and its way to other tools."""
+"""`twin recording info|windows|export`: the content of recordings, and their export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 
-app = group("Recordings: what they hold, and export.")
+app = group("Recordings: their content, and their export to other tools.")
 
 Directory = typer.Argument(..., help="A recording, or a directory with recordings below it.")
 Length = typer.Option(100, "--window-s", min=1, help="Length of a window in seconds.")
@@ -20,39 +20,39 @@ Length = typer.Option(100, "--window-s", min=1, help="Length of a window in seco
 
 @app.command()
 def info(directory: Path = Directory, window_s: int = Length, json: bool = Json) -> None:
-    """Nodes, time span, samples, bytes a sample, jobs and windows per job type."""
+    """Show nodes, time span, samples, bytes per sample, jobs, and windows by job type."""
     from clustertwin.telemetry.recording import Recording
     from clustertwin.telemetry.recording.recording_summary import summarise
 
-    summaries = [summarise(Recording.open(path), window_s) for path in _found(directory)]
+    summaries = [summarise(Recording.open(path), window_s) for path in _recordings(directory)]
     if json:
         print_json([asdict(summary) for summary in summaries])
         return
-    for one in summaries:
+    for summary in summaries:
         rows = [
-            ("campaign", f"{one.campaign} {one.split}".strip() or "-"),
-            ("nodes", ", ".join(f"{node} ({threads} threads)" for node, threads in one.nodes.items())),
-            ("channels", ", ".join(one.channels)),
-            ("from", datetime.fromtimestamp(one.start_s, UTC).isoformat()),
-            ("to", f"{datetime.fromtimestamp(one.end_s, UTC).isoformat()} ({one.end_s - one.start_s} s)"),
-            ("samples", f"{one.samples:,} ({one.missing_ratio:.1%} of the thread-seconds missing)"),
-            ("size", f"{one.size_bytes:,} bytes, {one.bytes_per_sample:.3f} a sample"),
-            ("jobs", one.jobs),
-            ("windows", ", ".join(f"{count} {kind}" for kind, count in one.windows.items()) or "none"),
+            ("campaign", f"{summary.campaign} {summary.split}".strip() or "-"),
+            ("nodes", ", ".join(f"{node} ({threads} threads)" for node, threads in summary.nodes.items())),
+            ("channels", ", ".join(summary.channels)),
+            ("from", datetime.fromtimestamp(summary.start_s, UTC).isoformat()),
+            ("to", f"{datetime.fromtimestamp(summary.end_s, UTC).isoformat()} ({summary.end_s - summary.start_s} s)"),
+            ("samples", f"{summary.samples:,} ({summary.missing_ratio:.1%} of the thread-seconds missing)"),
+            ("size", f"{summary.size_bytes:,} bytes, {summary.bytes_per_sample:.3f} per sample"),
+            ("jobs", summary.jobs),
+            ("windows", ", ".join(f"{count} {kind}" for kind, count in summary.windows.items()) or "none"),
         ]
-        print_table(one.directory, ("", ""), rows)
+        print_table(summary.directory, ("", ""), rows)
 
 
 @app.command()
 def windows(directory: Path = Directory, window_s: int = Length, json: bool = Json) -> None:
-    """How many windows of each job type and split, anomalous ones apart."""
+    """Count the windows by job type, anomaly and split."""
     from clustertwin.telemetry.recording import Recording
     from clustertwin.telemetry.recording.recording_summary import day_by_day
 
     counts: Counter[tuple[str, str, str]] = Counter()
-    for path in _found(directory):
-        for some in day_by_day(Recording.open(path), window_s):
-            counts.update(zip(some.job_type.tolist(), some.anomaly.tolist(), some.split.tolist(), strict=True))
+    for path in _recordings(directory):
+        for part in day_by_day(Recording.open(path), window_s):
+            counts.update(zip(part.job_type.tolist(), part.anomaly.tolist(), part.split.tolist(), strict=True))
     columns = ("job_type", "anomaly", "split", "windows")
     rows = [(*key, count) for key, count in sorted(counts.items())]
     if json:
@@ -65,7 +65,7 @@ def windows(directory: Path = Directory, window_s: int = Length, json: bool = Js
 def export(
     directory: Path = typer.Argument(..., help="A recording."),
     out: Path = typer.Option(
-        ..., "--out", help="FILE.parquet or FILE.csv: a row per thread and second; FILE.npz: windows."
+        ..., "--out", help="FILE.parquet or FILE.csv: a row for each thread and second. FILE.npz: windows."
     ),
     window_s: int = Length,
     json: bool = Json,
@@ -83,12 +83,12 @@ def export(
         print(f"{out}: {rows} {'windows' if out.suffix == '.npz' else 'rows'}")
 
 
-def _found(directory: Path) -> list[Path]:
-    """The recordings here or below; none is an error."""
+def _recordings(directory: Path) -> list[Path]:
+    """The recordings in or below a directory; an error if there are none."""
     from clustertwin.core.errors import RecordingError
     from clustertwin.telemetry.recording import find
 
-    found = find(directory)
-    if not found:
-        raise RecordingError(directory, "no recording here or below")
-    return found
+    recordings = find(directory)
+    if not recordings:
+        raise RecordingError(directory, "there is no recording in or below this directory")
+    return recordings

@@ -13,7 +13,7 @@ from clustertwin.core.channels import Schema
 
 @dataclass(frozen=True, slots=True)
 class JobSpan:
-    """One job on one node: which threads, from when to when, and what a person or a campaign says it was."""
+    """One job on one node: its threads, its time, and its labels from a person or a campaign."""
 
     job: str
     node: str
@@ -27,8 +27,16 @@ class JobSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChannels:
+    """Channels of nodes, not of threads: memory in use, pressure. Each value is in [0, 1], or NaN where unknown."""
+
+    schema: Schema
+    values: NDArray[np.float32]  # (time, channel) of one node; (node, time, channel) of several
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
-    """One node's hardware threads at a fixed cadence; where `valid` is False a value means nothing."""
+    """One node's hardware threads at a fixed cadence. Where `valid` is False, `values` have no meaning."""
 
     node: str
     cpus: tuple[int, ...]
@@ -38,10 +46,46 @@ class Trace:
     valid: NDArray[np.bool_]  # (cpu, time)
     spans: tuple[JobSpan, ...] = ()
     interval_s: int = 1
+    node_channels: NodeChannels | None = None  # None: the source has none
 
     @property
     def end_s(self) -> int:
         return self.start_s + self.values.shape[1] * self.interval_s
+
+
+def spread_node_channels(trace: Trace) -> Trace:
+    """The trace with its node channels as channels of every thread, for models that learn from them.
+
+    A second with an unknown node channel becomes invalid.
+    """
+    if trace.node_channels is None:
+        return trace
+    node_values = trace.node_channels.values  # (time, channel)
+    valid = trace.valid & ~np.isnan(node_values).any(axis=1)
+    wide = np.broadcast_to(node_values, (*valid.shape, node_values.shape[1]))
+    values = np.concatenate([trace.values, wide], axis=2)
+    values[~valid] = 0
+    return replace(
+        trace, schema=trace.schema + trace.node_channels.schema, values=values, valid=valid, node_channels=None
+    )
+
+
+def gather_node_channels(trace: Trace) -> Trace:
+    """The inverse: channels of nodes that every thread carries are taken from the threads."""
+    nodes = trace.schema.of_scope("node")
+    if not len(nodes):
+        return trace
+    threads = trace.schema.of_scope("thread")
+    columns = [trace.schema.index(name) for name in nodes.names]
+    first = trace.valid.argmax(axis=0)  # (time,) a thread that is valid: all threads agree
+    node_values = trace.values[first, np.arange(len(first))][:, columns]
+    node_values[~trace.valid.any(axis=0)] = np.nan
+    return replace(
+        trace,
+        schema=threads,
+        values=trace.values[:, :, [trace.schema.index(name) for name in threads.names]],
+        node_channels=NodeChannels(nodes, node_values),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +117,7 @@ class Windows:
         """All windows of several, which share a schema and a length."""
         first = parts[0]
         if any(part.schema != first.schema or part.interval_s != first.interval_s for part in parts):
-            raise ValueError("windows of different schemas or cadences do not mix")
+            raise ValueError("windows of different schemas or cadences cannot be joined")
         joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
         return replace(first, **joined)
 

@@ -1,4 +1,4 @@
-"""A node on paper: a small /proc and /sys that tests write, break and read back, and a served exporter on it."""
+"""A small /proc and /sys for tests, and an exporter that serves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
-from clustertwin.telemetry.exporter.http.routes import Site
+from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig
 
@@ -103,7 +103,7 @@ def serve(agent: Callable[..., Agent]) -> Iterator[Callable[..., Server]]:
     def start(config: WebConfig | None = None, **settings: object) -> Server:
         config = config or WebConfig()
         node = agent(**settings)
-        server = Server("127.0.0.1", 0, config, Site("n01", node.pieces, node.ring_since, users=config.users))
+        server = Server("127.0.0.1", 0, config, Routes("n01", node.pieces, node.ring_since, users=config.users))
         server.start()
         running.append(server)
         return server

@@ -1,4 +1,4 @@
-"""The whole scrape: one golden text, collectors that break and mend, and which samples the ring gets."""
+"""The page: its golden text, collectors that fail and recover, and the samples of the ring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clustertwin.telemetry.exporter import agent as agent_module
+from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector
 from clustertwin.telemetry.exporter.text_format import to_rows
 
 GOLDEN = Path(__file__).parent / "golden.prom"
@@ -62,14 +62,14 @@ def test_a_broken_collector_leaves_the_scrape_alive_and_is_logged_once(tree, age
     assert "meminfo" in logged[0][1]
 
 
-def test_a_collector_with_a_bug_is_contained_too(tree, agent, monkeypatch):
+def test_a_collector_that_raises_leaves_the_scrape_alive(tree, agent, monkeypatch):
     tree.node()
     node = agent()
-    monkeypatch.setattr(agent_module.MemoryCollector, "collect", lambda *_: 1 / 0)
+    monkeypatch.setattr(MemoryCollector, "collect", lambda *_: 1 / 0)
     assert success(node.scrape())["memory"] == 0
 
 
-def test_an_empty_root_gives_a_scrape_all_the_same(agent):
+def test_an_empty_root_still_gives_a_scrape(agent):
     told = success(agent().scrape())
     assert told == {"cpu": 0, "memory": 0, "disk": 0, "pressure": 1, "jobs": 1}
 
@@ -81,12 +81,44 @@ def test_collectors_can_be_left_out(tree, agent):
     assert b"twin_memory" not in text
 
 
-def test_a_scrape_is_what_the_ring_holds(tree, agent):
+def test_the_ring_holds_the_lines_of_a_scrape(tree, agent):
     full_tree(tree)
     node = agent(clock=lambda: 1234.5)
     node.scrape()
-    lines = b"cpu0 1234 4 200 4000 50 0 9 2 0 0\ncpu1 66 0 60 5000 20 0 0 0 0 0\njob slurm 42 0-1\n"
-    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + lines
+    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + SAMPLE
+
+
+SAMPLE = b"""\
+cpu0 1234 4 200 4000 50 0 9 2 0 0
+cpu1 66 0 60 5000 20 0 0 0 0 0
+twin_memory_total_bytes 16777216
+twin_memory_available_bytes 8388608
+twin_pressure_seconds_total{resource="cpu",share="some"} 1500000e-6
+twin_pressure_seconds_total{resource="io",share="some"} 1500000e-6
+twin_pressure_seconds_total{resource="memory",share="some"} 1500000e-6
+job slurm 42 0-1
+"""
+
+
+def test_a_sample_without_a_scrape_holds_the_same_lines(tree, agent):
+    full_tree(tree)
+    node = agent(clock=lambda: 1234.5)
+    assert b"".join(node.ring_since(0)) == b"t 1234.500\n" + SAMPLE
+
+
+@pytest.mark.parametrize("sampled_by", ["scrape", "tick"])
+def test_a_broken_collector_is_missing_from_the_ring_and_the_threads_are_there(tree, agent, sampled_by):
+    full_tree(tree)
+    now = [1000.0]
+    node = agent(clock=lambda: now[0])
+    node.scrape()
+    (tree.root / "proc/meminfo").unlink()
+    now[0] = 1002.0
+    getattr(node, sampled_by)()
+    newest = b"".join(node._ring.since(1002.0))
+    assert b"twin_memory" not in newest
+    assert newest.count(b"twin_pressure") == 3
+    assert b"cpu1 " in newest
 
 
 def ring_times(node) -> list[float]:
@@ -94,7 +126,7 @@ def ring_times(node) -> list[float]:
     return [float(line[2:]) for line in b"".join(node._ring.since(0)).splitlines() if line.startswith(b"t ")]
 
 
-def test_the_timer_samples_each_second_when_nobody_scrapes(tree, agent):
+def test_without_scrapes_the_timer_samples_each_second(tree, agent):
     tree.node()
     now = [1000.0]
     node = agent(clock=lambda: now[0])
@@ -104,7 +136,7 @@ def test_the_timer_samples_each_second_when_nobody_scrapes(tree, agent):
     assert ring_times(node) == [1000.0, 1001.0, 1002.0, 1003.0, 1004.0]
 
 
-def test_the_timer_steps_back_for_a_regular_scraper_that_is_a_little_late(tree, agent):
+def test_the_timer_waits_for_a_regular_scraper_that_is_a_little_late(tree, agent):
     tree.node()
     now = [1000.0]
     node = agent(clock=lambda: now[0])
@@ -117,7 +149,7 @@ def test_the_timer_steps_back_for_a_regular_scraper_that_is_a_little_late(tree, 
     assert len(ring_times(node)) == 5
 
 
-def test_who_asks_for_the_ring_gets_a_sample_of_now_and_the_timer_steps_back(tree, agent):
+def test_a_request_for_the_ring_takes_a_sample_and_delays_the_timer(tree, agent):
     tree.node()
     now = [1000.4]
     node = agent(clock=lambda: now[0])
@@ -132,7 +164,7 @@ def test_who_asks_for_the_ring_gets_a_sample_of_now_and_the_timer_steps_back(tre
     assert ring_times(node) == [1000.4, 1001.4, 1002.4, 1003.4]
 
 
-def test_beside_a_scraper_that_comes_every_second_the_ring_takes_no_sample_of_its_own(tree, agent):
+def test_with_a_scrape_every_second_a_request_for_the_ring_takes_no_sample(tree, agent):
     tree.node()
     now = [1000.0]
     node = agent(clock=lambda: now[0])
@@ -144,7 +176,7 @@ def test_beside_a_scraper_that_comes_every_second_the_ring_takes_no_sample_of_it
     assert ring_times(node) == [1000.0, 1001.0, 1002.0, 1003.0]
 
 
-def test_ticks_that_are_late_do_not_drift(tree, agent):
+def test_late_ticks_do_not_drift(tree, agent):
     tree.node()
     now = [1000.0]
     node = agent(clock=lambda: now[0])
@@ -153,7 +185,7 @@ def test_ticks_that_are_late_do_not_drift(tree, agent):
     assert ring_times(node)[-1] - ring_times(node)[0] == pytest.approx(len(ring_times(node)) - 1, abs=0.01)
 
 
-def test_when_the_scraper_stops_the_timer_goes_on_in_its_beat(tree, agent):
+def test_when_the_scraper_stops_the_timer_continues_at_its_phase(tree, agent):
     tree.node()
     now = [1000.5]
     node = agent(clock=lambda: now[0])
@@ -180,7 +212,7 @@ def test_a_failing_kernel_file_does_not_stop_the_timer(agent):
     assert ring_times(node) == []
 
 
-def test_no_ring_is_kept_when_none_is_wanted(tree, agent):
+def test_with_ring_seconds_0_no_ring_is_kept(tree, agent):
     tree.node()
     node = agent(ring_seconds=0.0)
     assert node.tick() == 1.0

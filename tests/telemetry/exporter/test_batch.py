@@ -1,11 +1,11 @@
-"""Many jobs' files at once: always what one by one would tell."""
+"""The files of many jobs at once: the same lines as one file at a time."""
 
 from __future__ import annotations
 
 import pytest
 
 from clustertwin.telemetry.exporter.jobs.cgroup_files import FILES, words_of
-from clustertwin.telemetry.exporter.jobs.file_batch import Batch
+from clustertwin.telemetry.exporter.jobs.file_batch import FileBatch
 
 PRESSURE = b"some avg10=0.%d0 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n"
 EXAMPLES = {
@@ -27,15 +27,15 @@ def careful(name: str, texts: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_at_once_is_what_one_by_one_tells(name):
-    batch = Batch(WRITERS[name])
+def test_a_batch_gives_the_lines_of_files_written_one_at_a_time(name):
+    batch = FileBatch(WRITERS[name])
     assert batch.lines(EXAMPLES[name], LABELS) == careful(name, EXAMPLES[name])
     later = EXAMPLES[name][::-1]
     assert batch.lines(later, LABELS) == careful(name, later)
 
 
-def test_other_jobs_are_learned_anew():
-    batch = Batch(WRITERS["memory.current"])
+def test_the_frame_is_rebuilt_when_jobs_change():
+    batch = FileBatch(WRITERS["memory.current"])
     batch.lines([b"1\n", b"2\n"], LABELS[:2])
     assert batch.lines([b"5\n"], [b'jobid="9"']) == [b'twin_job_memory_bytes{jobid="9"} 5\n']
 
@@ -52,14 +52,14 @@ def test_other_jobs_are_learned_anew():
     ],
 )
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_file_of_another_shape_is_left_to_the_careful_way(name, odd, place):
+def test_a_file_of_another_shape_gives_no_batch(name, odd, place):
     texts = list(EXAMPLES[name])
     texts[place] = odd
-    assert Batch(WRITERS[name]).lines(texts, LABELS) is None
-    warm = Batch(WRITERS[name])
+    assert FileBatch(WRITERS[name]).lines(texts, LABELS) is None
+    warm = FileBatch(WRITERS[name])
     warm.lines(EXAMPLES[name], LABELS)
     assert warm.lines(texts, LABELS) is None
 
 
-def test_a_name_that_looks_like_a_mark_is_left_to_the_careful_way():
-    assert Batch(WRITERS["memory.current"]).lines([b"5\n"], [b'jobid="700000000000000000"']) is None
+def test_a_name_that_looks_like_a_mark_gives_no_batch():
+    assert FileBatch(WRITERS["memory.current"]).lines([b"5\n"], [b'jobid="700000000000000000"']) is None

@@ -1,4 +1,4 @@
-"""`twin exporter` as a process: what it prints, how it ends, what it weighs, and real parts around it."""
+"""`twin exporter` as a process: output, exit code, memory, and real tools around it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_address_is_host_and_port(text, address):
 
 
 @pytest.mark.parametrize("text", ["9752", "localhost", "h:", "h:99999", "::1:80", "h:x"])
-def test_what_is_no_address_is_refused(text):
+def test_an_invalid_address_is_refused(text):
     with pytest.raises(SettingsError, match=r"web\.listen-address"):
         parse_address(text)
 
@@ -75,7 +75,7 @@ def test_a_port_in_use_ends_with_2(tree, serve, capsys):
 
 
 @pytest.mark.slow
-def test_it_serves_samples_by_itself_ends_on_a_signal_and_weighs_little(tree):
+def test_it_samples_without_scrapes_ends_on_a_signal_and_needs_little_memory(tree):
     with running(f"--path.rootfs={tree.node().root}") as (process, url):
         assert httpx.get(url).status_code == 200
         time.sleep(2.5)
@@ -88,7 +88,7 @@ def test_it_serves_samples_by_itself_ends_on_a_signal_and_weighs_little(tree):
 
 
 @pytest.mark.slow
-def test_others_are_warned_of_an_open_door():
+def test_an_open_address_without_tls_is_warned_about():
     command = [*COMMAND, "--web.listen-address=0.0.0.0:0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.readline()
@@ -113,7 +113,7 @@ def test_promtool_finds_nothing_wrong_with_a_tree_and_with_this_host(tree, agent
 
 
 @pytest.mark.real
-def test_a_real_cgroup_named_like_a_slurm_job_is_seen():
+def test_a_real_cgroup_named_like_a_slurm_job_is_exposed():
     job = f"{UNIFIED}/system.slice/slurmstepd.scope/job_{900_000_000 + os.getpid()}"
     try:
         os.makedirs(job)

@@ -1,4 +1,4 @@
-"""/proc/stat: known answers, threads that come and go, lines that are none."""
+"""/proc/stat: known answers, threads that come and go, invalid lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_second_scrape_reads_again(tree):
     assert {key for key in first if first[key] != second[key]} == {("0", "user"), ("1", "idle")}
 
 
-def test_a_thread_that_goes_offline_and_another_that_comes(tree):
+def test_threads_may_go_offline_and_come_online(tree):
     cpu = CpuCollector(str(tree.node().root))
     cpu.collect([])
     tree.write("proc/stat", "cpu  1 1 1 1\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu2 9 9 9 9 9 9 9 9 0 0\nintr 1\n")
@@ -57,7 +57,7 @@ def test_a_thread_that_goes_offline_and_another_that_comes(tree):
     ],
 )
 @pytest.mark.parametrize("warm", [False, True])
-def test_a_broken_line_is_a_fault_and_the_rest_is_told(tree, broken, warm):
+def test_a_broken_line_is_a_fault_and_the_rest_is_exposed(tree, broken, warm):
     cpu = CpuCollector(str(tree.node().root))
     if warm:
         cpu.collect([])
@@ -68,14 +68,14 @@ def test_a_broken_line_is_a_fault_and_the_rest_is_told(tree, broken, warm):
     assert "/proc/stat" in faults[0]
 
 
-def test_a_file_cut_inside_a_number_does_not_tell_that_number(tree):
+def test_a_file_cut_inside_a_number_does_not_expose_that_number(tree):
     tree.write("proc/stat", "cpu  1 1 1 1\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 8 0 123")
     faults: list[str] = []
     assert {key[0] for key in values(CpuCollector(str(tree.root)).collect(faults))} == {"0"}
     assert len(faults) == 1
 
 
-def test_a_cut_is_seen_also_when_the_threads_are_known(tree):
+def test_a_cut_is_detected_also_with_a_known_layout(tree):
     cpu = CpuCollector(str(tree.node().root))
     cpu.collect([])
     tree.write("proc/stat", "cpu  1 1 1 1\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0")
@@ -96,7 +96,7 @@ def test_the_kernels_lines_are_kept_verbatim(tree):
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 2**63), min_size=10, max_size=10), min_size=1, max_size=5))
-def test_what_is_told_is_what_the_kernel_counted(rows, tmp_path_factory):
+def test_exposed_seconds_are_the_kernels_counts(rows, tmp_path_factory):
     root = tmp_path_factory.mktemp("stat")
     (root / "proc").mkdir()
     lines = "".join(f"cpu{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows))

@@ -1,4 +1,4 @@
-"""Jobs: every layout from a tree on paper, what each file tells, and jobs that come, go and misbehave."""
+"""Jobs: every layout, every file, and jobs that start, end and have invalid files."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_every_layout_is_recognised(tree, path, manager, job):
         "htcondor/control",
     ],
 )
-def test_what_is_no_job_is_left_out(tree, path):
+def test_other_cgroups_are_left_out(tree, path):
     tree.v2().group(path, cpu_stat=CPU)
     assert found(tree) == {}
 
 
-def test_a_slurm_job_tells_all_it_has(tree):
+def test_all_files_of_a_slurm_job_are_exposed(tree):
     job = "system.slice/slurmstepd.scope/job_42"
     tree.v2().group(
         job,
@@ -145,7 +145,7 @@ def test_slurm_on_cgroup_v1_is_read_from_its_controllers(tree):
     assert told["twin_job_owner_uid"] == 1000
 
 
-def test_on_a_hybrid_host_v1_tells_what_v2_does_not(tree):
+def test_on_a_hybrid_host_v1_adds_what_v2_does_not_have(tree):
     job = "system.slice/slurmstepd.scope/job_42"
     tree.v2("unified/").group(f"unified/{job}", cpu_stat=CPU)
     tree.group("cpuset", cpuset_cpus="0-7")
@@ -156,7 +156,7 @@ def test_on_a_hybrid_host_v1_tells_what_v2_does_not(tree):
     assert told["twin_job_cpu_seconds_total user"] == 2.0
 
 
-def test_jobs_come_and_go(tree):
+def test_jobs_start_and_end(tree):
     tree.v2().group("system.slice/slurmstepd.scope/job_1", cpu_stat=CPU)
     jobs = JobsCollector(str(tree.root), clock=lambda: 0.0)
     assert list(by_job(jobs.collect([]))) == [("slurm", "1")]
@@ -177,7 +177,7 @@ def test_a_new_place_is_found_at_the_next_survey(tree):
     jobs.close()
 
 
-def test_a_cpu_set_that_comes_a_moment_after_its_job_is_seen_a_second_later(tree):
+def test_a_cpu_set_created_after_its_job_is_read_a_second_later(tree):
     now = [0.0]
     job = "system.slice/slurmstepd.scope/job_1"
     tree.v2().group(job, cpuset_cpus="", cpu_stat=CPU)
@@ -231,7 +231,7 @@ def test_a_kernel_that_refuses_one_file_leaves_the_jobs_others(tree, monkeypatch
     jobs.close()
 
 
-def test_a_bad_cpu_set_is_a_fault_of_every_scrape_until_it_is_mended(tree):
+def test_a_bad_cpu_set_is_a_fault_of_every_scrape_until_it_is_valid(tree):
     now = [0.0]
     job = "system.slice/slurmstepd.scope/job_1"
     tree.v2().group(job, cpuset_cpus="a-b", memory_current="1")
@@ -259,7 +259,7 @@ def test_a_job_that_appears_in_one_hierarchy_after_another_is_read_from_both(tre
     jobs.close()
 
 
-def test_a_file_of_nonsense_is_a_fault_of_that_file_alone(tree):
+def test_an_unreadable_file_is_a_fault_of_that_file_alone(tree):
     tree.v2().group("system.slice/slurmstepd.scope/job_1", cpu_stat="what", memory_current="4096", cpuset_cpus="a-b")
     jobs = JobsCollector(str(tree.root))
     faults: list[str] = []
@@ -316,6 +316,6 @@ def test_a_list_of_cpus_survives_the_kernels_form(cpus):
 
 
 @pytest.mark.parametrize("text", ["a", "3-", "-3", "5-2", "0-99999999", "1,,2", "٣"])
-def test_what_is_no_list_of_cpus_is_an_error(text):
+def test_an_invalid_list_of_cpus_is_an_error(text):
     with pytest.raises(InputError):
         parse_cpulist(text)

@@ -1,11 +1,11 @@
-"""The ring: what goes in comes out, the oldest is forgotten, memory is bounded."""
+"""The ring: samples read back, the oldest are dropped, memory is bounded."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertwin.telemetry.exporter.sample_ring import CHUNK_SAMPLES, Ring
+from clustertwin.telemetry.exporter.sample_ring import CHUNK_SAMPLES, SampleRing
 
 
 def blocks(text: bytes) -> list[tuple[float, bytes]]:
@@ -20,7 +20,7 @@ def blocks(text: bytes) -> list[tuple[float, bytes]]:
 
 
 def test_a_sample_is_its_time_and_its_lines():
-    ring = Ring(600)
+    ring = SampleRing(600)
     ring.add(1000.1234, b"cpu0 1 2 3\njob slurm 42 0-3\n")
     assert b"".join(ring.since(0)) == b"t 1000.123\ncpu0 1 2 3\njob slurm 42 0-3\n"
 
@@ -31,21 +31,21 @@ def test_a_sample_is_its_time_and_its_lines():
     )
 )
 def test_all_that_went_in_comes_out_in_order(samples):
-    ring = Ring(600)
+    ring = SampleRing(600)
     for i, lines in enumerate(samples):
         ring.add(1000.0 + i, lines)
     assert blocks(b"".join(ring.since(0))) == [(1000.0 + i, lines) for i, lines in enumerate(samples)]
 
 
 def test_since_is_inclusive_to_the_millisecond():
-    ring = Ring(600)
+    ring = SampleRing(600)
     for i in range(70):
         ring.add(1000.0004 + i, b"cpu0 %d\n" % (i + 100))
     assert [t_s for t_s, _ in blocks(b"".join(ring.since(1067.0)))] == [1067.0, 1068.0, 1069.0]
 
 
 def test_the_oldest_is_forgotten_and_ten_minutes_are_always_there():
-    ring = Ring(600)
+    ring = SampleRing(600)
     for i in range(2000):
         ring.add(float(i), b"cpu0 1\n")
     assert 1999 - 600 - CHUNK_SAMPLES <= ring.begin_s <= 1999 - 600
@@ -53,7 +53,7 @@ def test_the_oldest_is_forgotten_and_ten_minutes_are_always_there():
 
 
 def test_memory_is_bounded_whatever_is_added():
-    ring = Ring(600, max_bytes=20_000)
+    ring = SampleRing(600, max_bytes=20_000)
     for i in range(1000):
         ring.add(1000.0 + i / 100, bytes((i * j) % 251 for j in range(1000)))
     assert ring.size_bytes < 60_000
@@ -61,13 +61,13 @@ def test_memory_is_bounded_whatever_is_added():
 
 
 def test_an_empty_ring_has_no_beginning():
-    ring = Ring(600)
+    ring = SampleRing(600)
     assert ring.begin_s is None
     assert list(ring.since(0)) == []
 
 
 def test_a_reader_sees_the_samples_of_its_moment_while_others_are_written():
-    ring = Ring(600)
+    ring = SampleRing(600)
     for i in range(40):
         ring.add(float(i), b"cpu0 1\n")
     reading = ring.since(0)

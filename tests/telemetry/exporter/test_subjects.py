@@ -21,7 +21,7 @@ def test_memory_is_in_bytes_and_unknown_words_are_left_out(tree):
     assert "twin_memory_dirty_bytes" not in told
 
 
-def test_a_size_that_is_none_is_a_fault_and_the_rest_is_told():
+def test_an_invalid_size_is_a_fault_and_the_rest_is_parsed():
     faults: list[str] = []
     assert parse_meminfo(b"MemTotal: 1 kB\nMemFree: lots\nCached: 2 MB\n", faults) == {b"MemTotal": 1024}
     assert len(faults) == 2
@@ -40,20 +40,20 @@ def test_pressure_is_in_seconds(tree):
     assert told["memory", "full"] == 2e-6
 
 
-def test_a_kernel_without_pressure_has_nothing_to_say(tree):
+def test_a_kernel_without_psi_gives_no_samples_and_no_fault(tree):
     faults: list[str] = []
     assert PressureCollector(str(tree.root)).collect(faults) == b""
     assert faults == []
 
 
-def test_a_pressure_file_of_nonsense_is_a_fault(tree):
+def test_an_unreadable_pressure_file_is_a_fault(tree):
     tree.node().write("proc/pressure/io", "some avg10=oops\n")
     faults: list[str] = []
     assert b'resource="io"' not in PressureCollector(str(tree.root)).collect(faults)
     assert "pressure/io" in faults[0]
 
 
-def test_disks_in_use_are_told_in_bytes_and_seconds(tree):
+def test_disks_in_use_are_exposed_in_bytes_and_seconds(tree):
     rows = to_rows(DiskCollector(str(tree.node().root)).collect([]).decode())
     told = {(row["name"], row["labels"]["device"]): row["value"] for row in rows}
     assert {device for _, device in told} == {"sda", "nvme0n1"}  # no loops, no partitions, no unused disk

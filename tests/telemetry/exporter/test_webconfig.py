@@ -1,4 +1,4 @@
-"""exporter-toolkit's web configuration: passwords and TLS through a real client, mistakes named with their key."""
+"""The web configuration of exporter-toolkit: passwords and TLS with a real client, errors that name the key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pem(tmp_path_factory) -> Path:
     return home
 
 
-def test_a_password_opens_and_nothing_else_does(tree, serve):
+def test_only_the_right_password_is_accepted(tree, serve):
     tree.node()
     server = serve(parse_web_config(f"basic_auth_users:\n  alice: {HASH}\n", "web.yml"))
     url = f"http://127.0.0.1:{server.port}"
@@ -47,7 +47,7 @@ def test_a_password_opens_and_nothing_else_does(tree, serve):
         assert get(url, headers={"Authorization": header}).status_code == 401
 
 
-def test_bcrypt_is_asked_once_for_each_guess_also_for_nobody(monkeypatch):
+def test_bcrypt_runs_once_for_each_password_also_for_unknown_users(monkeypatch):
     asked = []
     real = webconfig._bcrypt_agrees
     monkeypatch.setattr(webconfig, "_bcrypt_agrees", lambda *guess: asked.append(guess) or real(*guess))
@@ -60,15 +60,15 @@ def test_bcrypt_is_asked_once_for_each_guess_also_for_nobody(monkeypatch):
     assert {hashed[4:6] for _, hashed in asked} == {"04"}  # the same cost for all
 
 
-def test_remembered_answers_are_bounded_and_hold_no_password():
+def test_cached_results_are_bounded_and_hold_no_password():
     passwords = Passwords({"alice": HASH})
     for i in range(Passwords.REMEMBERED + 20):
         passwords.is_right("alice", f"guess-{i}")
-    assert len(passwords._answers) == Passwords.REMEMBERED
-    assert not any(b"guess" in key for key in passwords._answers)
+    assert len(passwords._results) == Passwords.REMEMBERED
+    assert not any(b"guess" in key for key in passwords._results)
 
 
-def test_tls_is_spoken_and_plain_http_is_not(tree, serve, pem):
+def test_with_tls_plain_http_is_refused(tree, serve, pem):
     tree.node()
     text = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n  min_version: TLS13\n"
     server = serve(parse_web_config(text, str(pem / "web.yml")))
@@ -103,7 +103,7 @@ def test_a_client_certificate_can_be_required(tree, serve, pem):
         ("basic_auth_users: {alice: secret}", "alice"),
         ("basic_auth_users: [alice]", "basic_auth_users"),
         ("just a word", "the file"),
-        ("a: [", "no YAML"),
+        ("a: [", "not YAML"),
     ],
 )
 def test_a_mistake_is_named_with_file_and_key(text, named):

@@ -1,4 +1,4 @@
-"""Exposition text: known pages, hostile ones, agreement with prometheus_client, and the quick second reading."""
+"""Exposition text: known pages, hostile pages, agreement with prometheus_client, and the incremental parser."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from clustertwin.core.channels import NODE
 from clustertwin.core.errors import ExpositionError
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus
-from clustertwin.telemetry.ingest.exposition_parser import Limits, Sample, parse
-from clustertwin.telemetry.ingest.incremental_parser import Rescan
-from clustertwin.telemetry.ingest.metrics_page import Pages
+from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample, parse
+from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
+from clustertwin.telemetry.ingest.metrics_page import PageReader
 from clustertwin.telemetry.ingest.rates import RateStream
 
 PAGE = rb"""# HELP twin_cpu_seconds_total Seconds, with a \\ and a\nnew line.
@@ -34,19 +35,19 @@ nothing NaN
 def test_a_page_on_paper() -> None:
     page = parse(PAGE)
     assert page.samples[:4] == (
-        Sample("twin_cpu_seconds_total", {"cpu": "0", "mode": "user"}, 12.34),
-        Sample("twin_cpu_seconds_total", {"cpu": "0", "mode": "idle"}, 5.5),
-        Sample("odd", {"path": 'C:\\dir\n"x"', "empty": ""}, -math.inf, 1700000000.123),
-        Sample("up", {}, 1.0),
+        MetricSample("twin_cpu_seconds_total", {"cpu": "0", "mode": "user"}, 12.34),
+        MetricSample("twin_cpu_seconds_total", {"cpu": "0", "mode": "idle"}, 5.5),
+        MetricSample("odd", {"path": 'C:\\dir\n"x"', "empty": ""}, -math.inf, 1700000000.123),
+        MetricSample("up", {}, 1.0),
     )
     assert math.isnan(page.samples[4].value)
     assert page.types == {"twin_cpu_seconds_total": "counter"}
     assert page.helps == {"twin_cpu_seconds_total": "Seconds, with a \\ and a\nnew line."}
 
 
-def test_what_is_left_of_openmetrics_is_read() -> None:
+def test_the_parts_of_openmetrics_that_exporters_emit_are_read() -> None:
     text = b'# UNIT a seconds\na_total{b="1"} 2.0 1700000000.5 # {trace="x"} 0.5 1699999999.0\n# EOF\n'
-    assert parse(text).samples == (Sample("a_total", {"b": "1"}, 2.0, 1700000000.5),)
+    assert parse(text).samples == (MetricSample("a_total", {"b": "1"}, 2.0, 1700000000.5),)
 
 
 @pytest.mark.parametrize(
@@ -54,21 +55,21 @@ def test_what_is_left_of_openmetrics_is_read() -> None:
     [
         (b"up 1\n9lives 1\n", 2, "does not begin with a metric name"),
         (b"up\n", 1, "up has no value"),
-        (b"up one\n", 1, "no number: 'one'"),
-        (b"up 1_000\n", 1, "no number: '1_000'"),
+        (b"up one\n", 1, "not a number: 'one'"),
+        (b"up 1_000\n", 1, "not a number: '1_000'"),
         (b"up 1 2 3\n", 1, "after the value of up there is '2 3'"),
         (b'a{b="c} 1\n', 1, "the labels of a are not closed"),
         (b"a{b=c} 1\n", 1, "'b=c' is not a label=\"value\""),
         (b'a{b="c" d="e"} 1\n', 1, "is not a label"),
         (b'a{,b="c"} 1\n', 1, "is not a label"),
-        (b'a{b="1",b="2"} 1\n', 1, "label b twice"),
-        (b'a{b="\\x"} 1\n', 1, "no escape '\\\\x'"),
-        (b'a{b="1",c="2"} 1\na{c="2",b="1"} 1\n', 2, "a with the same labels again"),
-        (b"# TYPE up clock\n", 1, "no type 'clock'"),
-        (b"# TYPE up gauge\n# TYPE up counter\n", 2, "up was a gauge before"),
+        (b'a{b="1",b="2"} 1\n', 1, "label b occurs twice"),
+        (b'a{b="\\x"} 1\n', 1, "'\\\\x' is not an escape"),
+        (b'a{b="1",c="2"} 1\na{c="2",b="1"} 1\n', 2, "a has a second sample with the same labels"),
+        (b"# TYPE up clock\n", 1, "'clock' is not a type"),
+        (b"# TYPE up gauge\n# TYPE up counter\n", 2, "up is declared as gauge and as counter"),
         (b"# HELP\n", 1, "names no metric"),
         (b"up 1\n\xff\xfe 1\n", 2, "not UTF-8"),
-        (b"up 1\r\n", 1, "after the value of up|no number"),
+        (b"up 1\r\n", 1, "after the value of up|not a number"),
     ],
 )
 def test_a_broken_line_is_named_with_its_reason(text: bytes, line: int, reason: str) -> None:
@@ -81,13 +82,13 @@ def test_a_broken_line_is_named_with_its_reason(text: bytes, line: int, reason: 
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(text_bytes=10), "bytes, at most 10"),
-        (Limits(line_chars=10), "a line has at most 10"),
-        (Limits(labels=1), "more than 1 labels"),
-        (Limits(samples=1), "more than 1 samples"),
+        (ExpositionLimits(text_bytes=10), "bytes; the limit is 10"),
+        (ExpositionLimits(line_chars=10), "a line of 16 characters; the limit is 10"),
+        (ExpositionLimits(labels=1), "more than 1 labels"),
+        (ExpositionLimits(samples=1), "more than 1 samples"),
     ],
 )
-def test_size_lines_labels_and_samples_are_capped(limits: Limits, reason: str) -> None:
+def test_size_lines_labels_and_samples_are_capped(limits: ExpositionLimits, reason: str) -> None:
     with pytest.raises(ExpositionError, match=reason):
         parse(b'a{b="1",c="2"} 1\na{b="2"} 1\n', limits=limits)
 
@@ -127,9 +128,9 @@ scraps = st.lists(
 @example(b"# EOF")
 @example(b"\x00")
 def test_no_text_raises_anything_but_our_error(text: bytes) -> None:
-    reader = Rescan()
+    reader = IncrementalParser()
     reader.read(b'a{b="c"} 1\n')
-    for read in (parse, reader.read, lambda text: Pages("n1").read(text, 0.0)):
+    for read in (parse, reader.read, lambda text: PageReader("n1").read(text, 0.0)):
         with suppress(ExpositionError):
             read(text)
 
@@ -176,8 +177,8 @@ def test_valid_text_is_read_as_prometheus_client_reads_it(page: dict[Any, Any]) 
 
 
 @given(st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=3))
-def test_the_quick_reading_gives_the_same_bits_as_the_careful_one(rows: list[list[str]]) -> None:
-    reader = Rescan()
+def test_a_later_page_gives_the_same_bits_as_a_full_parse(rows: list[list[str]]) -> None:
+    reader = IncrementalParser()
     for k, row in enumerate(rows):
         text = "# HELP a x\n" + "".join(f'a{{b="{i}"}} {number}\n' for i, number in enumerate(row)) + "# end\n"
         before = reader.series
@@ -200,8 +201,8 @@ def test_the_quick_reading_gives_the_same_bits_as_the_careful_one(rows: list[lis
         b"a 1\nb  2\n",
     ],
 )
-def test_a_page_that_changed_is_parsed_anew(text: bytes) -> None:
-    reader = Rescan()
+def test_a_page_that_changed_is_parsed_in_full(text: bytes) -> None:
+    reader = IncrementalParser()
     for page in (b"a 5\nb 6\n", text, b"a 7\nb 8\n"):
         assert reader.read(page).tolist() == [sample.value for sample in parse(page).samples]
         assert [s.name for s in reader.series] == [s.name for s in parse(page).samples]
@@ -209,7 +210,7 @@ def test_a_page_that_changed_is_parsed_anew(text: bytes) -> None:
 
 def test_a_number_broken_on_the_second_page_is_an_error_with_its_line() -> None:
     for bad in (b"1.2.3", b"", b"-", b"1e", b"0x10", b"1 2 3", b"--1", b"."):
-        reader = Rescan("node7")
+        reader = IncrementalParser("node7")
         reader.read(b"a 1\nb 2\n")
         with pytest.raises(ExpositionError, match=r"node7:2: "):
             reader.read(b"a 1\nb " + bad + b"\n")
@@ -228,16 +229,19 @@ def test_pages_become_readings_with_threads_in_order() -> None:
         b'twin_job_cpu_allocated{manager="slurm",jobid="17",cpu="2"} 1\n'
         b'twin_job_cpu_allocated{manager="slurm",jobid="17",cpu="0"} 1\n'
     )
-    reading = Pages("n1").read(text, 7.0)
+    reading = PageReader("n1").read(text, 7.0)
     assert reading.cpus == (0, 2, 10)
     assert (reading.seconds == 100).all()
-    assert (reading.memory_used_ratio, reading.io_stalled_s) == (0.75, 5e-6)
+    operands = dict(zip(NODE.names, reading.operands.tolist(), strict=True))
+    assert operands["memory_used"] == [250, 1000]
+    assert operands["io_pressure"][0] == 5e-6
+    assert np.isnan(operands["memory_pressure"]).all()
     assert reading.jobs == (JobCpus("17", (0, 2)),)
 
 
 @pytest.mark.parametrize("prefix", ["twin", "node"])
 def test_pages_of_either_exporter_become_rates(prefix: str) -> None:
-    pages, stream = Pages("n1"), RateStream()
+    pages, stream = PageReader("n1"), RateStream()
     assert stream.push(pages.read(node_page(0, prefix), 10.0)) is None
     trace = stream.push(pages.read(node_page(0, prefix).replace(b" 0.00\n", b" 0.125\n"), 11.0))
     assert trace is not None
@@ -245,8 +249,8 @@ def test_pages_of_either_exporter_become_rates(prefix: str) -> None:
     assert trace.valid.all()
 
 
-def test_a_mode_the_kernel_lacks_is_no_fault() -> None:
-    stream, pages = RateStream(), Pages("n1")
+def test_a_mode_that_the_kernel_does_not_have_is_not_a_fault() -> None:
+    stream, pages = RateStream(), PageReader("n1")
     text = b'node_cpu_seconds_total{cpu="0",mode="user"} %d\nnode_cpu_seconds_total{cpu="0",mode="idle"} 0\n'
     stream.push(pages.read(text % 0, 0.0))
     trace = stream.push(pages.read(text % 1, 1.0))
@@ -254,8 +258,8 @@ def test_a_mode_the_kernel_lacks_is_no_fault() -> None:
     assert trace.values[0, 0].tolist() == [1, 0, 0, 0]
 
 
-def test_a_page_of_something_else_says_what_is_missing() -> None:
+def test_a_page_without_cpu_counters_is_an_error_that_names_them() -> None:
     with pytest.raises(ExpositionError, match=r"n1:9100: no twin_cpu_seconds_total or node_cpu_seconds_total among"):
-        Pages("n1", "n1:9100").read(b"up 1\n", 0.0)
-    with pytest.raises(ExpositionError, match="cpu='x' is no hardware thread"):
-        Pages("n1").read(b'node_cpu_seconds_total{cpu="x",mode="user"} 1\n', 0.0)
+        PageReader("n1", "n1:9100").read(b"up 1\n", 0.0)
+    with pytest.raises(ExpositionError, match="cpu='x' is not a hardware thread"):
+        PageReader("n1").read(b'node_cpu_seconds_total{cpu="x",mode="user"} 1\n', 0.0)

@@ -1,4 +1,4 @@
-"""Counters to ratios: known steps, every fault, sample times of every phase, and the live form beside the whole."""
+"""Counters to ratios: known steps, every fault, sample times at every phase, and the stream against the range."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from clustertwin.core.channels import CPU
+from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import JobSpan
-from clustertwin.telemetry.ingest.counters import MODES, Counters, JobCpus, Reading, job_spans, stack
+from clustertwin.telemetry.ingest.counters import MODES, Counters, JobCpus, NodeReading, job_spans, stack
 from clustertwin.telemetry.ingest.rates import Faults, RateStream, to_trace
 from clustertwin.telemetry.ingest.second_boundaries import Boundaries
 
@@ -83,7 +83,7 @@ def test_a_step_that_cannot_be_trusted_is_masked_and_counted(step: dict[int, flo
     assert faults == Faults(**{fault: 1})
 
 
-def test_the_seconds_after_a_reset_are_good_again() -> None:
+def test_the_seconds_after_a_reset_are_valid_again() -> None:
     trace, faults = to_trace(counters([{IDLE: 1.0}, {IDLE: -900.0}, {USER: 1.0}]))
     assert trace.valid[0].tolist() == [True, False, True]
     assert trace.values[0, 2].tolist() == [1, 0, 0, 0]
@@ -105,9 +105,9 @@ def test_doubled_and_unordered_samples_change_nothing() -> None:
     assert faults == Faults(late=3, doubled=2)
 
 
-def test_a_thread_that_comes_and_goes_is_masked_while_away() -> None:
+def test_a_thread_is_masked_while_it_is_missing() -> None:
     readings = [
-        Reading("n1", EPOCH_S + k, cpus, np.full((len(cpus), 8), k / 8.0))
+        NodeReading("n1", EPOCH_S + k, cpus, np.full((len(cpus), 8), k / 8.0))
         for k, cpus in enumerate([(0, 1), (0, 1), (0,), (0,), (0, 1), (0, 1)])
     ]
     trace, faults = to_trace(stack(readings))
@@ -116,7 +116,7 @@ def test_a_thread_that_comes_and_goes_is_masked_while_away() -> None:
     assert faults == Faults(missing=3)
 
 
-def test_start_and_end_frame_the_trace_whatever_was_sampled() -> None:
+def test_start_and_end_limit_the_trace_for_any_samples() -> None:
     trace, faults = to_trace(counters(busy(5)), start_s=EPOCH_S - 2, end_s=EPOCH_S + 3)
     assert (trace.start_s, trace.end_s) == (EPOCH_S - 2, EPOCH_S + 3)
     assert trace.valid[0].tolist() == [False, False, True, True, True]
@@ -141,17 +141,55 @@ def test_a_coarser_cadence_is_a_setting() -> None:
     assert faults == Faults()
 
 
-def test_node_channels_are_shared_by_all_threads_and_mask_where_unknown() -> None:
-    seconds = np.cumsum(np.full((2, 4, 8), 0.125), axis=1)
-    memory, stalled = np.array([0.5, 0.25, 0.75, np.nan]), np.array([7.0, 7.1, 9.1, 9.2])
-    trace, faults = to_trace(
-        Counters("n1", (0, 1), np.arange(4.0), seconds, MODES, memory, stalled), node_channels=True
-    )
-    assert trace.schema.names == ("user", "system", "iowait", "other", "memory_used", "io_pressure")
-    np.testing.assert_allclose(trace.values[0, :2, 4:], [[0.25, 0.1], [0.75, 1.0]], atol=1e-6)
+def with_memory_and_io(memory: list[float], io_waiting_s: list[float]) -> Counters:
+    """Two threads of one node; its memory in use as a ratio, its seconds of waiting for I/O since boot."""
+    operands = np.zeros((len(memory), len(NODE), 2))
+    operands[:, NODE.index("memory_used")] = [(1 - used, 1) for used in memory]
+    operands[:, NODE.index("io_pressure"), 0] = io_waiting_s
+    seconds = np.cumsum(np.full((2, len(memory), 8), 0.125), axis=1)
+    return Counters("n1", (0, 1), np.arange(float(len(memory))), seconds, MODES, operands)
+
+
+NODE_SAMPLES = with_memory_and_io([0.5, 0.25, 0.75, np.nan], [7.0, 7.1, 8.3, 8.4])
+
+
+def test_node_channels_are_beside_the_threads_and_unknown_ones_mask_nothing() -> None:
+    trace, faults = to_trace(NODE_SAMPLES)
+    assert trace.schema == CPU
+    assert trace.node_channels is not None
+    values = dict(zip(trace.node_channels.schema.names, trace.node_channels.values.T, strict=True))
+    np.testing.assert_allclose(values["memory_used"], [0.25, 0.75, np.nan])
+    np.testing.assert_allclose(values["io_pressure"], [0.1, 1.0, 0.1], atol=1e-6)
+    assert trace.valid.all()
+    assert faults == Faults()
+
+
+def test_in_a_wide_trace_every_thread_carries_the_node_channels_and_unknown_ones_mask_its_second() -> None:
+    trace, faults = to_trace(NODE_SAMPLES, wide=True)
+    assert trace.schema == CPU + NODE
+    memory, io = trace.schema.index("memory_used"), trace.schema.index("io_pressure")
+    np.testing.assert_allclose(trace.values[0, :2, [memory, io]], [[0.25, 0.75], [0.1, 1.0]], atol=1e-6)
     np.testing.assert_array_equal(trace.values[0], trace.values[1])
     assert trace.valid.tolist() == [[True, True, False]] * 2
     assert faults == Faults(missing=2)
+
+
+def test_a_stream_gives_the_same_node_channels_as_the_range() -> None:
+    stream = RateStream()
+    live = [
+        stream.push(NodeReading("n1", float(k), (0, 1), NODE_SAMPLES.seconds[:, k], operands=NODE_SAMPLES.operands[k]))
+        for k in range(4)
+    ]
+    values = np.concatenate([trace.node_channels.values for trace in live if trace is not None])
+    np.testing.assert_array_equal(values, to_trace(NODE_SAMPLES)[0].node_channels.values)
+
+
+def test_after_a_gap_node_channels_are_unknown() -> None:
+    counters_ = with_memory_and_io([0.5] * 6, [1.0] * 6)
+    counters_.times_s[3:] += 5
+    trace, _ = to_trace(counters_)
+    assert np.isnan(trace.node_channels.values[2:8]).all()
+    assert not np.isnan(trace.node_channels.values[[0, 1, 8, 9], NODE.index("memory_used")]).any()
 
 
 @settings(max_examples=settings.default.max_examples // 4)
@@ -197,13 +235,13 @@ def messes(draw: st.DrawFn) -> Counters:
 
 @settings(max_examples=2 * settings.default.max_examples)
 @given(messes())
-def test_whatever_comes_ratios_stay_in_range_and_sum_to_one(counters: Counters) -> None:
+def test_for_any_counters_ratios_stay_in_range_and_sum_to_one(counters: Counters) -> None:
     trace, _ = to_trace(counters)
     assert ((trace.values >= 0) & (trace.values <= 1)).all()
     np.testing.assert_allclose(trace.values[trace.valid].sum(axis=1), 1, atol=1e-6)
 
 
-def test_the_stream_gives_what_the_whole_gives() -> None:
+def test_the_stream_gives_the_same_as_the_range() -> None:
     rng = np.random.default_rng(1)
     steps = rng.dirichlet(np.ones(8), size=(4, 120)) * rng.uniform(0.9, 1.1, (4, 120, 1))
     seconds = np.concatenate([np.zeros((4, 1, 8)), np.cumsum(steps, axis=1)], axis=1)
@@ -211,7 +249,7 @@ def test_the_stream_gives_what_the_whole_gives() -> None:
     times = EPOCH_S + 0.48 + np.arange(121) + rng.uniform(-0.05, 0.05, 121)
     keep = np.delete(np.arange(121), [70, 71, 72])  # a gap
     stream = RateStream()
-    readings = [Reading("n1", times[k], (0, 1, 2, 3), seconds[:, k]) for k in keep]
+    readings = [NodeReading("n1", times[k], (0, 1, 2, 3), seconds[:, k]) for k in keep]
     parts = [part for reading in readings if (part := stream.push(reading)) is not None]
     whole, faults = to_trace(stack(readings))
     assert stream.faults == faults
@@ -225,17 +263,17 @@ def test_the_stream_gives_what_the_whole_gives() -> None:
 def test_the_stream_follows_threads_and_jobs() -> None:
     stream = RateStream()
     job = JobCpus("17", (0, 1))
-    stream.push(Reading("n1", 10.0, (0,), np.full((1, 8), 1.0), jobs=(job,)))
-    trace = stream.push(Reading("n1", 11.0, (0, 1), np.full((2, 8), 1.125), jobs=(job,)))
+    stream.push(NodeReading("n1", 10.0, (0,), np.full((1, 8), 1.0), jobs=(job,)))
+    trace = stream.push(NodeReading("n1", 11.0, (0, 1), np.full((2, 8), 1.125), jobs=(job,)))
     assert trace is not None
     assert trace.cpus == (0, 1)
     assert trace.valid[:, 0].tolist() == [True, False]
     assert trace.spans == (JobSpan("17", "n1", (0, 1), 10.0, 11.0),)
-    assert stream.push(Reading("n1", 10.5, (0, 1), np.full((2, 8), 1.1))) is None
+    assert stream.push(NodeReading("n1", 10.5, (0, 1), np.full((2, 8), 1.1))) is None
     assert stream.faults == Faults(late=1, missing=1)
 
 
-def test_job_spans_begin_and_end_where_the_job_was_seen() -> None:
+def test_job_spans_begin_and_end_with_the_sightings_of_the_job() -> None:
     a, b, moved = JobCpus("1", (0, 1)), JobCpus("2", (2,)), JobCpus("1", (0, 3))
     spans = job_spans("n1", [(10, [a]), (11, [a, b]), (12, [moved, b]), (13, [moved])])
     assert spans == (

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: every recording reads, and nothing that was acknowledged is lost."""
+"""kill -9 at random times: every recording can be read, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings for other tools: rows and windows, whole or not at all."""
+"""Export: rows and windows, complete or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recording(tmp_path: Path) -> Recording:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_row_per_thread_and_second_that_was_seen(recording: Recording, tmp_path: Path, suffix: str) -> None:
+def test_there_is_a_row_for_each_known_second_of_a_thread(recording: Recording, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"rows.{suffix}"
     assert export(recording, out) == 550
     table = parquet.read_table(out) if suffix == "parquet" else csv.read_csv(out)
@@ -46,8 +46,8 @@ def test_windows_need_no_pickle(recording: Recording, tmp_path: Path) -> None:
         assert archive["job_type"].tolist().count("np") == 1
 
 
-def test_other_names_and_files_already_there_are_refused(recording: Recording, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"must end in \.parquet"):
+def test_other_suffixes_and_existing_files_are_refused(recording: Recording, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"must end in one of \.parquet"):
         export(recording, tmp_path / "rows.xls")
     (tmp_path / "rows.csv").write_text("mine")
     with pytest.raises(OutputError, match="already exists"):

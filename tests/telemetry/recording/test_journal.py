@@ -1,4 +1,4 @@
-"""The journal: what a crash tears off ends it, what stands before is whole."""
+"""The journal: it ends before an incomplete or damaged record."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from clustertwin.telemetry.recording import journal
 
 
-def records() -> list[journal.Record]:
+def records() -> list[journal.JournalRecord]:
     rng = np.random.default_rng(0)
-    return [journal.Record(1000 + 10 * i, rng.integers(0, 256, (2, 3, 5 + i), np.uint8)) for i in range(3)]
+    return [journal.JournalRecord(1000 + 10 * i, rng.integers(0, 256, (2, 3, 5 + i), np.uint8)) for i in range(3)]
 
 
 def written(tmp_path: Path) -> bytes:
@@ -22,13 +22,13 @@ def written(tmp_path: Path) -> bytes:
     return (tmp_path / "journal").read_bytes()
 
 
-def agree(read: list[journal.Record], wrote: list[journal.Record]) -> bool:
+def agree(read: list[journal.JournalRecord], wrote: list[journal.JournalRecord]) -> bool:
     return len(read) == len(wrote) and all(
         a.start_s == b.start_s and np.array_equal(a.ticks, b.ticks) for a, b in zip(read, wrote, strict=True)
     )
 
 
-def test_records_read_back_and_none_are_there_without_a_file(tmp_path: Path) -> None:
+def test_records_read_back_and_without_a_file_there_are_none(tmp_path: Path) -> None:
     assert journal.read(tmp_path / "journal", 2, 3) == []
     written(tmp_path)
     assert agree(journal.read(tmp_path / "journal", 2, 3), records())

@@ -1,4 +1,4 @@
-"""From sources to recordings: live traces, jobs that come and go, Ctrl-C, ranges."""
+"""From sources to recordings: live traces, jobs that start and end, Ctrl-C, ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustertwin.core.errors import NoSamples, SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.ingest.counters import Counters
 from clustertwin.telemetry.recording import Recorder, Recording
-from clustertwin.telemetry.recording.capture import Jobs, hour_by_hour, take
+from clustertwin.telemetry.recording.capture import JobLabels, hour_by_hour, take
 
 
 def second(time_s: int, node: str = "n0", cpus: tuple[int, ...] = (0, 1), jobs: dict[str, int] | None = None) -> Trace:
@@ -38,20 +38,20 @@ def test_a_job_is_labelled_when_it_begins_and_again_when_it_has_ended(tmp_path: 
 
 
 def test_a_running_job_has_no_end_yet() -> None:
-    jobs = Jobs()
+    jobs = JobLabels()
     assert jobs.changed(second(1000, jobs={"7": 999})) == [JobSpan("7", "n0", (0,), 999, math.inf)]
     assert jobs.changed(second(1001, jobs={"7": 999})) == []
     assert jobs.ended() == [JobSpan("7", "n0", (0,), 999, 1002)]
 
 
-def test_the_pieces_of_a_job_in_one_hour_after_another_are_one_span() -> None:
-    jobs = Jobs()
+def test_the_pieces_of_a_job_in_consecutive_hours_are_one_span() -> None:
+    jobs = JobLabels()
     jobs.changed(second(3599, jobs={"7": 3000}))
     jobs.changed(second(7199, jobs={"7": 3601}))
     assert jobs.ended() == [JobSpan("7", "n0", (0,), 3000, 7200)]
 
 
-def test_ctrl_c_closes_the_recording_and_is_told(tmp_path: Path) -> None:
+def test_ctrl_c_closes_the_recording_and_is_reported(tmp_path: Path) -> None:
     def until_ctrl_c() -> Iterator[Trace]:
         yield from (second(t) for t in range(1000, 1007))
         raise KeyboardInterrupt
@@ -62,19 +62,19 @@ def test_ctrl_c_closes_the_recording_and_is_told(tmp_path: Path) -> None:
     Recorder.resume(tmp_path / "r").close()  # nobody holds it any more
 
 
-def test_a_node_that_comes_later_is_let_in_and_its_new_threads_are_counted(tmp_path: Path) -> None:
+def test_a_node_can_appear_later_and_its_new_threads_are_counted(tmp_path: Path) -> None:
     taken = take([second(1000), second(1000, "n1"), second(1001, cpus=(0, 1, 2))], tmp_path / "r")
     assert (taken.nodes, taken.unknown) == (2, 1)
     assert Recording.open(tmp_path / "r").trace("n0").valid.tolist() == [[True, True], [True, True]]
 
 
 def test_no_traces_at_all_leave_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nothing was recorded"):
+    with pytest.raises(SourceError, match="nothing is recorded"):
         take([], tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
 
-def test_after_a_crash_a_job_ends_with_the_last_second_seen(tmp_path: Path) -> None:
+def test_after_a_crash_a_job_ends_with_the_last_known_second(tmp_path: Path) -> None:
     with Recorder.create(tmp_path / "r", {"n0": (0, 1)}) as recorder:
         recorder.append(second(1000))
         recorder.label(JobSpan("7", "n0", (0,), 999, math.inf))
@@ -82,7 +82,7 @@ def test_after_a_crash_a_job_ends_with_the_last_second_seen(tmp_path: Path) -> N
     assert Recording.open(tmp_path / "r").spans == (JobSpan("7", "n0", (0,), 999, 1001),)
 
 
-def test_an_hour_without_samples_is_told_of_and_left_out() -> None:
+def test_an_hour_without_samples_is_reported_and_left_out() -> None:
     class Holey:
         """Samples once a second, but none in the second hour."""
 

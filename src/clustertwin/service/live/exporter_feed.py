@@ -11,9 +11,9 @@ from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds import ANSWER_S, Stream
 from clustertwin.telemetry.ingest.rates import NONE, Faults
-from clustertwin.telemetry.ingest.sources.exporter_protocol import Talk
+from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import Sweep
+from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep
 
 #: Of nodes that do not answer so many are named, the rest counted.
 NAMED = 10
@@ -28,37 +28,37 @@ class ExporterFeed:
         self.source = f"{len(endpoints)} exporters"
         self._clock = clock
         self._endpoints = endpoints
-        self._talks = [Talk(endpoint) for endpoint in endpoints]
+        self._sessions = [ExporterSession(endpoint) for endpoint in endpoints]
         self._streams = [Stream() for _ in endpoints]
-        self._sweep = Sweep(endpoints)
+        self._sweep = HttpSweep(endpoints)
         self._wrong: dict[int, str] = {}
 
     def now_s(self) -> float:
         return self._clock()
 
     def take(self) -> list[Trace]:
-        late, now_s = self._sweep.asked, self._clock()
-        for number in range(len(self._talks)):
+        late, now_s = self._sweep.pending, self._clock()
+        for number in range(len(self._sessions)):
             if number not in late:
                 self._ask(number, now_s)
         found: list[Trace] = []
-        for number, answer in self._sweep.answers(ANSWER_S):
+        for number, answer in self._sweep.responses(ANSWER_S):
             found += self._heard(number, answer)
-        for number in self._sweep.asked:
+        for number in self._sweep.pending:
             self._wrong[number] = f"{self._endpoints[number].url}: has not answered yet"
         return found
 
     def _ask(self, number: int, now_s: float) -> None:
-        question = self._talks[number].question(now_s)
-        self._sweep.ask(number, question.path, dict(question.params), question.accept)
+        request = self._sessions[number].next_request(now_s)
+        self._sweep.request(number, request.path, dict(request.params), request.accept)
 
     def _heard(self, number: int, answer: bytes | SourceError) -> list[Trace]:
         try:
             if isinstance(answer, SourceError):
                 raise answer
-            readings = self._talks[number].answer(answer)
+            readings = self._sessions[number].receive(answer)
         except SourceError as error:
-            self._talks[number].lost()
+            self._sessions[number].disconnected()
             self._wrong[number] = str(error)
             return []
         self._wrong.pop(number, None)

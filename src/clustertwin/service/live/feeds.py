@@ -14,10 +14,10 @@ from math import floor
 from typing import Protocol
 
 from clustertwin.core.errors import InputError, SourceError
-from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.ingest.counters import Reading
+from clustertwin.core.traces import JobSpan, Trace, gather_node_channels
+from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults, RateStream
-from clustertwin.telemetry.ingest.sources import History, Live, traces
+from clustertwin.telemetry.ingest.sources import HistorySource, LiveSource, traces
 from clustertwin.telemetry.moments.moment import IDLE
 from clustertwin.telemetry.recording import Recording
 
@@ -59,13 +59,17 @@ class LiveFeed:
     pace, patient = 1.0, False
 
     def __init__(
-        self, source: str, lives: Sequence[tuple[str, Live]], clock: Callable[[], float] = time.time, threads: int = 16
+        self,
+        source: str,
+        lives: Sequence[tuple[str, LiveSource]],
+        clock: Callable[[], float] = time.time,
+        threads: int = 16,
     ) -> None:
         self.source = source
         self._clock = clock
         self._lives = dict(lives)
         self._streams = {name: Stream() for name in self._lives}
-        self._asked: dict[str, Future[list[Reading]]] = {}
+        self._asked: dict[str, Future[list[NodeReading]]] = {}
         self._wrong: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(min(threads, len(lives)), "feed")
 
@@ -108,7 +112,7 @@ class Stream:
         self._before = NONE
         self._last_s = float("-inf")
 
-    def push(self, readings: list[Reading]) -> list[Trace]:
+    def push(self, readings: list[NodeReading]) -> list[Trace]:
         found = []
         for reading in readings:
             if reading.time_s < self._last_s - SET_BACK_S:
@@ -129,7 +133,7 @@ class PrometheusFeed:
 
     pace, patient = 1.0, False
 
-    def __init__(self, source: str, history: History, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: str, history: HistorySource, clock: Callable[[], float] = time.time) -> None:
         self.source = source
         self._history, self._clock = history, clock
         self._pool = ThreadPoolExecutor(1, "feed")
@@ -220,7 +224,9 @@ class ReplayFeed:
         until_s = floor(self.now_s())
         if until_s <= self._given_s:
             return []
-        found = [self._recording.trace(node, self._given_s, until_s) for node in self._recording.nodes]
+        found = [
+            gather_node_channels(self._recording.trace(node, self._given_s, until_s)) for node in self._recording.nodes
+        ]
         self._given_s = until_s
         return [replace(trace, spans=tuple(_jobs(trace, until_s))) for trace in found]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from clustertwin.core.errors import OutputError, RecordingError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
-from clustertwin.telemetry.recording.capture import Jobs
-from clustertwin.telemetry.recording.layout import DOCUMENT
+from clustertwin.telemetry.recording.capture import JobLabels, with_cpus
+from clustertwin.telemetry.recording.continuation import continue_recording
 
 WEEK_S = 7 * 86_400
 
@@ -23,17 +22,18 @@ class Keeper:
         self.problem = ""
         self._settings = RecordingSettings(keep_s=keep_s)
         self._recorder: Recorder | None = None
-        self._jobs = Jobs()
+        self._jobs = JobLabels()
+        self._note = ""  # an older recording was moved aside
 
     def add(self, trace: Trace) -> None:
         try:
             recorder = self._recorder or self._open(trace)
-            if trace.node not in recorder.about.nodes:
+            if trace.node not in recorder.description.nodes:
                 recorder.admit(trace.node, trace.cpus)
-            recorder.append(_known(trace, recorder.about.nodes[trace.node]))
+            recorder.append(with_cpus(trace, recorder.description.nodes[trace.node]))
             for span in self._jobs.changed(trace):
                 recorder.label(span)
-            self.problem = ""
+            self.problem = self._note
         except (OutputError, RecordingError) as error:
             self.lost += 1
             self.problem = f"not recorded: {error}"
@@ -49,18 +49,5 @@ class Keeper:
             self.problem = f"not recorded: {error}"
 
     def _open(self, trace: Trace) -> Recorder:
-        if (self.directory / DOCUMENT).exists():
-            self._recorder = Recorder.resume(self.directory)
-        else:
-            nodes = {trace.node: trace.cpus}
-            self._recorder = Recorder.create(self.directory, nodes, trace.schema, settings=self._settings)
+        self._recorder, self._note = continue_recording(self.directory, trace, self._settings)
         return self._recorder
-
-
-def _known(trace: Trace, cpus: tuple[int, ...]) -> Trace:
-    """Without threads that were plugged in since the recording knows the node."""
-    rows = [row for row, cpu in enumerate(trace.cpus) if cpu in cpus]
-    if len(rows) == len(trace.cpus):
-        return trace
-    kept = tuple(trace.cpus[row] for row in rows)
-    return replace(trace, cpus=kept, values=trace.values[rows], valid=trace.valid[rows])

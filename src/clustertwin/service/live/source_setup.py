@@ -31,7 +31,7 @@ def live_feed(config: Config, now_s: float) -> Feed:
     # What is no Prometheus is said at once; one that is down later is waited for.
     with suppress(NoSamples):
         Prometheus(_endpoint(config, source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
-    history = Prometheus(_endpoint(config, source.url), matchers=source.match)
+    history = Prometheus(_endpoint(config, source.url), matchers=source.match, node_channels=True)
     return PrometheusFeed(f"prometheus {source.url}", history)
 
 

@@ -19,7 +19,7 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_times import Quiet
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
+from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
@@ -216,7 +216,8 @@ def _case(row: sqlite3.Row) -> Case:
         plain = json.loads(row["why"])
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
-        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest})
+        node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
+        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 

@@ -29,6 +29,7 @@ class Heat:
     cpus: tuple[int, ...]
     end_s: int
     ratios: dict[str, NDArray[np.float32]]  # busy, user, system, iowait -> (cpu, second)
+    node_channels: dict[str, float] = field(default_factory=dict)  # of the node now, by name; NaN is unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,13 @@ class HostFeed:
         self.vet(event_id, "")
 
 
+def newest_node_channels(trace: Trace) -> dict[str, float]:
+    """The node channels in the last second of a trace, by name."""
+    if trace.node_channels is None:
+        return {}
+    return dict(zip(trace.node_channels.schema.names, trace.node_channels.values[-1].tolist(), strict=True))
+
+
 def board_of(traces: list[Trace]) -> Board:
     """The traces of one node, oldest first -> its board; a thread that was not there is unknown."""
     last = traces[-1]
@@ -58,7 +65,7 @@ def board_of(traces: list[Trace]) -> Board:
         values[[row[trace.cpus[i]] for i in here], place : place + seen.shape[1]] = seen
     ratios = {name: values[:, :, i] for i, name in enumerate(last.schema.names)}
     ratios = {"busy": 1 - ratios.pop("other"), **ratios}
-    heat = Heat(last.node, last.cpus, last.end_s, ratios)
+    heat = Heat(last.node, last.cpus, last.end_s, ratios, newest_node_channels(last))
     line = NodeLine(last.node, len(last.cpus), "not scored", np.nan, 0)
     jobs = tuple(
         JobLine(span.job, span.owner, span.node, len(span.cpus), int(last.end_s - span.start_s)) for span in last.spans

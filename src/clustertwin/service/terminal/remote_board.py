@@ -117,7 +117,9 @@ def heat_of(traces: dict[str, Any]) -> Heat:
     """The API's traces, null where unknown -> ratios by channel."""
     values = np.array(traces["values"], np.float32)  # (cpu, second, channel); null becomes NaN
     ratios = {name: values[:, :, i] for i, name in enumerate(traces["channels"])}
-    return Heat(traces["node"], tuple(traces["cpus"]), traces["end_s"], {"busy": 1 - ratios.pop("other"), **ratios})
+    now = {name: _or_nan(values[-1]) for name, values in traces.get("node_channels", {}).items() if values}
+    ratios = {"busy": 1 - ratios.pop("other"), **ratios}
+    return Heat(traces["node"], tuple(traces["cpus"]), traces["end_s"], ratios, now)
 
 
 def _or_nan(value: float | None) -> float:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from math import isnan
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from clustertwin.core.formatting import ranges
+from clustertwin.core.channels import label_of
+from clustertwin.core.formatting import percent, ranges
 from clustertwin.core.traces import Trace
+from clustertwin.service.terminal.local_board import newest_node_channels
 
 COLOURS = {"user": "green", "system": "red", "iowait": "yellow", "other": "bright_black"}
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -54,6 +57,8 @@ class Screen:
         text = Text(f"{trace.node}  {len(trace.cpus)} threads  ", style="bold")
         for name, mean in zip(trace.schema.names, known.mean(axis=0) if len(known) else [], strict=False):
             text.append(f"  ■ {name} {mean:4.0%}", style=COLOURS.get(name, "white"))
+        for name, value in newest_node_channels(trace).items():
+            text.append(f"  {label_of(name)} {percent(value)}", style="dim")
         return text
 
     def _thread(self, trace: Trace, row: int, width: int) -> Text:
@@ -82,4 +87,5 @@ class Screen:
             cpu: dict(zip(trace.schema.names, map(float, ratios), strict=True)) if known else None
             for cpu, ratios, known in rows
         }
-        return {"node": trace.node, "second": trace.end_s - 1, "threads": threads}
+        unknown_is_none = {name: None if isnan(v) else v for name, v in newest_node_channels(trace).items()}
+        return {"node": trace.node, "second": trace.end_s - 1, "threads": threads, "node_channels": unknown_is_none}

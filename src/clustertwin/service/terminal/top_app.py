@@ -14,6 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
+from clustertwin.core.channels import label_of
 from clustertwin.core.errors import TwinError
 from clustertwin.core.formatting import UNKNOWN, clock, lasting, number, percent
 from clustertwin.service.terminal.board import Board, EventLine, Feed, Heat, JobLine, NodeLine
@@ -177,6 +178,7 @@ def _heading(heat: Heat, channel: str) -> str:
     means = [
         f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
     ]
+    means += [f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items()]
     return f"{heat.node}   {', '.join(means)}   a cell is a second, how much of it was {_word(channel)}"
 
 

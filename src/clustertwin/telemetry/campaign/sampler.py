@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.ingest.counters import Reading
+from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.ingest.sources.local_host import Host
 from clustertwin.telemetry.recording import Recorder
@@ -17,7 +17,7 @@ class Sampler:
 
     def __init__(self, nodes: Mapping[str, tuple[int, ...]], recorder: Recorder, node_channels: bool = False) -> None:
         self._host, self._recorder = Host(jobs=False), recorder
-        self._nodes = {node: (cpus, RateStream(node_channels=node_channels)) for node, cpus in nodes.items()}
+        self._nodes = {node: (cpus, RateStream(wide=node_channels)) for node, cpus in nodes.items()}
 
     def sample(self) -> None:
         for reading in self._host.readings():
@@ -27,7 +27,7 @@ class Sampler:
                     self._recorder.append(trace)
 
 
-def part_of(reading: Reading, node: str, cpus: tuple[int, ...]) -> Reading:
+def part_of(reading: NodeReading, node: str, cpus: tuple[int, ...]) -> NodeReading:
     """The part of a host's reading that belongs to a node: some of its CPUs, under another name."""
     if missing := set(cpus) - set(reading.cpus):
         raise SettingsError(f"this host has no CPU {', '.join(map(str, sorted(missing)))}")

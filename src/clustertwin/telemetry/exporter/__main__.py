@@ -1,4 +1,4 @@
-"""`twin exporter`: arguments -> a server of this node's counters, until a signal; the exit code says how it ended."""
+"""`twin exporter`: arguments -> a server of this node's counters, until a signal arrives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import time
 
 from clustertwin import __version__
 from clustertwin.core.errors import SettingsError, TwinError
-from clustertwin.telemetry.exporter.agent import COLLECTORS, Agent, AgentSettings
-from clustertwin.telemetry.exporter.http.routes import Site
+from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
+from clustertwin.telemetry.exporter.collectors import COLLECTORS, collector_class
+from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, read_web_config
 from clustertwin.telemetry.exporter.log import log
@@ -24,7 +25,7 @@ LOOPBACK = ("127.", "::1", "localhost")
 
 
 def main(argv: list[str]) -> int:
-    """Run with these arguments."""
+    """Run with these arguments; the exit code."""
     options = _parser().parse_args(argv)
     try:
         chosen = tuple(name for name in COLLECTORS if getattr(options, name))
@@ -38,10 +39,10 @@ def main(argv: list[str]) -> int:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, `[v6]:port` or `:port` (every address)."""
+    """`host:port`, `[v6]:port`, or `:port` for all addresses."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise SettingsError(f"--web.listen-address={text}: must be HOST:PORT, as 127.0.0.1:9752 or [::1]:9752")
+        raise SettingsError(f"--web.listen-address={text}: must be HOST:PORT, for example 127.0.0.1:9752 or [::1]:9752")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
@@ -54,14 +55,14 @@ def _print_once(settings: AgentSettings, as_json: bool) -> int:
 def _serve(settings: AgentSettings, options: argparse.Namespace) -> int:
     host, port = parse_address(options.address)
     config = read_web_config(options.config) if options.config else WebConfig()
-    # A job's files stay open: use what the administrator allows rather than the default 1,024.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # The files of jobs stay open: raise the limit from the default 1,024 to what the administrator allows.
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     agent = Agent(settings, log)
-    site = Site(settings.node, agent.pieces, agent.ring_since, options.path, config.users)
-    server = Server(host, port, config, site)
+    routes = Routes(settings.node, agent.pieces, agent.ring_since, options.path, config.users)
+    server = Server(host, port, config, routes)
     if not host.startswith(LOOPBACK) and not (config.tls and config.users):
-        log("warning", f"{host} can be reached by others, without TLS and a password: see --web.config.file")
+        log("warning", f"{host} is reachable from other hosts without TLS and a password: see --web.config.file")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -81,27 +82,42 @@ def _serve(settings: AgentSettings, options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="twin exporter",
-        description="Serve this node's CPU threads, memory, pressure, disks and jobs to Prometheus.",
+        description="Serve the CPU threads, memory, pressure, disks and jobs of this node to Prometheus.",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("--web.listen-address", dest="address", default="127.0.0.1:9752", metavar="HOST:PORT", help="(%(default)s)")
-    add("--web.config.file", dest="config", metavar="FILE", help="TLS and basic auth, in exporter-toolkit's form")
+    add(
+        "--web.config.file",
+        dest="config",
+        metavar="FILE",
+        help="TLS and basic authentication, in the format of exporter-toolkit",
+    )
     add("--web.telemetry-path", dest="path", default="/metrics", metavar="PATH", help="(%(default)s)")
     add(
         "--path.rootfs",
         dest="rootfs",
         default="/",
         metavar="DIR",
-        help="where the node's /proc and /sys are (%(default)s)",
+        help="where /proc and /sys of the node are mounted (%(default)s)",
     )
-    add("--node", default=os.uname().nodename, help="the node's name (%(default)s)")
-    add("--ring.seconds", dest="ring_seconds", type=_seconds, default=600.0, help="kept on the node; 0: nothing (600)")
-    for name, (_, text) in COLLECTORS.items():
+    add("--node", default=os.uname().nodename, help="name of the node (%(default)s)")
+    add(
+        "--ring.seconds",
+        dest="ring_seconds",
+        type=_seconds,
+        default=600.0,
+        help="how long the ring keeps samples; 0: no ring (600)",
+    )
+    for name in COLLECTORS:
         flags = argparse.BooleanOptionalAction
-        add(f"--collector.{name}", dest=name, action=flags, default=True, help=text)
+        add(f"--collector.{name}", dest=name, action=flags, default=True, help=collector_class(name).reads)
     add("--once", action="store_true", help="print one scrape and exit")
-    add("--json", action="store_true", help="one JSON document on standard output: the scrape, or where it is served")
+    add(
+        "--json",
+        action="store_true",
+        help="print one JSON document: the scrape with --once, otherwise the URL that is served",
+    )
     add("--version", action="version", version=f"clustertwin {__version__}")
     return parser
 
@@ -109,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError("between 0 and 86400 seconds")
+        raise argparse.ArgumentTypeError("must be between 0 and 86400 seconds")
     return seconds
 
 

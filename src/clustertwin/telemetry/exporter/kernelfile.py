@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-#: Larger than /proc/stat of a thousand threads, so that one read sees one moment.
+#: Larger than /proc/stat of a thousand threads, so that one read returns one consistent state.
 SIZE = 1 << 18
 
 
 def read_file(path: str) -> bytes:
-    """The whole file. The kernel may return less than asked for before the end, hence the loop."""
+    """The whole file. The loop is needed: the kernel may return less than requested before the end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, SIZE)
@@ -21,6 +21,6 @@ def read_file(path: str) -> bytes:
 
 
 def reread(fd: int, size: int = 1 << 12) -> bytes:
-    """The file behind a descriptor, from its beginning: a third of the cost of opening it again."""
+    """The file behind a descriptor, from its beginning. This costs a third of opening it again."""
     data = os.pread(fd, size, 0)
     return data if len(data) < size else reread(fd, size * 4)

@@ -6,6 +6,6 @@ import sys
 
 
 def log(level: str, message: str) -> None:
-    """`level` is info, warning or error. The logging module would cost a tenth of the exporter's memory."""
+    """`level` is info, warning or error. The logging module would add a tenth to the exporter's memory."""
     sys.stderr.write(f"level={level} msg={message!r}\n")
     sys.stderr.flush()

@@ -1,9 +1,9 @@
-"""Samples of the last minutes, kept compressed: (time, kernel lines) in -> blocks of text since a moment out.
+"""Keep the samples of the last minutes compressed: (time, lines) -> blocks of text from a given time on.
 
-A sample is a line `t <epoch seconds>`, the kernel's own `cpuN …` lines, and `job <manager> <id> <cpulist>` lines.
-Consecutive samples differ in a few digits, so each is kept as its exclusive-or with the one before: mostly zeros,
-of which zlib's run lengths leave a twelfth, in half the time that compressing the text itself would take. A chunk
-of half a minute begins anew, and the oldest chunk is what is forgotten first.
+A block is a line `t <epoch seconds>`, the kernel's own `cpuN …` lines, sample lines of the series behind the node
+channels, and `job <manager> <id> <cpulist>` lines. Consecutive samples differ in a few digits, so each is stored as its
+exclusive-or with the one before. That is mostly zeros: zlib's run lengths shrink it to a twelfth, in half the time that
+compressing the text would take. A chunk holds half a minute and can be decompressed alone; the oldest is dropped first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 CHUNK_SAMPLES = 30
-#: A second bound beside age, for nodes that many scrape: memory stays what it is.
+#: A limit beside the age, so that a node that is scraped more than once a second needs no more memory.
 MAX_BYTES = 6_000_000
 
 
@@ -24,8 +24,8 @@ def _deflate() -> zlib._Compress:
 
 
 @dataclass(slots=True)
-class Chunk:
-    """One zlib stream of samples; `samples` holds each one's time, length, and whether it is a difference."""
+class RingChunk:
+    """One zlib stream of samples. `samples` holds the time and length of each, and whether it is a difference."""
 
     samples: list[tuple[float, int, bool]] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
@@ -37,14 +37,14 @@ class Chunk:
     def size_bytes(self) -> int:
         return sum(map(len, self.parts))
 
-    def add(self, t_s: float, lines: bytes) -> None:
+    def add(self, time_s: float, lines: bytes) -> None:
         assert self.stream is not None
-        # A counter that gained a digit shifts the text: that sample is kept whole.
+        # A counter that gains a digit shifts the text, so that sample is stored as it is.
         is_difference = len(lines) == self.previous_length
         number = int.from_bytes(lines, "little")
-        kept = (number ^ self.previous).to_bytes(len(lines), "little") if is_difference else lines
-        self.parts.append(self.stream.compress(kept))
-        self.samples.append((t_s, len(lines), is_difference))
+        stored = (number ^ self.previous).to_bytes(len(lines), "little") if is_difference else lines
+        self.parts.append(self.stream.compress(stored))
+        self.samples.append((time_s, len(lines), is_difference))
         self.previous, self.previous_length = number, len(lines)
 
     def close(self) -> None:
@@ -53,32 +53,32 @@ class Chunk:
             self.stream, self.previous = None, 0
 
     def compressed(self) -> bytes:
-        """The whole stream, also of a chunk that is still written."""
+        """The whole stream so far; the chunk can still be added to."""
         return b"".join(self.parts) + (self.stream.copy().flush() if self.stream is not None else b"")
 
 
 def _unpack(samples: list[tuple[float, int, bool]], data: bytes, since_s: float) -> bytes:
     """The text of a chunk's samples at or after `since_s`."""
     plain = zlib.decompress(data)
-    begin, lines, kept = 0, b"", []
-    for t_s, length, is_difference in samples:
+    begin, lines, blocks = 0, b"", []
+    for time_s, length, is_difference in samples:
         piece = plain[begin : begin + length]
         if is_difference:
             number = int.from_bytes(lines, "little") ^ int.from_bytes(piece, "little")
             piece = number.to_bytes(length, "little")
         lines = piece
         begin += length
-        if t_s >= since_s:
-            kept.append(b"t %.3f\n%b" % (t_s, lines))
-    return b"".join(kept)
+        if time_s >= since_s:
+            blocks.append(b"t %.3f\n%b" % (time_s, lines))
+    return b"".join(blocks)
 
 
-class Ring:
-    """The last `seconds` of samples. May be written and read by different threads."""
+class SampleRing:
+    """The samples of the last `seconds`. Different threads may write and read it."""
 
     def __init__(self, seconds: float, max_bytes: int = MAX_BYTES) -> None:
         self._seconds, self._max_bytes = seconds, max_bytes
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[RingChunk] = deque()
         self._closed_bytes = 0
         self._lock = Lock()
 
@@ -98,27 +98,27 @@ class Ring:
         with self._lock:
             return self._closed_bytes + (self._chunks[-1].size_bytes if self._chunks else 0)
 
-    def add(self, t_s: float, lines: bytes) -> None:
-        """Keep a sample; its time is kept to the millisecond, as it is written."""
-        t_s = round(t_s, 3)
+    def add(self, time_s: float, lines: bytes) -> None:
+        """Add a sample. Its time is rounded to the millisecond."""
+        time_s = round(time_s, 3)
         with self._lock:
             last = self._chunks[-1] if self._chunks else None
             if last is None or len(last.samples) >= CHUNK_SAMPLES:
                 if last is not None:
                     last.close()
                     self._closed_bytes += last.size_bytes
-                self._chunks.append(last := Chunk())
-            last.add(t_s, lines)
-            while len(self._chunks) > 1 and self._is_over(t_s):
+                self._chunks.append(last := RingChunk())
+            last.add(time_s, lines)
+            while len(self._chunks) > 1 and self._is_over(time_s):
                 self._closed_bytes -= self._chunks.popleft().size_bytes
 
     def since(self, since_s: float) -> Iterator[bytes]:
-        """The samples taken at or after `since_s`, oldest first, a chunk at a time so that memory stays small."""
+        """The samples taken at or after `since_s`, oldest first, one chunk at a time to save memory."""
         with self._lock:
-            chunks = [
+            compressed = [
                 (list(chunk.samples), chunk.compressed()) for chunk in self._chunks if chunk.samples[-1][0] >= since_s
             ]
-        for samples, data in chunks:
+        for samples, data in compressed:
             yield _unpack(samples, data, since_s)
 
     def _is_over(self, now_s: float) -> bool:

@@ -1,9 +1,9 @@
-"""Parse exposition text, whoever wrote it: the bytes of a /metrics page -> samples, types and helps.
+"""Parse the exposition text of any exporter: the bytes of a /metrics page -> samples, types and helps.
 
-The grammar is Prometheus's text format 0.0.4, with the leftovers of OpenMetrics that real exporters emit
-(UNIT, EOF, exemplars, timestamps in seconds). Anything else is an `ExpositionError` that names the line:
-the text comes from the network, so size, line length, labels and samples are capped. For the second and later
-scrapes of one target see `rescan`, which is a hundred times faster.
+The grammar is Prometheus's text format 0.0.4, plus the parts of OpenMetrics that real exporters emit (UNIT, EOF,
+exemplars, timestamps in seconds). Anything else is an `ExpositionError` with the line. The text comes from the
+network, so its size, line length, labels and samples are limited. For the second and later pages of a target, use
+`incremental_parser`, which is a hundred times faster.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from clustertwin.core.errors import ExpositionError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a page may be at most; ten times what a node with 512 threads and a thousand jobs needs."""
+class ExpositionLimits:
+    """The limits of a page: ten times what a node with 512 threads and a thousand jobs needs."""
 
     text_bytes: int = 32 << 20
     line_chars: int = 16 << 10
@@ -25,8 +25,8 @@ class Limits:
     samples: int = 500_000
 
 
-class Sample(NamedTuple):
-    """One line's value; `time_s` only where the page carries timestamps of its own."""
+class MetricSample(NamedTuple):
+    """One sample line. `time_s` is None unless the page has timestamps."""
 
     name: str
     labels: dict[str, str]
@@ -36,9 +36,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exposition:
-    """A page: its samples in order, and what it says of each metric."""
+    """A page: its samples in order, and the type and help of each metric."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[MetricSample, ...]
     types: dict[str, str]
     helps: dict[str, str]
 
@@ -46,7 +46,7 @@ class Exposition:
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-#: Python's float() takes more (1_000, ٣): what it takes of this is what Prometheus takes.
+#: Stricter than float(), which also accepts 1_000 and ٣: this is what Prometheus accepts.
 NUMBER = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))|(?i:nan)"
 _SAMPLE = re.compile(
     rf"(?P<name>{_NAME})(?:[ \t]*\{{(?P<labels>[^\"}}]*(?:{_QUOTED}[^\"}}]*)*)\}}[ \t]*|[ \t]+)"
@@ -59,22 +59,22 @@ _ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
 _TYPES = ("counter", "gauge", "histogram", "summary", "untyped", "unknown", "info", "stateset", "gaugehistogram")
 
 
-def parse(text: bytes, where: object = "exposition", limits: Limits | None = None) -> Exposition:
+def parse(text: bytes, where: object = "exposition", limits: ExpositionLimits | None = None) -> Exposition:
     """A whole page, or an `ExpositionError` with `where`, the line and the reason."""
-    limits = limits or Limits()
+    limits = limits or ExpositionLimits()
     if len(text) > limits.text_bytes:
-        raise ExpositionError(where, f"{len(text)} bytes, at most {limits.text_bytes} are read")
-    samples: list[Sample] = []
+        raise ExpositionError(where, f"{len(text)} bytes; the limit is {limits.text_bytes}")
+    samples: list[MetricSample] = []
     types: dict[str, str] = {}
     helps: dict[str, str] = {}
-    seen: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    known: set[tuple[str, frozenset[tuple[str, str]]]] = set()
     lines = _lines(text, where)
-    # OpenMetrics ends with EOF and counts time in seconds; the older format counts milliseconds.
+    # OpenMetrics ends with EOF and has timestamps in seconds; the older format has milliseconds.
     per_s = 1.0 if lines and lines[-1] == "# EOF" else 1000.0
     for at, line in enumerate(lines, 1):
         try:
             if len(line) > limits.line_chars:
-                raise ValueError(f"{len(line)} characters, a line has at most {limits.line_chars}")
+                raise ValueError(f"a line of {len(line)} characters; the limit is {limits.line_chars}")
             line = line.strip(" \t")
             if not line:
                 continue
@@ -83,9 +83,9 @@ def parse(text: bytes, where: object = "exposition", limits: Limits | None = Non
                 continue
             sample = _sample(line, per_s, limits.labels)
             series = sample.name, frozenset(sample.labels.items())
-            if series in seen:
-                raise ValueError(f"{sample.name} with the same labels again")
-            seen.add(series)
+            if series in known:
+                raise ValueError(f"{sample.name} has a second sample with the same labels")
+            known.add(series)
             samples.append(sample)
             if len(samples) > limits.samples:
                 raise ValueError(f"more than {limits.samples} samples")
@@ -105,7 +105,7 @@ def _lines(text: bytes, where: object) -> list[str]:
 
 
 def _comment(line: str, types: dict[str, str], helps: dict[str, str]) -> None:
-    """Note what a HELP or TYPE line says; every other comment is only a comment."""
+    """Store a HELP or TYPE line; ignore other comments."""
     match = _COMMENT.fullmatch(line)
     if match is None:
         if line.split(maxsplit=2)[1:2] in (["HELP"], ["TYPE"]):
@@ -115,22 +115,22 @@ def _comment(line: str, types: dict[str, str], helps: dict[str, str]) -> None:
     if match["word"] == "HELP":
         helps[name] = _unescape(rest, strict=False)
     elif rest not in _TYPES:
-        raise ValueError(f"no type {rest[:60]!r}; there are {', '.join(_TYPES)}")
+        raise ValueError(f"{rest[:60]!r} is not a type; the types are {', '.join(_TYPES)}")
     elif types.setdefault(name, rest) != rest:
-        raise ValueError(f"{name} was a {types[name]} before, now a {rest}")
+        raise ValueError(f"{name} is declared as {types[name]} and as {rest}")
 
 
-def _sample(line: str, per_s: float, most_labels: int) -> Sample:
+def _sample(line: str, per_s: float, most_labels: int) -> MetricSample:
     match = _SAMPLE.fullmatch(line)
     if match is None:
         raise ValueError(_diagnosis(line))
     name, body, value, time = match.group("name", "labels", "value", "time")
     labels = _labels(body, most_labels) if body else {}
-    return Sample(name, labels, float(value), None if time is None else float(time) / per_s)
+    return MetricSample(name, labels, float(value), None if time is None else float(time) / per_s)
 
 
 def _labels(body: str, most: int) -> dict[str, str]:
-    """The inside of the braces -> name -> value."""
+    """The text between the braces -> label name -> value."""
     labels: dict[str, str] = {}
     at, end = 0, len(body.rstrip(" \t"))
     while at < end:
@@ -139,7 +139,7 @@ def _labels(body: str, most: int) -> dict[str, str]:
             raise ValueError(f'{body[at : at + 60]!r} is not a label="value"')
         name, value = match.group("name", "value")
         if name in labels:
-            raise ValueError(f"label {name[:60]} twice")
+            raise ValueError(f"label {name[:60]} occurs twice")
         if len(labels) == most:
             raise ValueError(f"more than {most} labels")
         labels[name] = _unescape(value, strict=True) if "\\" in value else value
@@ -148,15 +148,15 @@ def _labels(body: str, most: int) -> dict[str, str]:
 
 
 def _unescape(text: str, strict: bool) -> str:
-    r"""\\, \n and, in label values, \" stand for one character; a HELP line keeps what is none of these."""
+    r"""Replace \\, \n and, in label values, \". A HELP line may have other backslashes, which stay."""
 
-    def plain(match: re.Match[str]) -> str:
+    def unescaped(match: re.Match[str]) -> str:
         known = _ESCAPED if strict else {"\\": "\\", "n": "\n"}
         if match[1] not in known and strict:
-            raise ValueError(f'no escape {match[0]!r}; there are \\\\, \\n and \\"')
+            raise ValueError(f'{match[0]!r} is not an escape; the escapes are \\\\, \\n and \\"')
         return known.get(match[1], match[0])
 
-    return _ESCAPE.sub(plain, text)
+    return _ESCAPE.sub(unescaped, text)
 
 
 def _diagnosis(line: str) -> str:
@@ -174,5 +174,5 @@ def _diagnosis(line: str) -> str:
     if not words:
         return f"{name[0][:60]} has no value"
     if re.fullmatch(NUMBER, words[0]) is None:
-        return f"the value of {name[0][:60]} is no number: {words[0][:60]!r}"
+        return f"the value of {name[0][:60]} is not a number: {words[0][:60]!r}"
     return f"after the value of {name[0][:60]} there is {' '.join(words[1:])[:60]!r}"

@@ -1,8 +1,8 @@
-"""Read one target's scrapes again and again: bytes -> its series once, then only their values.
+"""Parse the pages of one target: bytes -> its series once, then only their values.
 
-A target repeats the same lines in the same order; only the numbers change. So the first page is parsed in full
-and everything but its numbers is kept as a template. The next page is compared with it byte by byte, and its
-numbers are read in passing. Where it differs, even by one byte, it is parsed in full again.
+A target repeats the same lines in the same order; only the numbers change. The first page is parsed in full, and
+everything but its numbers becomes a template. The next page is compared with the template byte by byte, and its
+numbers are read on the way. If it differs from the template by a single byte, it is parsed in full again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.compiled import compiled
-from clustertwin.telemetry.ingest.exposition_parser import NUMBER, Exposition, Limits, Sample, parse
+from clustertwin.telemetry.ingest.exposition_parser import NUMBER, Exposition, ExpositionLimits, MetricSample, parse
 
 _NUMBER = re.compile(NUMBER.encode())
-_TENS = 10.0 ** np.arange(23)  # exact in float64; so is m * ten and m / ten rounded once, for m up to 2**53
+_TENS = 10.0 ** np.arange(23)  # exact in float64, so m * ten and m / ten are rounded only once, for m up to 2**53
 _DIFFERS = -1
 
 
 @compiled
 def _scan(text, words, fixed, fixed_words, ends, values, slow):  # type: ignore[no-untyped-def]
-    """Numbers between the fixed parts -> values (series,); the count of those left in `slow` (series, start, end).
+    """Numbers between the fixed parts -> values (series,). Returns how many are left in `slow` (series, start, end).
 
-    `words[i]` are the eight bytes from i on. The text ends with a newline, which stops every loop over digits.
+    `words[i]` are the eight bytes from i on. The text ends with a newline, which ends every loop over digits.
     """
     at = n_slow = begin = 0
     for i in range(len(values)):
@@ -70,7 +70,7 @@ def _scan(text, words, fixed, fixed_words, ends, values, slow):  # type: ignore[
                 at += 1
             scale += -exponent if down else exponent
             if at == first:
-                digits = 0  # no exponent after its e
+                digits = 0  # there is no exponent after the e
         if 0 < digits <= 18 and text[at] == 10 and mantissa <= 1 << 53 and -22 <= scale <= 22:
             value = mantissa / _TENS[-scale] if scale < 0 else mantissa * _TENS[scale]
             values[i] = -value if negative else value
@@ -88,20 +88,20 @@ def _scan(text, words, fixed, fixed_words, ends, values, slow):  # type: ignore[
 
 
 def _words(text: bytes) -> NDArray[np.uint64]:
-    """Every eight bytes of a text, overlapping; a view."""
+    """The eight bytes from each position of a text on, as a view."""
     return np.ndarray((max(len(text) - 7, 0),), np.uint64, text, strides=(1,))
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A page without its numbers: `fixed[ends[i-1]:ends[i]]` comes before number i, the rest after the last."""
+    """A page without its numbers: `fixed[ends[i-1]:ends[i]]` precedes number i, the rest follows the last number."""
 
     fixed: bytes
     ends: NDArray[np.int64]  # (series,)
 
 
 def _template(text: bytes, page: Exposition) -> _Template | None:
-    """The template of a parsed page, or None for one with timestamps, exemplars or an unusual layout."""
+    """The template of a parsed page; None if it has timestamps, exemplars or an unusual layout."""
     fixed, ends, size = [], [], 0
     begin = at = 0
     for line in text.splitlines(keepends=True):
@@ -121,16 +121,16 @@ def _template(text: bytes, page: Exposition) -> _Template | None:
     return _Template(b"".join(fixed), np.array(ends, dtype=np.int64))
 
 
-class Rescan:
-    """The scrapes of one target. `series` is a new tuple whenever the target's lines have changed."""
+class IncrementalParser:
+    """The pages of one target. `series` is a new tuple whenever the lines of the target have changed."""
 
-    def __init__(self, where: object = "exposition", limits: Limits | None = None) -> None:
-        self.where, self.limits = where, limits or Limits()
-        self.series: tuple[Sample, ...] = ()
+    def __init__(self, where: object = "exposition", limits: ExpositionLimits | None = None) -> None:
+        self.where, self.limits = where, limits or ExpositionLimits()
+        self.series: tuple[MetricSample, ...] = ()
         self._template: _Template | None = None
 
     def read(self, text: bytes) -> NDArray[np.float64]:
-        """The value of each of `series`; a page that is no exposition is an `ExpositionError`."""
+        """The value of each of `series`; ExpositionError if the page is not exposition text."""
         if self._template is not None and text.endswith(b"\n"):
             values = self._reread(text, self._template)
             if values is not None:
@@ -140,7 +140,7 @@ class Rescan:
         return np.array([sample.value for sample in page.samples], dtype=np.float64)
 
     def _reread(self, text: bytes, template: _Template) -> NDArray[np.float64] | None:
-        """Only the values, or None where this page is not like the one before."""
+        """The values, or None if this page does not match the template."""
         values = np.empty(len(template.ends))
         slow = np.empty((len(values), 3), dtype=np.int64)
         n_slow = _scan(

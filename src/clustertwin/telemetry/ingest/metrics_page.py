@@ -1,4 +1,4 @@
-"""Read a node's /metrics pages: exposition text, of our exporter or of node_exporter -> one `Reading` each."""
+"""Read a node's /metrics pages: exposition text of our exporter or of node_exporter -> one `NodeReading` each."""
 
 from __future__ import annotations
 
@@ -8,77 +8,70 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import ExpositionError
-from clustertwin.telemetry.ingest.counters import MODES, JobCpus, Reading
+from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
-from clustertwin.telemetry.ingest.exposition_parser import Limits, Sample
-from clustertwin.telemetry.ingest.incremental_parser import Rescan
+from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample
+from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
+from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
 
 @dataclass(frozen=True, slots=True)
-class _Slots:
-    """Where among a page's series the interesting ones are; -1 where there is none."""
+class _PageLayout:
+    """Where the series that we read are among those of a page; -1 where one is missing."""
 
     node: str
     cpus: tuple[int, ...]
     modes: tuple[str, ...]
     seconds: NDArray[np.intp]  # (cpu, mode)
-    memory_total: int
-    memory_available: int
-    io_stalled: int
+    operands: OperandSlots
     jobs: tuple[JobCpus, ...]
 
 
-class Pages:
-    """The pages of one node. The first page, and one whose lines have changed, costs more than the others.
+class PageReader:
+    """The pages of one node. The first page, and each page whose lines have changed, costs more than the others.
 
-    Where no `node` is given it is the name that the page tells, or stays empty.
+    Without a `node` the name comes from the page; it stays empty if the page has none.
     """
 
-    def __init__(self, node: str = "", where: object = "exposition", limits: Limits | None = None) -> None:
+    def __init__(self, node: str = "", where: object = "exposition", limits: ExpositionLimits | None = None) -> None:
         self.node, self.where = node, where
-        self.series: tuple[Sample, ...] = ()
-        self._rescan = Rescan(where, limits)
-        self._slots: _Slots | None = None
+        self.series: tuple[MetricSample, ...] = ()
+        self._parser = IncrementalParser(where, limits)
+        self._layout: _PageLayout | None = None
 
-    def read(self, text: bytes, time_s: float) -> Reading:
-        """What the page says, as of `time_s`; a page without any thread's counters is an `ExpositionError`."""
-        values = self._rescan.read(text)
-        if self._rescan.series is not self.series or self._slots is None:
-            self._slots = _find(self._rescan.series, self.where)
-            self.series = self._rescan.series
-            self.node = self.node or self._slots.node
-        slots, known = self._slots, np.append(values, np.nan)  # slot -1 reads NaN
-        return Reading(
+    def read(self, text: bytes, time_s: float) -> NodeReading:
+        """The reading of a page that was requested at `time_s`; ExpositionError if it has no thread's counters."""
+        values = self._parser.read(text)
+        if self._parser.series is not self.series or self._layout is None:
+            self._layout = _layout(self._parser.series, self.where)
+            self.series = self._parser.series
+            self.node = self.node or self._layout.node
+        layout, known = self._layout, np.append(values, np.nan)  # slot -1 reads NaN
+        return NodeReading(
             node=self.node,
             time_s=time_s,
-            cpus=slots.cpus,
-            seconds=known[slots.seconds],
-            modes=slots.modes,
-            memory_used_ratio=_used(float(known[slots.memory_total]), float(known[slots.memory_available])),
-            io_stalled_s=float(known[slots.io_stalled]),
-            jobs=slots.jobs,
+            cpus=layout.cpus,
+            seconds=known[layout.seconds],
+            modes=layout.modes,
+            operands=layout.operands.read(known),
+            jobs=layout.jobs,
         )
 
 
-def _used(total: float, available: float) -> float:
-    return 1 - available / total if total > 0 else np.nan
-
-
-def _find(series: tuple[Sample, ...], where: object) -> _Slots:
+def _layout(series: tuple[MetricSample, ...], where: object) -> _PageLayout:
     names = {sample.name for sample in series}
     for dialect in DIALECTS.values():
         if dialect.cpu in names:
             try:
-                return _find_in(series, dialect)
+                return _layout_in(series, dialect)
             except ValueError as reason:
                 raise ExpositionError(where, str(reason)) from None
     wanted = " or ".join(dialect.cpu for dialect in DIALECTS.values())
     raise ExpositionError(where, f"no {wanted} among its {len(names)} metrics")
 
 
-def _find_in(series: tuple[Sample, ...], dialect: Dialect) -> _Slots:
+def _layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> _PageLayout:
     slot: dict[tuple[int, str], int] = {}
-    single: dict[str, int] = {}
     allocated: list[tuple[str, int]] = []
     node = ""
     for i, (name, labels, value, _) in enumerate(series):
@@ -89,17 +82,13 @@ def _find_in(series: tuple[Sample, ...], dialect: Dialect) -> _Slots:
                 allocated.append((labels.get("jobid", ""), thread_number(labels)))
         elif name == dialect.info:
             node = labels.get(dialect.info_label, "")
-        elif name != dialect.io_stalled or all(labels.get(key) == text for key, text in dialect.io_stalled_labels):
-            single[name] = i
     cpus = tuple(sorted({cpu for cpu, _ in slot}))
     modes = tuple(mode for mode in MODES if any(known == mode for _, known in slot))
-    return _Slots(
+    return _PageLayout(
         node=node,
         cpus=cpus,
         modes=modes,
         seconds=np.array([[slot.get((cpu, mode), -1) for mode in modes] for cpu in cpus], dtype=np.intp),
-        memory_total=single.get(dialect.memory_total, -1),
-        memory_available=single.get(dialect.memory_available, -1),
-        io_stalled=single.get(dialect.io_stalled, -1),
+        operands=OperandSlots([(sample.name, sample.labels) for sample in series], dialect.name),
         jobs=jobs_of(allocated),
     )

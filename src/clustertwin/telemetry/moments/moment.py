@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.traces import JobSpan, Trace, Windows
+from clustertwin.core.traces import JobSpan, NodeChannels, Trace, Windows
 
 LENGTH_S = 300
 WINDOW_S = 100
@@ -39,6 +39,7 @@ class Moment:
     jobs: tuple[str, ...]
     job: NDArray[np.int32]  # (thread,) index into jobs, -1: no job
     age_s: NDArray[np.int32]  # (thread,) seconds since the thread got this job, or lost its last one
+    node_channels: NodeChannels | None = None  # (node, second, channel) as `nodes`; context, not scored
 
     def __len__(self) -> int:
         return len(self.values)

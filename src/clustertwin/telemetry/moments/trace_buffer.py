@@ -22,6 +22,7 @@ from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment
+from clustertwin.telemetry.moments.node_channel_buffer import NodeChannelBuffer
 from clustertwin.telemetry.moments.node_jobs import NodeJobs, ThreadJobs
 from clustertwin.telemetry.moments.sliding_window import SlidingWindow
 
@@ -74,6 +75,7 @@ class TraceBuffer:
     def __init__(self, schema: Schema, length_s: int = LENGTH_S, forget_s: int = 3600) -> None:
         self.schema, self.length_s, self.forget_s = schema, length_s, forget_s
         self._seconds = SlidingWindow(len(schema), length_s)
+        self._node_channels = NodeChannelBuffer(length_s)
         self._nodes: dict[str, _Node] = {}
         self._ahead: dict[str, Trace] = {}  # the newest trace of each node that has no rows yet
         self._first_s = np.zeros(0, np.int64)  # (column,) the first second heard of
@@ -113,6 +115,7 @@ class TraceBuffer:
         self._heard_s[columns] = trace.end_s
         self._seconds.write(trace, columns)
         node.jobs.push(trace)
+        self._node_channels.push(trace)
 
     def make_room(self, end_s: int, later_s: int) -> None:
         """Copy the seconds now if the moment `later_s` after `end_s` would have to; with many threads that is slow."""
@@ -145,6 +148,7 @@ class TraceBuffer:
             jobs=jobs.names,
             job=jobs.job,
             age_s=np.maximum(end_s - since_s, 0).astype(np.int32),
+            node_channels=self._node_channels.window(layout.nodes, end_s),
         )
 
     def spans(self, end_s: int) -> list[JobSpan]:

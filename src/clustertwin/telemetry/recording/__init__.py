@@ -1,6 +1,6 @@
-"""The embedded recording: traces and job labels -> a directory of compressed chunks -> traces and windows.
+"""The embedded recording: traces and job labels <-> a directory of compressed chunks.
 
-A recording is a Zarr v3 group that the `zarr` package opens too, with a journal for the seconds not yet in a chunk.
+A recording is a Zarr v3 group, which the `zarr` package can open, with a journal for the seconds not in a chunk yet.
 """
 
 from clustertwin.telemetry.recording.layout import RecordingSettings, find

@@ -1,4 +1,4 @@
-"""From sources to a recording: traces as they come, or a range hour by hour -> a directory, and what it took."""
+"""Record a source: traces as they arrive, or a range hour by hour -> a recording, and a summary of the run."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 
 from clustertwin.core.errors import NoSamples
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.ingest.sources import History, traces
+from clustertwin.telemetry.ingest.sources import HistorySource, traces
 from clustertwin.telemetry.recording.layout import RecordingSettings
 from clustertwin.telemetry.recording.recorder import Recorder
 
 HOUR_S = 3600
-SAME_JOB_S = 15  # a job that is away for longer has two spans
+SAME_JOB_S = 15  # a job that is missing for longer gets a second span
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one run of recording came to."""
+    """The summary of one run."""
 
     start_s: int
     end_s: int
     nodes: int
     threads: int
     jobs: int
-    refused: int  # thread-seconds that were no ratios
-    unknown: int  # thread-seconds of cpus that were not there when their node was first seen
+    refused: int  # thread-seconds that were not ratios
+    unknown: int  # thread-seconds of cpus that their node did not have in its first trace
     interrupted: bool
 
 
@@ -38,9 +38,9 @@ def take(
     settings: RecordingSettings = RecordingSettings(),
     on_trace: Callable[[Trace], None] = lambda trace: None,
 ) -> Taken:
-    """Record traces until they end or the person presses Ctrl-C; either way the recording is closed and whole."""
+    """Record traces until they end or you press Ctrl-C. In both cases the recording is closed and complete."""
     recorder: Recorder | None = None
-    jobs = Jobs()
+    jobs = JobLabels()
     start_s, end_s, unknown, interrupted = 0, 0, 0, False
     with ExitStack() as stack:
         try:
@@ -49,9 +49,9 @@ def take(
                     recorder = Recorder.create(directory, {trace.node: trace.cpus}, trace.schema, settings=settings)
                     stack.enter_context(recorder)
                     start_s = trace.start_s
-                elif trace.node not in recorder.about.nodes:
+                elif trace.node not in recorder.description.nodes:
                     recorder.admit(trace.node, trace.cpus)
-                known = _only(trace, recorder.about.nodes[trace.node])
+                known = with_cpus(trace, recorder.description.nodes[trace.node])
                 unknown += (len(trace.cpus) - len(known.cpus)) * trace.valid.shape[1]
                 recorder.append(known)
                 for span in jobs.changed(trace):
@@ -61,42 +61,42 @@ def take(
         except KeyboardInterrupt:
             interrupted = True
         if recorder is None:
-            raise NoSamples("not one whole second was seen: nothing was recorded")
+            raise NoSamples("there was no complete second: nothing is recorded")
         for span in jobs.ended():
             recorder.label(span)
-        nodes = recorder.about.nodes
+        nodes = recorder.description.nodes
     threads = sum(map(len, nodes.values()))
     return Taken(start_s, end_s, len(nodes), threads, jobs.count, recorder.refused, unknown, interrupted)
 
 
 def hour_by_hour(
-    source: History,
+    source: HistorySource,
     start_s: int,
     end_s: int,
     *,
     interval_s: int = 1,
-    node_channels: bool = False,
+    wide: bool = False,
     on_hole: Callable[[int, int], None] = lambda start_s, end_s: None,
 ) -> Iterator[Trace]:
-    """The traces of a range of any length, never more than an hour in memory; hours without samples are told of."""
+    """The traces of a range of any length, an hour at a time; `on_hole` is called for each hour without samples."""
     for begin_s in range(start_s, end_s, HOUR_S):
         stop_s = min(begin_s + HOUR_S, end_s)
         try:
-            yield from traces(source, begin_s, stop_s, interval_s=interval_s, node_channels=node_channels)[0]
+            yield from traces(source, begin_s, stop_s, interval_s=interval_s, wide=wide)[0]
         except NoSamples:
             on_hole(begin_s, stop_s)
 
 
-class Jobs:
-    """Spans seen trace by trace -> one label when a job begins, one when it has ended."""
+class JobLabels:
+    """The spans of trace after trace -> one label when a job begins, and one when it has ended."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str, tuple[int, ...]], JobSpan] = {}  # its span as far as it was seen
-        self._seen: set[tuple[str, str]] = set()
+        self._running: dict[tuple[str, str, tuple[int, ...]], JobSpan] = {}  # its span so far
+        self._jobs: set[tuple[str, str]] = set()
 
     @property
     def count(self) -> int:
-        return len({job for _, job in self._seen})
+        return len({job for _, job in self._jobs})
 
     def changed(self, trace: Trace) -> list[JobSpan]:
         """The labels to write after this trace."""
@@ -112,20 +112,20 @@ class Jobs:
                 labels.append(known)
             labels.append(replace(span, end_s=math.inf))
             self._running[key] = span
-            self._seen.add(key[:2])
+            self._jobs.add(key[:2])
         for key in [key for key in self._running if key[0] == trace.node and key not in here]:
             labels.append(self._running.pop(key))
         return labels
 
     def ended(self) -> list[JobSpan]:
-        """The labels of what still ran when the recording ended."""
+        """The labels of the jobs that still run when the recording ends."""
         return list(self._running.values())
 
 
-def _only(trace: Trace, cpus: tuple[int, ...]) -> Trace:
-    """The trace without threads that the recording has no room for."""
+def with_cpus(trace: Trace, cpus: tuple[int, ...]) -> Trace:
+    """The trace without threads that are not among these."""
     rows = [row for row, cpu in enumerate(trace.cpus) if cpu in cpus]
     if len(rows) == len(trace.cpus):
         return trace
-    kept = tuple(trace.cpus[row] for row in rows)
-    return replace(trace, cpus=kept, values=trace.values[rows], valid=trace.valid[rows])
+    remaining = tuple(trace.cpus[row] for row in rows)
+    return replace(trace, cpus=remaining, values=trace.values[rows], valid=trace.valid[rows])

@@ -1,4 +1,4 @@
-"""A recording for other tools: Parquet or CSV with a row per thread and second, or npz with its windows."""
+"""Export a recording: Parquet or CSV with a row for each thread and second, or npz with windows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from clustertwin.core import files
@@ -22,9 +23,9 @@ SUFFIXES = (".parquet", ".csv", ".npz")
 
 
 def export(recording: Recording, out: Path, length_s: int = 100) -> int:
-    """Write the file its suffix asks for, without what was never seen; how many rows, or windows for npz."""
+    """Write the format of the suffix, without unknown seconds; the number of rows, or of windows for npz."""
     if out.suffix not in SUFFIXES:
-        raise SettingsError(f"{out}: the name must end in {', '.join(SUFFIXES)}")
+        raise SettingsError(f"{out}: the name must end in one of {', '.join(SUFFIXES)}")
     files.refuse_existing(out)
     with files.replacing(out) as file:
         return _windows(recording, file, length_s) if out.suffix == ".npz" else _rows(recording, file, out.suffix)
@@ -50,11 +51,11 @@ def _rows(recording: Recording, file: BinaryIO, suffix: str) -> int:
 
 
 def _schema(recording: Recording) -> pa.Schema:
-    words = ("job", "job_type", "anomaly")
+    labels = ("job", "job_type", "anomaly")
     return pa.schema(
         [("time_s", pa.int64()), ("node", pa.string()), ("cpu", pa.int32())]
-        + [(name, pa.float32()) for name in recording.schema.names]
-        + [(name, pa.string()) for name in words]
+        + [(name, pa.float32()) for name in (*recording.schema.names, *recording.node_schema.names)]
+        + [(name, pa.string()) for name in labels]
     )
 
 
@@ -66,7 +67,7 @@ def _tables(recording: Recording, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _columns(trace: Trace) -> dict[str, Any]:
-    """A window of one sample is a second with its labels."""
+    """One row for each thread and known second: a window of one sample, with its labels. NaN is unknown."""
     seconds = cut(trace, length_s=trace.interval_s)
     ratios = seconds.values[:, 0]  # (n, channel)
     return {
@@ -74,7 +75,16 @@ def _columns(trace: Trace) -> dict[str, Any]:
         "node": seconds.node,
         "cpu": seconds.cpu,
         **{name: np.ascontiguousarray(ratios[:, i]) for i, name in enumerate(trace.schema.names)},
+        **_node_columns(trace, seconds.start_s),
         "job": seconds.job,
         "job_type": seconds.job_type,
         "anomaly": seconds.anomaly,
     }
+
+
+def _node_columns(trace: Trace, start_s: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
+    """Each node channel at these seconds."""
+    if trace.node_channels is None:
+        return {}
+    rows = trace.node_channels.values[(start_s - trace.start_s) // trace.interval_s]
+    return {name: np.ascontiguousarray(rows[:, i]) for i, name in enumerate(trace.node_channels.schema.names)}

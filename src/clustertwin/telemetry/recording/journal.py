@@ -1,6 +1,6 @@
-"""The seconds not yet in a chunk: (cpu, stored, time) uint8 -> checksummed records, appended and synced -> the same.
+"""The seconds that are not in a chunk yet: (row, stored, time) uint8 <-> checksummed records, appended and synced.
 
-A record that was torn by a crash ends the journal; what stands before it is whole.
+If a crash interrupted the last record, the journal ends before it.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ _MAGIC = b"CTJ1"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Some consecutive samples of one node."""
+class JournalRecord:
+    """Consecutive samples of one array."""
 
     start_s: int
-    ticks: NDArray[np.uint8]  # (cpu, stored, time)
+    ticks: NDArray[np.uint8]  # (row, stored, time)
 
 
-def append(path: Path, record: Record) -> None:
+def append(path: Path, record: JournalRecord) -> None:
     """The record is on disk when this returns."""
     payload = _HEAD.pack(_MAGIC, record.ticks.shape[2], record.start_s) + record.ticks.tobytes()
     files.append(path, payload + _SUM.pack(zlib.crc32(payload)))
 
 
-def read(path: Path, cpus: int, stored: int) -> list[Record]:
-    """The whole records of a journal; none where there is no journal."""
+def read(path: Path, rows: int, stored: int) -> list[JournalRecord]:
+    """The complete records of a journal; empty if there is no journal."""
     try:
-        return parse(path.read_bytes(), cpus, stored)
+        return parse(path.read_bytes(), rows, stored)
     except FileNotFoundError:
         return []
 
 
-def parse(data: bytes, cpus: int, stored: int) -> list[Record]:
-    """The records before the first that is torn or damaged."""
+def parse(data: bytes, rows: int, stored: int) -> list[JournalRecord]:
+    """The records before the first that is incomplete or damaged."""
     records, at = [], 0
     while at + _HEAD.size <= len(data):
         magic, samples, start_s = _HEAD.unpack_from(data, at)
-        end = at + _HEAD.size + cpus * stored * samples
+        end = at + _HEAD.size + rows * stored * samples
         if magic != _MAGIC or end + _SUM.size > len(data):
             break
         if zlib.crc32(data[at:end]) != _SUM.unpack_from(data, end)[0]:
             break
-        ticks = np.frombuffer(data[at + _HEAD.size : end], np.uint8).reshape(cpus, stored, samples)
-        records.append(Record(start_s, ticks))
+        ticks = np.frombuffer(data[at + _HEAD.size : end], np.uint8).reshape(rows, stored, samples)
+        records.append(JournalRecord(start_s, ticks))
         at = end + _SUM.size
     return records

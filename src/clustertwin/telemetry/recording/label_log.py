@@ -1,7 +1,7 @@
-"""What ran where: job spans <-> labels.jsonl, one JSON object a line, synced line by line.
+"""The labels of a recording: job spans <-> labels.jsonl, one JSON object in each line, synced line by line.
 
-A later line for the same job, node, threads and start replaces the earlier one: a job may be labelled when it starts
-(`end_s` null: still running) and again when it ends.
+A later line for the same job, node, threads and start replaces the earlier one. So a job can be labelled when it starts
+(`end_s` is null while it runs) and again when it ends.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def append(path: Path, span: JobSpan) -> None:
 
 
 def rewrite(path: Path, spans: list[JobSpan]) -> None:
-    """The file holds these labels and no others."""
+    """Replace all labels by these."""
     files.write(path, b"".join(_line(span) for span in spans))
 
 
 def read(path: Path) -> list[JobSpan]:
-    """The labels, by start; none where there is no file."""
+    """The labels, ordered by start; empty if there is no file."""
     try:
         return parse(path.read_bytes(), path)
     except FileNotFoundError:
@@ -36,11 +36,11 @@ def read(path: Path) -> list[JobSpan]:
 
 
 def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
-    """The labels of whole lines; a last line without its end was torn by a crash and never acknowledged."""
-    # One job may have several spans on a node, one for each set of threads that fared differently.
+    """The labels of complete lines. A last line without a newline was interrupted by a crash and does not count."""
+    # A job may have several spans on a node, one for each set of threads with labels of their own.
     spans: dict[tuple[str, str, tuple[int, ...], float], JobSpan] = {}
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
+    complete = data[: data.rfind(b"\n") + 1]
+    for number, line in enumerate(complete.splitlines(), 1):
         try:
             row = orjson.loads(line)
             row["cpus"] = tuple(row["cpus"])
@@ -48,7 +48,7 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
             span = JobSpan(**row)
             spans[span.job, span.node, span.cpus, span.start_s] = span
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise RecordingError(where, f"no label ({error})", number) from error
+            raise RecordingError(where, f"not a label ({error})", number) from error
     return sorted(spans.values(), key=lambda span: (span.start_s, span.node, span.job))
 
 

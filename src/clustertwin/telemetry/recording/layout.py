@@ -1,11 +1,15 @@
-"""How a recording lies on disk: what it is -> zarr.json documents -> what it is; where recordings are.
+"""The layout of a recording on disk: description <-> zarr.json documents; where recordings are.
 
-DIR/zarr.json        a Zarr v3 group; its attributes hold nodes, channels, campaign, split, settings
-DIR/labels.jsonl     what ran where
-DIR/lock             held by the one writer
-DIR/NODE/zarr.json   a Zarr v3 array (cpu, channel, time) of bytes
-DIR/NODE/c.0.0.K     its K-th chunk: one hour of all threads
-DIR/NODE/journal     the seconds not yet in a chunk
+DIR/zarr.json         a Zarr v3 group; its attributes hold nodes, channels, campaign, split, settings
+DIR/labels.jsonl      the jobs and their labels
+DIR/lock              held by the one writer
+DIR/NODE/zarr.json    the threads of a node: a Zarr v3 array (cpu, channel, time) of bytes
+DIR/NODE/c.0.0.K      chunk K: one hour of all threads
+DIR/NODE/journal      the seconds that are not in a chunk yet
+DIR/NODE!S/           the channels of the node itself, in the same form: an array (channel, 1, time)
+
+S numbers the segments of node channels. A writer with other node channels than the last segment begins a new one;
+older segments stay as they are, and readers join them by the names of the channels.
 """
 
 from __future__ import annotations
@@ -19,97 +23,121 @@ from urllib.parse import quote
 
 import orjson
 
-from clustertwin.core.channels import Schema
+from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"
 VERSION = 2
 
+#: Each row of an array of node channels is one channel: a single bounded ratio.
+RATIO = Schema((Channel("ratio"),))
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
-    """What can be chosen about a recording; saved with it."""
+    """The settings of a recording; they are saved with it."""
 
     interval_s: int = 1
-    chunk_s: int = 3600  # longer compresses better, shorter reads faster
-    flush_s: int = 10  # the most that a crash may cost
-    level: int = 1  # of zstd; higher ones gain next to nothing on ratios and cost much
-    keep_s: int | None = None  # chunks older than this are deleted; None: kept
-    keep_bytes: int | None = None  # the oldest chunks go when all together are larger; None: kept
+    chunk_s: int = 3600  # longer chunks compress better, shorter ones are faster to read
+    flush_s: int = 10  # how much a crash may lose
+    level: int = 1  # of zstd; higher levels gain almost nothing on ratios and are slower
+    keep_s: int | None = None  # older chunks are deleted; None: kept
+    keep_bytes: int | None = None  # above this total size the oldest chunks are deleted; None: kept
 
     def __post_init__(self) -> None:
         if min(self.interval_s, self.chunk_s, self.flush_s) < 1:
-            raise SettingsError("a recording's interval_s, chunk_s and flush_s are whole seconds from 1 on")
+            raise SettingsError("interval_s, chunk_s and flush_s of a recording must be whole seconds of at least 1")
         if self.chunk_s % self.interval_s:
-            raise SettingsError(f"chunk_s {self.chunk_s} is no multiple of interval_s {self.interval_s}")
+            raise SettingsError(f"chunk_s {self.chunk_s} is not a multiple of interval_s {self.interval_s}")
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """What a recording is, apart from its seconds."""
+class ArrayLayout:
+    """One array of a recording: the threads of a node, or the channels of the node itself."""
+
+    node: str
+    directory: str
+    rows: tuple[int, ...]  # cpus; of node channels their positions
+    schema: Schema  # of each row
+    settings: RecordingSettings
+    node_channels: tuple[str, ...] = ()  # the name of each row; empty: rows are threads
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(row, stored, time) of a chunk."""
+        return len(self.rows), len(Ticks.of(self.schema).stored), self.settings.chunk_s // self.settings.interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingDescription:
+    """Everything about a recording except its seconds."""
 
     nodes: dict[str, tuple[int, ...]]
     schema: Schema
     campaign: str
     split: str
     settings: RecordingSettings
+    node_segments: tuple[tuple[str, ...], ...] = ()  # names of the node channels, oldest segment first
 
-    @property
-    def chunk_samples(self) -> int:
-        return self.settings.chunk_s // self.settings.interval_s
+    def threads(self, node: str) -> ArrayLayout:
+        return ArrayLayout(node, directory_name(node), self.nodes[node], self.schema, self.settings)
 
-    def chunk_shape(self, node: str) -> tuple[int, int, int]:
-        """(cpu, stored, time)"""
-        return len(self.nodes[node]), len(Ticks.of(self.schema).stored), self.chunk_samples
+    def node_channels(self, node: str, segment: int) -> ArrayLayout:
+        names = self.node_segments[segment]
+        directory = f"{directory_name(node)}!{segment}"
+        return ArrayLayout(node, directory, tuple(range(len(names))), RATIO, self.settings, names)
 
 
-def group_document(about: Description) -> bytes:
+def group_document(description: RecordingDescription) -> bytes:
     """DIR/zarr.json"""
-    ours = {
+    nodes = {node: {"directory": directory_name(node), "cpus": cpus} for node, cpus in description.nodes.items()}
+    ours: dict[str, Any] = {
         "version": VERSION,
-        "campaign": about.campaign,
-        "split": about.split,
-        "nodes": {node: {"directory": directory_name(node), "cpus": cpus} for node, cpus in about.nodes.items()},
-        "schema": about.schema.to_json(),
-        "settings": asdict(about.settings),
+        "campaign": description.campaign,
+        "split": description.split,
+        "nodes": nodes,
+        "schema": description.schema.to_json(),
+        "settings": asdict(description.settings),
     }
+    if description.node_segments:
+        ours["node_channels"] = description.node_segments
     return _dump({"zarr_format": 3, "node_type": "group", "attributes": {"clustertwin": ours}})
 
 
-def parse_group(data: bytes, where: object) -> Description:
-    """What DIR/zarr.json says."""
+def parse_group(data: bytes, where: object) -> RecordingDescription:
+    """The content of DIR/zarr.json."""
     try:
         ours = orjson.loads(data)["attributes"]["clustertwin"]
         version = ours["version"]
         if version != VERSION:
-            raise RecordingError(where, f"a recording of version {version}; this clustertwin reads version {VERSION}")
-        return Description(
+            raise RecordingError(where, f"the format is version {version}; this clustertwin reads version {VERSION}")
+        return RecordingDescription(
             nodes={node: tuple(row["cpus"]) for node, row in ours["nodes"].items()},
             schema=Schema.from_json(ours["schema"]),
             campaign=ours["campaign"],
             split=ours["split"],
             settings=RecordingSettings(**ours["settings"]),
+            node_segments=tuple(tuple(names) for names in ours.get("node_channels", ())),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(where, "not the document of a recording") from error
 
 
-def read_group(directory: Path) -> Description:
+def read_group(directory: Path) -> RecordingDescription:
     path = directory / DOCUMENT
     try:
         return parse_group(path.read_bytes(), path)
     except (FileNotFoundError, NotADirectoryError):
-        raise RecordingError(directory, f"no recording here: it has no {DOCUMENT}") from None
+        raise RecordingError(directory, f"not a recording: it has no {DOCUMENT}") from None
 
 
-def array_document(about: Description, node: str, origin_s: int, chunks: int) -> bytes:
-    """DIR/NODE/zarr.json: `chunks` chunks from `origin_s` on; those without a file read as invalid."""
-    cpus, stored, samples = about.chunk_shape(node)
-    ticks = Ticks.of(about.schema)
+def array_document(array: ArrayLayout, origin_s: int, chunks: int) -> bytes:
+    """DIR/NODE/zarr.json: `chunks` chunks from `origin_s` on. A chunk without a file reads as invalid."""
+    rows, stored, samples = array.shape
     inner = [
         {"name": "bytes"},
-        {"name": "zstd", "configuration": {"level": about.settings.level, "checksum": True}},
+        {"name": "zstd", "configuration": {"level": array.settings.level, "checksum": True}},
     ]
     sharding = {
         "chunk_shape": [1, stored, samples],
@@ -121,42 +149,54 @@ def array_document(about: Description, node: str, origin_s: int, chunks: int) ->
         {
             "zarr_format": 3,
             "node_type": "array",
-            "shape": [cpus, stored, chunks * samples],
+            "shape": [rows, stored, chunks * samples],
             "data_type": "uint8",
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [cpus, stored, samples]}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [rows, stored, samples]}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
             "fill_value": INVALID,
             "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
-            "dimension_names": ["cpu", "channel", "time"],
+            "dimension_names": ["channel", "value", "time"] if array.node_channels else ["cpu", "channel", "time"],
             "attributes": {
-                "node": node,
-                "cpu": about.nodes[node],
-                "channel": [about.schema.names[i] for i in ticks.stored],
-                "steps": ticks.steps,  # ratio = byte / steps
-                "rest": {
-                    about.schema.names[rest]: [about.schema.names[ticks.stored[r]] for r in rows]
-                    for rest, rows in ticks.rests
-                },
+                "node": array.node,
+                **_axes(array),
                 "origin_s": origin_s,
-                "interval_s": about.settings.interval_s,
+                "interval_s": array.settings.interval_s,
             },
         }
     )
 
 
+def _axes(array: ArrayLayout) -> dict[str, Any]:
+    """The attributes that name rows and channels; ratio = byte / steps."""
+    ticks = Ticks.of(array.schema)
+    if array.node_channels:
+        return {"channel": array.node_channels, "steps": ticks.steps}
+    names = array.schema.names
+    return {
+        "cpu": array.rows,
+        "channel": [names[i] for i in ticks.stored],
+        "steps": ticks.steps,
+        "rest": {names[rest]: [names[ticks.stored[row]] for row in rows] for rest, rows in ticks.rests},
+    }
+
+
 def read_origin(directory: Path) -> int | None:
-    """The epoch second of a node's first column; None before its first append."""
+    """The epoch second of the first column of an array; None before the first append."""
     path = directory / DOCUMENT
     try:
         return int(orjson.loads(path.read_bytes())["attributes"]["origin_s"])
     except FileNotFoundError:
         return None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise RecordingError(path, "not the document of a node's array") from error
+        raise RecordingError(path, "not the document of an array of a recording") from error
 
 
 def directory_name(node: str) -> str:
-    """A file name for any node name: `gpu/1` -> `gpu%2F1`."""
+    """A file name for any node name.
+
+    >>> directory_name("gpu/1"), directory_name(".")
+    ('gpu%2F1', '%2E')
+    """
     name = quote(node, safe="@:+ ")
     if name.startswith(".") or name in (DOCUMENT, LABELS, LOCK):
         return f"%{ord(name[0]):02X}{name[1:]}"
@@ -168,26 +208,26 @@ def chunk_name(number: int) -> str:
 
 
 def chunk_sizes(directory: Path) -> dict[int, int]:
-    """Chunk number -> bytes, for the chunks a node has."""
+    """Chunk number -> bytes, for the chunks of an array."""
     try:
         with os.scandir(directory) as entries:
-            found = {entry.name: entry.stat().st_size for entry in entries if entry.name.startswith("c.0.0.")}
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name.startswith("c.0.0.")}
     except FileNotFoundError:
         return {}
-    return {int(name[6:]): size for name, size in sorted(found.items()) if name[6:].isdecimal()}
+    return {int(name[6:]): size for name, size in sorted(sizes.items()) if name[6:].isdecimal()}
 
 
 def find(root: Path) -> list[Path]:
-    """The recordings at or below a directory, in order of their paths."""
+    """The recordings at or below a directory, in the order of their paths."""
     if not root.is_dir():
         raise RecordingError(root, "no such directory")
-    found = []
+    recordings = []
     for path, below, files in os.walk(root):
         if DOCUMENT in files and b'"clustertwin"' in (Path(path) / DOCUMENT).read_bytes():
-            found.append(Path(path))
+            recordings.append(Path(path))
             below.clear()
         below.sort()
-    return found
+    return recordings
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:

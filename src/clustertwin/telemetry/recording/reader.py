@@ -1,4 +1,4 @@
-"""Read a recording, finished, live or left behind by a crash: a directory -> traces, windows, single windows."""
+"""Read a recording, finished, live or interrupted by a crash: a directory -> traces, windows, single windows."""
 
 from __future__ import annotations
 
@@ -11,75 +11,85 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import RecordingError
-from clustertwin.core.traces import JobSpan, Trace, Windows
+from clustertwin.core.traces import JobSpan, NodeChannels, Trace, Windows
 from clustertwin.core.windows import cut, describe, steps
 from clustertwin.telemetry.recording import label_log, layout
-from clustertwin.telemetry.recording.layout import Description
-from clustertwin.telemetry.recording.node_reader import NodeReader
+from clustertwin.telemetry.recording.array_reader import ArrayReader
+from clustertwin.telemetry.recording.layout import RATIO, RecordingDescription
 from clustertwin.telemetry.recording.ticks import Ticks
 
 
 class Recording:
-    """What a directory held when it was opened."""
+    """The content of a directory when it was opened."""
 
-    def __init__(self, directory: Path, about: Description, spans: tuple[JobSpan, ...]) -> None:
+    def __init__(self, directory: Path, description: RecordingDescription, spans: tuple[JobSpan, ...]) -> None:
         """Use `open`."""
-        self.directory, self.about, self.spans = directory, about, spans
-        self._ticks = Ticks.of(about.schema)
-        self._nodes = {node: NodeReader(directory, about, node) for node in about.nodes}
+        self.directory, self.description, self.spans = directory, description, spans
+        self._ticks = Ticks.of(description.schema)
+        self._threads = {node: ArrayReader(directory, description.threads(node)) for node in description.nodes}
 
     @classmethod
     def open(cls, directory: Path) -> Recording:
-        about = layout.read_group(Path(directory))
-        return cls(Path(directory), about, tuple(label_log.read(Path(directory) / layout.LABELS)))
+        description = layout.read_group(Path(directory))
+        return cls(Path(directory), description, tuple(label_log.read(Path(directory) / layout.LABELS)))
 
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
-        return self.about.nodes
+        return self.description.nodes
 
     @property
     def schema(self) -> Schema:
-        return self.about.schema
+        """The channels of threads."""
+        return self.description.schema
+
+    @cached_property
+    def node_schema(self) -> Schema:
+        """The channels of nodes, of all segments; empty if there are none."""
+        names = dict.fromkeys(name for segment in self.description.node_segments for name in segment)
+        return Schema.from_json([{"name": name} for name in names])
 
     @property
     def campaign(self) -> str:
-        return self.about.campaign
+        return self.description.campaign
 
     @property
     def split(self) -> str:
-        return self.about.split
+        return self.description.split
 
     @property
     def interval_s(self) -> int:
-        return self.about.settings.interval_s
+        return self.description.settings.interval_s
 
     @cached_property
     def _extent_s(self) -> tuple[int, int]:
-        extents = [extent for node in self._nodes.values() if (extent := node.extent_s())]
+        extents = [extent for threads in self._threads.values() if (extent := threads.extent_s())]
         if not extents:
             return 0, 0
         return min(start for start, _ in extents), max(end for _, end in extents)
 
     @property
     def start_s(self) -> int:
-        """The first second that any thread was seen."""
+        """The first known second of any thread."""
         return self._extent_s[0]
 
     @property
     def end_s(self) -> int:
-        """The second after the last that any thread was seen."""
+        """The second after the last known second of any thread."""
         return self._extent_s[1]
 
     def trace(self, node: str, start_s: int | None = None, end_s: int | None = None) -> Trace:
-        """One node's threads and spans; by default the whole recording, the same seconds for every node."""
+        """The trace of one node with its spans; by default the whole recording, the same seconds for every node."""
         start_s = self.start_s if start_s is None else start_s
         end_s = max(start_s, self.end_s if end_s is None else end_s)
         if start_s % self.interval_s or end_s % self.interval_s:
-            raise RecordingError(self.directory, f"seconds {start_s} to {end_s} are no multiples of the cadence")
+            raise RecordingError(self.directory, f"seconds {start_s} to {end_s} are not multiples of the cadence")
         shape = len(self.nodes[self._known(node)]), (end_s - start_s) // self.interval_s
         values, valid = np.empty((*shape, len(self.schema)), np.float32), np.empty(shape, np.bool_)
         self._fill(node, start_s, values, valid)
-        return self._traced(node, start_s, values, valid)
+        trace = self._trace(node, start_s, values, valid)
+        if not self.description.node_segments:
+            return trace
+        return replace(trace, node_channels=NodeChannels(self.node_schema, self._node_values(node, start_s, shape[1])))
 
     def windows(self, length_s: int = 100, stride_s: int | None = None) -> Windows:
         """The windows of all nodes; their starts are the same on every node."""
@@ -87,54 +97,69 @@ class Recording:
         if stride != length:
             nodes = [cut(self.trace(node), length_s, stride_s, self.campaign, self.split) for node in self.nodes]
             return Windows.concat(nodes)
-        # Side by side, a trace is its windows: each node is unpacked straight into its place among all of them.
+        # Without overlap a trace is its windows: unpack each node directly into its place among all windows.
         count = (self.end_s - self.start_s) // length_s
         rows = [len(cpus) * count for cpus in self.nodes.values()]
         values = np.empty((sum(rows), length, len(self.schema)), np.float32)
         valid = np.empty((sum(rows), length), np.bool_)
         parts, at = [], 0
         for node, size in zip(self.nodes, rows, strict=True):
-            mine = slice(at, at + size)
+            here = slice(at, at + size)
             shape = len(self.nodes[node]), count * length
-            trace_values, trace_valid = values[mine].reshape(*shape, len(self.schema)), valid[mine].reshape(shape)
+            trace_values, trace_valid = values[here].reshape(*shape, len(self.schema)), valid[here].reshape(shape)
             self._fill(node, self.start_s, trace_values, trace_valid)
-            trace = self._traced(node, self.start_s, trace_values, trace_valid)
-            parts.append(describe(trace, values[mine], valid[mine], length_s, length_s, self.campaign, self.split))
+            trace = self._trace(node, self.start_s, trace_values, trace_valid)
+            parts.append(describe(trace, values[here], valid[here], length_s, length_s, self.campaign, self.split))
             at += size
         return _joined(parts, values, valid)
 
     def window(
         self, node: str, cpu: int, start_s: int, length_s: int = 100
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """One thread's values (length, channel) and their mask, without unpacking its neighbours."""
-        reader = self._nodes[self._known(node)]
+        """The values (length, channel) and mask of one thread, without unpacking the other threads."""
+        reader = self._threads[self._known(node)]
         if cpu not in reader.rows:
             raise RecordingError(self.directory, f"node {node!r} has no cpu {cpu}")
         length, _ = steps(length_s, None, self.interval_s)
-        ticks = reader.thread(reader.rows[cpu], start_s, length)
+        ticks = reader.row(reader.rows[cpu], start_s, length)
         values, valid = np.empty((1, length, self._ticks.channels), np.float32), np.empty((1, length), np.bool_)
         self._ticks.dequantise(ticks[None], values, valid)
         return values[0], valid[0]
 
     @property
     def size_bytes(self) -> int:
-        """All files of the recording."""
+        """The size of all files of the recording."""
         return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
 
     def _known(self, node: str) -> str:
-        if node not in self._nodes:
-            raise RecordingError(self.directory, f"no node {node!r}; there are {', '.join(self.nodes)}")
+        if node not in self._threads:
+            raise RecordingError(self.directory, f"no node {node!r}; the nodes are {', '.join(self.nodes)}")
         return node
 
     def _fill(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
         """Unpack chunk after chunk into (cpu, time, channel) and (cpu, time)."""
         values.fill(0)
         valid.fill(False)
-        for at, ticks in self._nodes[node].pieces(start_s, valid.shape[1]):
+        for at, ticks in self._threads[node].pieces(start_s, valid.shape[1]):
             here = slice(at, at + ticks.shape[2])
             self._ticks.dequantise(ticks, values[:, here], valid[:, here])
 
-    def _traced(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
+    def _node_values(self, node: str, start_s: int, samples: int) -> NDArray[np.float32]:
+        """The node channels of all segments (time, channel); NaN where unknown."""
+        node_values = np.full((samples, len(self.node_schema)), np.nan, np.float32)
+        unpack = Ticks.of(RATIO).dequantise
+        for segment, names in enumerate(self.description.node_segments):
+            columns = [self.node_schema.index(name) for name in names]
+            reader = ArrayReader(self.directory, self.description.node_channels(node, segment))
+            for at, ticks in reader.pieces(start_s, samples):  # (channel, 1, time)
+                values = np.empty((len(names), ticks.shape[2], 1), np.float32)
+                valid = np.empty(values.shape[:2], np.bool_)
+                unpack(ticks, values, valid)
+                target = node_values[at : at + ticks.shape[2]]
+                target[:, columns] = np.where(valid, values[:, :, 0], target[:, columns].T).T
+        return node_values
+
+    def _trace(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
         spans = tuple(span for span in self.spans if span.node == node)
         return Trace(node, self.nodes[node], start_s, self.schema, values, valid, spans, self.interval_s)
 

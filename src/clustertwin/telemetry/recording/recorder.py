@@ -1,4 +1,4 @@
-"""Write a recording: traces and job spans -> a directory, so that a crash costs at most the last `flush_s` seconds."""
+"""Write a recording: traces and job spans -> a directory. A crash loses at most the last `flush_s` seconds."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from clustertwin.core import files
 from clustertwin.core.channels import CPU, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.recording import label_log, layout
-from clustertwin.telemetry.recording.layout import Description, RecordingSettings
-from clustertwin.telemetry.recording.node_writer import NodeWriter
+from clustertwin.telemetry.recording.array_writer import ArrayWriter
+from clustertwin.telemetry.recording.layout import ArrayLayout, RecordingDescription, RecordingSettings
 from clustertwin.telemetry.recording.retention import Retention
 
 
 class Recorder:
-    """The one writer of a directory; a context manager. Threads may share it."""
+    """The one writer of a directory; a context manager. Several threads may use it."""
 
-    def __init__(self, directory: Path, about: Description, lock: int) -> None:
+    def __init__(self, directory: Path, description: RecordingDescription, lock: int) -> None:
         """Use `create` or `resume`."""
-        settings = about.settings
-        self.directory, self.about = directory, about
+        settings = description.settings
+        self.directory, self.description = directory, description
         self._lock, self._mutex = lock, threading.Lock()
-        self._nodes = {node: NodeWriter(directory, about, node) for node in about.nodes}
+        self._arrays: dict[str, ArrayWriter] = {}  # by directory, those of older segments too
+        for node in description.nodes:
+            self._add_arrays(node)
         self._retention = Retention(settings.keep_s, settings.keep_bytes)
 
     @classmethod
@@ -39,37 +43,50 @@ class Recorder:
         nodes: Mapping[str, tuple[int, ...]],
         schema: Schema = CPU,
         *,
+        node_schema: Schema | None = None,
         campaign: str = "",
         split: str = "",
         settings: RecordingSettings = RecordingSettings(),
     ) -> Recorder:
-        """Begin a recording in a directory that holds none; `nodes` names every thread that may come."""
+        """Begin a recording in a directory that has none. `nodes` names every thread that traces may have."""
         if not nodes or not all(nodes.values()):
             raise SettingsError("a recording needs at least one node, and each node at least one cpu")
-        about = Description(
-            {node: tuple(int(cpu) for cpu in cpus) for node, cpus in nodes.items()}, schema, campaign, split, settings
+        description = RecordingDescription(
+            nodes={node: tuple(int(cpu) for cpu in cpus) for node, cpus in nodes.items()},
+            schema=schema,
+            campaign=campaign,
+            split=split,
+            settings=settings,
+            node_segments=(node_schema.names,) if node_schema else (),
         )
         files.make_directory(directory)
-        lock = _take(directory)
+        lock = lock_directory(directory)
         try:
             if (directory / layout.DOCUMENT).exists():
                 raise OutputError(f"{directory}: already holds a recording")
-            files.write(directory / layout.DOCUMENT, layout.group_document(about))
+            files.write(directory / layout.DOCUMENT, layout.group_document(description))
         except BaseException:
             os.close(lock)
             raise
-        return cls(directory, about, lock)
+        return cls(directory, description, lock)
 
     @classmethod
-    def resume(cls, directory: Path) -> Recorder:
-        """Go on with a recording that was closed, or left behind by a crash."""
-        about = layout.read_group(directory)
-        lock = _take(directory)
+    def resume(cls, directory: Path, node_schema: Schema | None = None) -> Recorder:
+        """Continue a recording that was closed or interrupted by a crash.
+
+        If `node_schema` differs from the node channels so far, a new segment of node channels begins.
+        """
+        description = layout.read_group(directory)
+        lock = lock_directory(directory)
         try:
-            recorder = cls(directory, about, lock)
-            for writer in recorder._nodes.values():
+            if node_schema and node_schema.names not in description.node_segments[-1:]:
+                segments = (*description.node_segments, node_schema.names)
+                description = dataclasses.replace(description, node_segments=segments)
+                files.write(directory / layout.DOCUMENT, layout.group_document(description))
+            recorder = cls(directory, description, lock)
+            for writer in recorder._arrays.values():
                 writer.recover()
-                recorder._written(writer, list(layout.chunk_sizes(writer.directory)))
+                recorder._apply_retention(writer, list(layout.chunk_sizes(writer.directory)))
             recorder._mend_labels()
         except BaseException:
             os.close(lock)
@@ -77,45 +94,52 @@ class Recorder:
         return recorder
 
     def admit(self, node: str, cpus: tuple[int, ...]) -> None:
-        """Let a node in that was not there at the start."""
+        """Add a node that is not in the recording yet."""
         with self._mutex:
-            if self._lock < 0 or node in self._nodes or not cpus:
-                raise RecordingError(self.directory, f"cannot let node {node!r} in: closed, known, or without cpus")
-            self.about = dataclasses.replace(self.about, nodes={**self.about.nodes, node: tuple(cpus)})
-            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.about))
-            self._nodes[node] = NodeWriter(self.directory, self.about, node)
+            if self._lock < 0 or node in self.description.nodes or not cpus:
+                raise RecordingError(
+                    self.directory, f"cannot add node {node!r}: the recording is closed or has it, or it has no cpus"
+                )
+            nodes = {**self.description.nodes, node: tuple(cpus)}
+            self.description = dataclasses.replace(self.description, nodes=nodes)
+            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.description))
+            self._add_arrays(node)
 
     def append(self, trace: Trace) -> None:
-        """Take in any number of seconds of one node, later than all before; gaps are welcome."""
+        """Append any number of seconds of one node, later than all before; there may be gaps."""
         with self._mutex:
-            writer = self._writer(trace.node)
-            self._written(writer, writer.append(trace))
+            writer = self._writer(self.description.threads(self._known(trace.node)))
+            self._apply_retention(writer, writer.append(trace))
+            if trace.node_channels is not None and self.description.node_segments:
+                last = len(self.description.node_segments) - 1
+                writer = self._writer(self.description.node_channels(trace.node, last))
+                self._apply_retention(writer, writer.append(_rows_of_channels(trace, writer.array)))
 
     def label(self, span: JobSpan) -> None:
-        """Say what ran where; durable when this returns."""
+        """Add the label of a job; it is on disk when this returns."""
         with self._mutex:
-            self._writer(span.node)
+            self._known(span.node)
             label_log.append(self.directory / layout.LABELS, span)
 
     def flush(self) -> None:
-        """Everything appended so far is durable when this returns."""
+        """Everything appended so far is on disk when this returns."""
         with self._mutex:
-            for writer in self._nodes.values():
+            for writer in self._arrays.values():
                 writer.flush()
 
     @property
     def refused(self) -> int:
-        """Thread-seconds that claimed to be valid and were no ratios; they are recorded as invalid."""
-        return sum(writer.refused for writer in self._nodes.values())
+        """Thread-seconds that were marked valid and were not ratios; they are recorded as invalid."""
+        return sum(writer.refused for writer in self._arrays.values() if not writer.array.node_channels)
 
     def close(self) -> None:
-        """Fold the journals into chunks and let the directory go."""
+        """Fold the journals into chunks and release the directory."""
         with self._mutex:
             if self._lock < 0:
                 return
             try:
-                for writer in self._nodes.values():
-                    self._written(writer, writer.close())
+                for writer in self._arrays.values():
+                    self._apply_retention(writer, writer.close())
             finally:
                 os.close(self._lock)
                 self._lock = -1
@@ -128,28 +152,37 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def _writer(self, node: str) -> NodeWriter:
+    def _add_arrays(self, node: str) -> None:
+        description = self.description
+        segments = range(len(description.node_segments))
+        for array in (description.threads(node), *(description.node_channels(node, i) for i in segments)):
+            self._arrays[array.directory] = ArrayWriter(self.directory, array)
+
+    def _writer(self, array: ArrayLayout) -> ArrayWriter:
+        return self._arrays[array.directory]
+
+    def _known(self, node: str) -> str:
         if self._lock < 0:
             raise RecordingError(self.directory, "the recording is closed")
-        if node not in self._nodes:
-            raise RecordingError(self.directory, f"no node {node!r}; there are {', '.join(self._nodes)}")
-        return self._nodes[node]
+        if node not in self.description.nodes:
+            raise RecordingError(self.directory, f"no node {node!r}; the nodes are {', '.join(self.description.nodes)}")
+        return node
 
-    def _written(self, writer: NodeWriter, numbers: list[int]) -> None:
-        """Enter new chunks with the retention, and delete what it lets go."""
+    def _apply_retention(self, writer: ArrayWriter, numbers: list[int]) -> None:
+        """Report new chunks to the retention, and delete the chunks that it returns."""
         for number in numbers:
             self._retention.add(writer.chunk(number))
-        gone = self._retention.expired()
-        for chunk in gone:
-            self._nodes[chunk.node].delete(chunk.number)
-        if gone:
-            self._forget_labels()
+        expired = self._retention.expired()
+        for chunk in expired:
+            self._arrays[chunk.array].delete(chunk.number)
+        if expired:
+            self._delete_old_labels()
 
     def _mend_labels(self) -> None:
-        """Without a torn last line; what ran when the last writer died was last seen with its node's last second."""
+        """Remove an incomplete last line, and let jobs without an end finish at the last second of their node."""
         path = self.directory / layout.LABELS
         spans = [
-            dataclasses.replace(span, end_s=self._nodes[span.node].next_s or span.start_s)
+            dataclasses.replace(span, end_s=self._writer(self.description.threads(span.node)).next_s or span.start_s)
             if math.isinf(span.end_s)
             else span
             for span in label_log.read(path)
@@ -157,17 +190,33 @@ class Recorder:
         if spans:
             label_log.rewrite(path, spans)
 
-    def _forget_labels(self) -> None:
+    def _delete_old_labels(self) -> None:
         oldest_end_s = self._retention.oldest_end_s
         path = self.directory / layout.LABELS
         spans = label_log.read(path)
-        kept = [s for s in spans if oldest_end_s is None or s.end_s > oldest_end_s - self.about.settings.chunk_s]
-        if len(kept) < len(spans):
-            label_log.rewrite(path, kept)
+        chunk_s = self.description.settings.chunk_s
+        remaining = [s for s in spans if oldest_end_s is None or s.end_s > oldest_end_s - chunk_s]
+        if len(remaining) < len(spans):
+            label_log.rewrite(path, remaining)
 
 
-def _take(directory: Path) -> int:
-    """The directory's lock; the kernel gives it back however the process ends."""
+def _rows_of_channels(trace: Trace, array: ArrayLayout) -> Trace:
+    """The node channels of a trace, in the order of a segment, as the rows of its array."""
+    assert trace.node_channels is not None
+    names = trace.node_channels.schema.names
+    values = np.full((len(array.rows), trace.values.shape[1], 1), np.nan, np.float32)
+    for row, name in enumerate(array.node_channels):
+        if name in names:
+            values[row, :, 0] = trace.node_channels.values[:, names.index(name)]
+    valid = ~np.isnan(values[:, :, 0])
+    values[~valid] = 0
+    return dataclasses.replace(
+        trace, cpus=array.rows, schema=array.schema, values=values, valid=valid, spans=(), node_channels=None
+    )
+
+
+def lock_directory(directory: Path) -> int:
+    """Lock a directory; OutputError if another process holds the lock. The kernel releases it when the process ends."""
     with files.reporting(directory / layout.LOCK):
         lock = os.open(directory / layout.LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:

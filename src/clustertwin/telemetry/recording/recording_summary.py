@@ -1,4 +1,4 @@
-"""What a recording holds: a recording -> samples, bytes, jobs and windows per job type, day by day in memory."""
+"""Summarise a recording: its samples, bytes, jobs, and windows by job type, with one day in memory at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A sample is one channel of one thread in one second."""
+    """A sample is one channel of one thread in one second; node channels are listed, and not counted."""
 
     directory: str
     campaign: str
@@ -25,7 +25,7 @@ class Summary:
     start_s: int
     end_s: int
     samples: int
-    missing_ratio: float  # thread-seconds nobody saw, of all between start and end
+    missing_ratio: float  # unknown thread-seconds, as a part of all between start and end
     size_bytes: int
     bytes_per_sample: float
     jobs: int
@@ -33,35 +33,35 @@ class Summary:
 
 
 def summarise(recording: Recording, length_s: int = 100) -> Summary:
-    """Read it all once, a node and a day at a time."""
-    seen, all_of_them, windows = 0, 0, Counter[str]()
-    for some in day_by_day(recording, length_s):
-        windows.update(str(kind) for kind in some.job_type)
+    """Read the whole recording once, one node and one day at a time."""
+    known, total, counts = 0, 0, Counter[str]()
+    for windows in day_by_day(recording, length_s):
+        counts.update(str(kind) for kind in windows.job_type)
     for node in recording.nodes:
         for start_s in range(recording.start_s, recording.end_s, DAY_S):
             valid = recording.trace(node, start_s, min(start_s + DAY_S, recording.end_s)).valid
-            seen, all_of_them = seen + int(valid.sum()), all_of_them + valid.size
-    samples = seen * len(recording.schema)
+            known, total = known + int(valid.sum()), total + valid.size
+    samples = known * len(recording.schema)
     size_bytes = recording.size_bytes
     return Summary(
         directory=str(recording.directory),
         campaign=recording.campaign,
         split=recording.split,
         nodes={node: len(cpus) for node, cpus in recording.nodes.items()},
-        channels=recording.schema.names,
+        channels=(*recording.schema.names, *recording.node_schema.names),
         start_s=recording.start_s,
         end_s=recording.end_s,
         samples=samples,
-        missing_ratio=1 - seen / all_of_them if all_of_them else 0.0,
+        missing_ratio=1 - known / total if total else 0.0,
         size_bytes=size_bytes,
         bytes_per_sample=size_bytes / samples if samples else 0.0,
         jobs=len({span.job for span in recording.spans}),
-        windows=dict(sorted(windows.items())),
+        windows=dict(sorted(counts.items())),
     )
 
 
 def day_by_day(recording: Recording, length_s: int = 100) -> Iterator[Windows]:
-    """The same windows as `Recording.windows`, a node and about a day at a time."""
+    """The windows of `Recording.windows`, one node and about one day at a time."""
     day_s = max(DAY_S // length_s, 1) * length_s
     for node in recording.nodes:
         for start_s in range(recording.start_s, recording.end_s, day_s):

@@ -1,4 +1,4 @@
-"""Which chunks to let go: chunks by age and size, and the two limits -> those that must be deleted."""
+"""Decide which chunks to delete: chunks by age and size, and the two limits -> those that are over a limit."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Chunk:
-    """One node's chunk on disk; ordered oldest first."""
+class StoredChunk:
+    """A chunk on disk; ordered oldest first."""
 
     end_s: int
-    node: str
+    array: str  # the directory of its array
     number: int
     size_bytes: int = field(compare=False)
 
 
 class Retention:
-    """Knows every chunk on disk; says which are too old, or the oldest of too many bytes."""
+    """Knows every chunk on disk, and returns those that are too old, or the oldest if there are too many bytes."""
 
     def __init__(self, keep_s: int | None, keep_bytes: int | None) -> None:
         self._keep_s, self._keep_bytes = keep_s, keep_bytes
-        self._chunks: list[Chunk] = []  # a heap, and what a rewritten chunk was before
+        self._chunks: list[StoredChunk] = []  # a heap; a chunk that was written again keeps its first entry
         self._sizes: dict[tuple[str, int], int] = {}
         self._latest_s = 0
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: StoredChunk) -> None:
         """A chunk was written, or written again."""
-        if (chunk.node, chunk.number) not in self._sizes:
+        if (chunk.array, chunk.number) not in self._sizes:
             heapq.heappush(self._chunks, chunk)
-        self._sizes[chunk.node, chunk.number] = chunk.size_bytes
+        self._sizes[chunk.array, chunk.number] = chunk.size_bytes
         self._latest_s = max(self._latest_s, chunk.end_s)
 
-    def expired(self) -> list[Chunk]:
-        """The chunks to delete now, oldest first; they are forgotten here. The newest of all always stays."""
-        gone = []
+    def expired(self) -> list[StoredChunk]:
+        """The chunks to delete now, oldest first; they are dropped from the list. The newest chunk always stays."""
+        expired = []
         total = sum(self._sizes.values()) if self._keep_bytes is not None else 0
         while len(self._chunks) > 1:
             oldest = self._chunks[0]
@@ -42,9 +42,9 @@ class Retention:
             too_much = self._keep_bytes is not None and total > self._keep_bytes
             if not (too_old or too_much):
                 break
-            gone.append(heapq.heappop(self._chunks))
-            total -= self._sizes.pop((oldest.node, oldest.number))
-        return gone
+            expired.append(heapq.heappop(self._chunks))
+            total -= self._sizes.pop((oldest.array, oldest.number))
+        return expired
 
     @property
     def oldest_end_s(self) -> int | None:

@@ -1,11 +1,11 @@
-"""Ratios as single bytes and back: (cpu, time, channel) float32 <-> (cpu, stored, time) uint8, 255 where invalid.
+"""Store ratios as single bytes: (row, time, channel) float32 <-> (row, stored, time) uint8, 255 where invalid.
 
-The kernel counts in hundredths of a second, so a CPU ratio is a whole number of hundredths, or next to one: a
-stored ratio is off by at most 0.005. The first channel of a simplex is not stored, it is what the others leave
-(off by at most 0.015 with four channels), so that what is read back always sums to one. It is the first because on
-a busy thread `user` wavers with all the others together, and so costs most. In the rare second whose rounded parts
-exceed the whole, the largest part gives the excess back (then off by at most 0.01). Channels that stand alone come
-in steps of 1/250 (off by at most 0.002).
+The kernel counts in hundredths of a second, so a CPU ratio is a whole number of hundredths, or close to one: a stored
+ratio is off by at most 0.005. The first channel of a simplex is not stored: it is one minus the others (off by at
+most 0.015 with four channels), so that the ratios read back always sum to one. The first channel is left out because on
+a busy thread `user` varies with each of the others, and would cost most. In the rare second whose rounded parts exceed
+one, the excess is subtracted from the largest part (then off by at most 0.01). Bounded channels are stored in steps of
+1/250 (off by at most 0.002).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from clustertwin.core.channels import Schema
 INVALID = 255
 SIMPLEX_STEPS = 100  # the kernel's USER_HZ
 BOUNDED_STEPS = 250
-#: How far a ratio may lie outside [0, 1], and a simplex's sum from one, before the second is taken for invalid.
+#: How far a ratio may be outside [0, 1], and the sum of a simplex from one, before the second counts as invalid.
 SLACK, SUM_SLACK = 1e-3, 1e-2
 _STEP = {steps: np.float32(1 / steps) for steps in (SIMPLEX_STEPS, BOUNDED_STEPS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """How a schema's channels are stored: which, in how many steps, and which channel is the rest of which."""
+    """How the channels of a schema are stored: which ones, in how many steps, and which channel is left out."""
 
     channels: int
     stored: tuple[int, ...]  # channel index of each stored row
@@ -48,10 +48,10 @@ class Ticks:
         )
 
     def quantise(self, values: NDArray[np.float32], valid: NDArray[np.bool_], out: NDArray[np.uint8]) -> int:
-        """Fill `out` (cpu, stored, time) from (cpu, time, channel); how many valid seconds were no ratios after all."""
+        """Fill `out` (row, stored, time) from (row, time, channel); how many valid seconds were not ratios."""
         if not values.size:
             return 0
-        bad = self._not_ratios(values)  # (cpu, time), or None
+        bad = self._not_ratios(values)  # (row, time), or None
         refused = 0
         if bad is not None:
             refused = int(np.count_nonzero(bad & valid))
@@ -60,10 +60,10 @@ class Ticks:
         for row, (channel, steps) in enumerate(zip(self.stored, self.steps, strict=True)):
             np.multiply(values[:, :, channel], np.float32(steps), out=scaled)
             np.rint(scaled, out=scaled)
-            np.abs(scaled, out=scaled)  # a ratio of -1e-9 is zero, and its tick must not be -0 cast to a byte
+            np.abs(scaled, out=scaled)  # a ratio of -1e-9 is zero, and -0.0 must not be cast to a byte
             out[:, row] = scaled
         for _, rows in self.rests:
-            _give_back(out, rows)
+            _subtract_excess(out, rows)
         if not valid.all():
             invalid = ~valid
             for row in range(len(self.stored)):
@@ -71,7 +71,7 @@ class Ticks:
         return refused
 
     def dequantise(self, ticks: NDArray[np.uint8], values: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
-        """Fill `values` (cpu, time, channel) and `valid` (cpu, time) from (cpu, stored, time); 0 where invalid."""
+        """Fill `values` (row, time, channel) and `valid` (row, time) from (row, stored, time); 0 where invalid."""
         np.not_equal(ticks[:, 0], INVALID, out=valid)
         for row, channel in enumerate(self.stored):
             np.multiply(ticks[:, row], _STEP[self.steps[row]], out=values[:, :, channel])
@@ -84,7 +84,7 @@ class Ticks:
             values[~valid] = 0
 
     def _not_ratios(self, values: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Where a value is NaN or outside [0, 1], or a simplex does not sum to one; None: nowhere."""
+        """Where a value is NaN or outside [0, 1], or a simplex does not sum to one; None if nowhere."""
         bad: Any = None
         if not (values.min() >= -SLACK and values.max() <= 1 + SLACK):  # NaN fails both
             bad = np.any(~((values >= -SLACK) & (values <= 1 + SLACK)), axis=2)
@@ -100,8 +100,8 @@ class Ticks:
         return bad
 
 
-def _give_back(ticks: NDArray[np.uint8], rows: tuple[int, ...]) -> None:
-    """Where the stored parts of a simplex exceed the whole, take the excess from the largest."""
+def _subtract_excess(ticks: NDArray[np.uint8], rows: tuple[int, ...]) -> None:
+    """Where the stored parts of a simplex exceed one, subtract the excess from the largest."""
     total = ticks[:, rows[0]].astype(np.uint16)
     for row in rows[1:]:
         total += ticks[:, row]

@@ -1,4 +1,4 @@
-"""A server that answers as a test tells it to, over a real socket."""
+"""A scripted server over a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a server: retries that end, deadlines that hold, and errors that name what and where."""
+"""HTTP requests: limited retries, deadlines, and errors with address and reason."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.servers import free_address
 
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.telemetry.ingest.sources.http import Endpoint, Http
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
 
 
-def quick(url: str, **settings: Any) -> Http:
-    return Http(Endpoint(url, backoff_s=0.001, **settings))
+def quick(url: str, **settings: Any) -> HttpClient:
+    return HttpClient(Endpoint(url, backoff_s=0.001, **settings))
 
 
-def test_a_passing_trouble_is_tried_again(server: Any) -> None:
+def test_a_transient_error_is_retried(server: Any) -> None:
     server.say("busy", 503)
     server.say("busy", 503)
     server.say("here")
@@ -26,21 +26,21 @@ def test_a_passing_trouble_is_tried_again(server: Any) -> None:
     assert [path for path, _ in server.requests] == ["/x?a=b+c"] * 3
 
 
-def test_tries_are_bounded_and_the_last_reason_is_told(server: Any) -> None:
+def test_attempts_are_limited_and_the_last_reason_is_reported(server: Any) -> None:
     server.say('{"status":"error","errorType":"timeout","error":"query timed out"}', 503)
     with pytest.raises(SourceError, match=rf"{server.url}/x: HTTP 503: query timed out"):
         quick(server.url, tries=3).get("/x")
     assert len(server.requests) == 3
 
 
-def test_a_refusal_is_told_at_once(server: Any) -> None:
+def test_a_refusal_is_not_retried(server: Any) -> None:
     server.say("<h1>who are you?</h1>", 401)
     with pytest.raises(SourceError, match="HTTP 401: <h1>who are you"):
         quick(server.url).get("/x")
     assert len(server.requests) == 1
 
 
-def test_nobody_there_is_told_with_the_address() -> None:
+def test_a_refused_connection_is_reported_with_the_address() -> None:
     address = free_address()
     with pytest.raises(SourceError, match=rf"http://{address}/x: .*refused"):
         quick(f"http://{address}").get("/x")
@@ -59,14 +59,14 @@ def drip(request: BaseHTTPRequestHandler) -> None:
         request.close_connection = True
 
 
-def test_a_server_that_drips_is_cut_off_at_the_deadline(server: Any) -> None:
+def test_a_slow_response_ends_at_the_deadline(server: Any) -> None:
     server.answers.append(drip)
-    with pytest.raises(SourceError, match=r"no answer within 0\.3 s"):
+    with pytest.raises(SourceError, match=r"no response within 0\.3 s"):
         quick(server.url, deadline_s=0.3).get("/x")
     assert len(server.requests) == 1
 
 
-def test_an_answer_beyond_the_cap_is_not_read(server: Any) -> None:
+def test_a_response_above_the_size_limit_is_not_read(server: Any) -> None:
     server.say(b"." * 100_000)
     with pytest.raises(SourceError, match="more than 1000 bytes"):
         quick(server.url, most_bytes=1000).get("/x")
@@ -75,8 +75,8 @@ def test_an_answer_beyond_the_cap_is_not_read(server: Any) -> None:
 def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
     server.say("ok")
     user, token = Endpoint(server.url, username="u", password="secret"), Endpoint(server.url, bearer_token="secret")
-    Http(user).get("/")
-    Http(token).get("/")
+    HttpClient(user).get("/")
+    HttpClient(token).get("/")
     assert [headers["Authorization"] for _, headers in server.requests] == ["Basic dTpzZWNyZXQ=", "Bearer secret"]
     assert "secret" not in repr(user) + repr(token)
 
@@ -84,20 +84,20 @@ def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"url": "prometheus:9090"}, "is no address like"),
-        ({"url": "ftp://prometheus"}, "is no address like"),
-        ({"url": "http://me:secret@prometheus"}, "not inside the address"),
+        ({"url": "prometheus:9090"}, "is not an address like"),
+        ({"url": "ftp://prometheus"}, "is not an address like"),
+        ({"url": "http://me:secret@prometheus"}, "not in the address"),
         ({"url": "http://p", "username": "u", "bearer_token": "t"}, "not both"),
     ],
 )
-def test_an_endpoint_that_cannot_be_is_refused(settings: dict[str, str], reason: str) -> None:
+def test_an_invalid_endpoint_is_refused(settings: dict[str, str], reason: str) -> None:
     with pytest.raises(SettingsError, match=reason) as error:
         Endpoint(**settings)
     assert "secret" not in str(error.value)
 
 
-def test_an_authority_that_cannot_be_read_is_a_setting_to_mend(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"ca\.pem: no certificate authority"):
+def test_an_unreadable_authority_is_a_settings_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"ca\.pem: cannot be read as a certificate authority"):
         quick("https://127.0.0.1:9", ca_file=str(tmp_path / "ca.pem")).get("/")
 
 

@@ -1,4 +1,4 @@
-"""Live sources: this host, an exporter's ring and page, and the watch that asks them each second."""
+"""Live sources: this host, the ring and the page of an exporter, and `watch`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clustertwin.core.channels import NODE
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
 from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
-from clustertwin.telemetry.ingest.counters import JobCpus, Reading
+from clustertwin.telemetry.exporter.http.routes import Routes
+from clustertwin.telemetry.exporter.http.server import Server
+from clustertwin.telemetry.exporter.http.webconfig import WebConfig
+from clustertwin.telemetry.ingest.counters import JobCpus, NodeReading
 from clustertwin.telemetry.ingest.rates import Faults, RateStream
 from clustertwin.telemetry.ingest.sources import watch
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.local_host import Host
-from clustertwin.telemetry.ingest.sources.ring_blocks import Blocks, parse_blocks
+from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader, parse_ring
 from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
 
 RING = b"""t 10.250
@@ -51,12 +56,12 @@ class Scripted:
     def __init__(self, clock: Clock, fails: range = range(0), stalls: dict[int, float] | None = None) -> None:
         self.clock, self.fails, self.stalls = clock, fails, stalls or {}
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[NodeReading]:
         now_s = self.clock.now_s
         self.clock.sleep(self.stalls.get(int(now_s), 0.01))
         if int(now_s) in self.fails:
             raise SourceError("gone")
-        return [Reading("n1", now_s, (0,), np.full((1, 8), now_s / 8))]
+        return [NodeReading("n1", now_s, (0,), np.full((1, 8), now_s / 8))]
 
 
 def test_watch_gives_each_second_once() -> None:
@@ -81,16 +86,14 @@ def test_watch_gives_up_when_patience_ends() -> None:
 
 
 @pytest.mark.parametrize(("fails", "end_s"), [(range(100, 999), 101), (range(107, 999), 113)])
-def test_watch_tells_of_a_source_never_there_at_once_and_of_one_that_stays_away_at_the_end(
-    fails: range, end_s: float
-) -> None:
+def test_watch_reports_a_missing_source_at_once_and_a_lost_one_at_the_end(fails: range, end_s: float) -> None:
     clock = Clock(100.0)
     with pytest.raises(SourceError, match="gone"):
         list(watch(Scripted(clock, fails), 10, clock=clock, sleep=clock.sleep))
     assert clock.now_s < end_s
 
 
-def test_watch_does_not_hurry_after_a_stall() -> None:
+def test_watch_skips_the_seconds_of_a_stall() -> None:
     clock, stream = Clock(100.0), RateStream()
     found = list(watch(Scripted(clock, stalls={102: 3.3}), 9, stream=stream, clock=clock, sleep=clock.sleep))
     assert [trace.start_s for trace in found] == [100, 101, 105, 106, 107, 108]
@@ -98,7 +101,7 @@ def test_watch_does_not_hurry_after_a_stall() -> None:
 
 
 def test_the_ring_becomes_readings_with_jobs() -> None:
-    first, second = parse_blocks(RING, "n1", "ring")
+    first, second = parse_ring(RING, "n1", "ring")
     assert (first.time_s, first.cpus) == (10.25, (0, 1))
     np.testing.assert_array_equal(second.seconds[0], [1.5, 0, 0.5, 9, 0, 0, 0, 0])
     assert first.jobs == (JobCpus("a b", (0, 1)),)
@@ -117,7 +120,7 @@ def test_the_ring_becomes_readings_with_jobs() -> None:
     ],
 )
 def test_a_thread_whose_line_is_odd_is_left_out(line: bytes) -> None:
-    (reading,) = parse_blocks(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line, "n1", "ring")
+    (reading,) = parse_ring(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line, "n1", "ring")
     assert reading.cpus == (0,)
     np.testing.assert_array_equal(reading.seconds, [[1, 0, 0.5, 8.5, 0, 0, 0, 0]])
 
@@ -126,34 +129,114 @@ counts = st.lists(st.integers(0, 10**19), min_size=4, max_size=12)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([b" ", b"  "])), max_size=6), counts, st.data())
-def test_what_is_scanned_is_what_is_parsed_line_by_line(threads, width, data) -> None:
+def test_the_scan_agrees_with_parsing_line_by_line(threads, width, data) -> None:
     """Ticks beyond what a float holds exactly are equal all the same."""
     lines = b""
     for cpu, blank in threads:
         row = data.draw(st.lists(st.integers(0, 10**19), min_size=len(width), max_size=len(width)))
         lines += b"cpu%d" % cpu + b"".join(blank + b"%d" % tick for tick in row) + b"\n"
     slow = sorted(parse_cpu_lines(lines, []).items())
-    reading = Blocks("n1", "ring").reading(1.0, lines, b"")
+    reading = RingReader("n1", "ring").reading(1.0, lines, b"", b"")
     assert reading.cpus == tuple(cpu for cpu, _ in slow)
     expected = [[float(tick) / 100 for tick in row[:8]] for _, row in slow]
     np.testing.assert_allclose(reading.seconds, np.array(expected).reshape(reading.seconds.shape), rtol=1e-15)
+
+
+SAMPLES = b"""\
+twin_memory_total_bytes 1000
+twin_memory_available_bytes 250
+twin_pressure_seconds_total{resource="io",share="some"} 2500000e-6
+"""
+
+
+def newer_block(time_s: float, samples: bytes = SAMPLES) -> bytes:
+    """A block as this version's exporter writes it."""
+    return b"t %.3f\ncpu0 100 0 50 850 0 0 0 0\ncpu1 1 0 5 8 0 0 0 0\n%bjob slurm 7 0-1\n" % (time_s, samples)
+
+
+def test_a_ring_has_the_operands_of_node_channels() -> None:
+    text = newer_block(1) + newer_block(2, SAMPLES.replace(b" 250\n", b" 260\n"))
+    first, second = parse_ring(text, "n1", "ring")
+    memory, io = NODE.index("memory_used"), NODE.index("io_pressure")
+    assert first.operands[memory].tolist() == [250, 1000]
+    assert second.operands[memory].tolist() == [260, 1000]
+    assert second.operands[io, 0] == 2.5
+    assert np.isnan(second.operands[NODE.index("cpu_pressure")]).all()
+    assert second.cpus == (0, 1)
+    assert second.jobs == (JobCpus("7", (0, 1)),)
+
+
+def test_the_ring_of_an_older_exporter_has_unknown_node_channels() -> None:
+    for reading in parse_ring(RING, "n1", "ring"):
+        assert np.isnan(reading.operands).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"gpu 0 1 2\n", b""), (b"twin_something{ 1\n", b""), (b"", b"gpu 0 1 2\n"), (b"gpu\ngpu\n", b"x y\n")],
+)
+def test_lines_that_a_newer_exporter_adds_are_skipped(before: bytes, after: bytes) -> None:
+    for time_s in (1, 2):
+        (reading,) = parse_ring(newer_block(time_s, before + SAMPLES) + after, "n1", "ring")
+        assert reading.operands[NODE.index("memory_used")].tolist() == [250, 1000]
+        assert (reading.cpus, reading.jobs) == ((0, 1), (JobCpus("7", (0, 1)),))
+
+
+def test_a_sample_line_that_is_cut_off_is_ignored() -> None:
+    (reading,) = parse_ring(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 1000\ntwin_memory_avail", "n1", "ring")
+    assert reading.operands[NODE.index("memory_used"), 1] == 1000
+    (reading,) = parse_ring(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 10", "n1", "ring")
+    assert np.isnan(reading.operands).all()
+
+
+def test_an_older_reader_gets_the_threads_and_jobs_of_a_newer_ring() -> None:
+    """Before there were sample lines: a block was threads up to the first job, and all after that were jobs."""
+    block = newer_block(1)
+    jobs_at = block.find(b"\njob ") + 1
+    faults: list[str] = []
+    assert sorted(parse_cpu_lines(block[len(b"t 1.000\n") : jobs_at], faults)) == [0, 1]
+    assert all(line.startswith(b"job ") for line in block[jobs_at:].splitlines())
+
+
+def test_node_channels_pass_from_a_real_exporter_through_its_ring_and_its_page(tmp_path: Path) -> None:
+    """Kernel files -> our exporter over HTTP -> the same readings by both ways, and from the files themselves."""
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/stat").write_text("cpu  3 0 0 3\ncpu0 100 0 50 850 1 2 3 4 0 0\nintr 0\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 250 kB\n")
+    for i, resource in enumerate(("cpu", "memory", "io")):
+        (tmp_path / "proc/pressure" / resource).write_text(
+            f"some avg10=0.00 avg60=0.00 avg300=0.00 total={i + 1}000000\n"
+        )
+    agent = Agent(AgentSettings("n1", str(tmp_path)), lambda *_: None)
+    server = Server("127.0.0.1", 0, WebConfig(), Routes("n1", agent.pieces, agent.ring_since))
+    server.start()
+    try:
+        endpoint = Endpoint(f"http://127.0.0.1:{server.port}")
+        (by_ring,) = Exporter(endpoint).readings()
+        (by_page,) = Exporter(endpoint, pages=True).readings()
+    finally:
+        server.close()
+    (by_files,) = Host(tmp_path).readings()
+    expected = {"memory_used": 250 * 1024, "cpu_pressure": 1.0, "memory_pressure": 2.0, "io_pressure": 3.0}
+    for reading in (by_ring, by_page, by_files):
+        assert dict(zip(NODE.names, reading.operands[:, 0].tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (b"<html>", "not the ring of an exporter"),
-        (b"t soon\ncpu0 1 1 1 1\n", "b'soon' is no time"),
-        (b"t 10\ncpu0 1 1 1 1\njob slurm\n", "not a job's line"),
-        (b"t 10\ncpu0 1 1 1 1\njob slurm 1 0-x\n", "no list of CPUs"),
+        (b"t soon\ncpu0 1 1 1 1\n", "b'soon' is not a time"),
+        (b"t 10\ncpu0 1 1 1 1\njob slurm\n", "not the line of a job"),
+        (b"t 10\ncpu0 1 1 1 1\njob slurm 1 0-x\n", "not a list of CPUs"),
     ],
 )
-def test_a_ring_that_is_none_is_named(text: bytes, reason: str) -> None:
+def test_an_invalid_ring_is_reported(text: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=rf"n1/ring: .*{reason}"):
-        parse_blocks(text, "n1", "n1/ring")
+        parse_ring(text, "n1", "n1/ring")
 
 
-def test_an_exporters_ring_is_given_once_and_without_holes(server: Any) -> None:
+def test_readings_of_a_ring_come_once_and_without_gaps(server: Any) -> None:
     server.say(PAGE + HAS_RING)
     server.say(RING)
     server.say(RING.replace(b"t 10.250", b"t 12.250").replace(b"t 11.250", b"t 13.250"))
@@ -178,14 +261,14 @@ def test_an_exporter_without_a_ring_is_read_by_its_page(server: Any) -> None:
         exporter.counters(0, 10)
 
 
-def test_an_exporters_past_is_what_its_ring_holds(server: Any) -> None:
+def test_the_history_of_an_exporter_is_its_ring(server: Any) -> None:
     server.say(PAGE + HAS_RING)
     server.say(RING)
     (counters,) = Exporter(Endpoint(server.url)).counters(10, 11)
     assert (counters.node, counters.times_s.tolist()) == ("n1", [10.25])
 
 
-def test_a_page_that_is_no_exposition_is_a_source_error_with_its_line(server: Any) -> None:
+def test_a_page_that_is_not_exposition_text_is_a_source_error_with_the_line(server: Any) -> None:
     server.say("<html>\n")
     with pytest.raises(SourceError, match=rf"{server.url}/metrics:1: '<html>' does not begin with a metric name"):
         Exporter(Endpoint(server.url)).readings()
@@ -203,7 +286,10 @@ def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
     (reading,) = Host(tmp_path, "n1", clock=lambda: 5.0).readings()
     assert (reading.node, reading.time_s, reading.cpus) == ("n1", 5.0, (0, 2))
     np.testing.assert_array_equal(reading.seconds[1], np.arange(1, 9) / 100)
-    assert (reading.memory_used_ratio, reading.io_stalled_s) == (0.75, 2.5)
+    operands = dict(zip(NODE.names, reading.operands.tolist(), strict=True))
+    assert operands["memory_used"] == [250 * 1024, 1000 * 1024]
+    assert operands["io_pressure"][0] == 2.5
+    assert np.isnan(operands["cpu_pressure"]).all()  # this kernel has no such file
 
 
 def test_a_host_without_proc_says_which_file(tmp_path: Path) -> None:
@@ -211,7 +297,7 @@ def test_a_host_without_proc_says_which_file(tmp_path: Path) -> None:
         Host(tmp_path).readings()
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text("intr 0\n")
-    with pytest.raises(SourceError, match=r"proc/stat: no line of a single thread"):
+    with pytest.raises(SourceError, match=r"proc/stat: it has no line of a single thread"):
         Host(tmp_path).readings()
 
 

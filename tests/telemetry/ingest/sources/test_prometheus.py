@@ -1,4 +1,4 @@
-"""Prometheus's JSON: known answers, nodes and jobs told apart, and answers that make no sense."""
+"""The JSON of Prometheus: known answers, nodes and jobs, and invalid results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clustertwin.core.channels import NODE
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.ingest.sources import traces
@@ -67,25 +68,42 @@ def test_two_targets_with_one_name_keep_their_addresses(server: Any) -> None:
     assert [c.node for c in source(server, dialect="node").counters(10, 12)] == ["n1:1", "n1:2"]
 
 
-def test_node_channels_are_asked_for_where_wanted(server: Any) -> None:
+def test_node_channels_are_read_with_one_query(server: Any) -> None:
     server.say(matrix(thread("n1:1", "0", "user", [(10, 1), (11, 2)])))
     server.say(matrix())  # the name
-    server.say(matrix(({"instance": "n1:1"}, [(10, 1000), (11, 1000)])))
-    server.say(matrix(({"instance": "n1:1"}, [(10, 250), (11, 500)])))
-    server.say(matrix(({"instance": "n1:1"}, [(11, 0.5)])))
+    total, available, waiting = (
+        {"instance": "n1:1", "__name__": name}
+        for name in (
+            "node_memory_MemTotal_bytes",
+            "node_memory_MemAvailable_bytes",
+            "node_pressure_io_waiting_seconds_total",
+        )
+    )
+    elsewhere = {**total, "instance": "n2:1"}
+    server.say(
+        matrix(
+            (total, [(10, 1000), (11, 1000)]),
+            (elsewhere, [(10, 1), (11, 1)]),
+            (available, [(10, 250), (11, 500)]),
+            (waiting, [(11, 0.5)]),
+        )
+    )
     (counters,) = source(server, dialect="node", node_channels=True).counters(10, 12)
-    np.testing.assert_array_equal(counters.memory_used_ratio, [0.75, 0.5])
-    np.testing.assert_array_equal(counters.io_stalled_s, [np.nan, 0.5])
+    assert counters.operands is not None
+    np.testing.assert_array_equal(counters.operands[:, NODE.index("memory_used")], [[250, 1000], [500, 1000]])
+    np.testing.assert_array_equal(counters.operands[:, NODE.index("io_pressure"), 0], [np.nan, 0.5])
+    assert np.isnan(counters.operands[:, NODE.index("cpu_pressure")]).all()
+    assert "__name__%3D~%22node_memory_MemAvailable_bytes%7C" in server.requests[-1][0]
 
 
-def test_matchers_narrow_every_question(server: Any) -> None:
+def test_matchers_are_in_every_query(server: Any) -> None:
     server.say(matrix())
     with pytest.raises(SourceError, match='no node_cpu_seconds_total with cluster="a" between 10 and 12'):
         source(server, dialect="node", matchers='cluster="a"').counters(10, 12)
     assert "%7Bcluster%3D%22a%22%7D" in server.requests[0][0]
 
 
-def test_a_long_range_is_asked_for_in_pieces_without_doubling(server: Any) -> None:
+def test_a_long_range_is_queried_in_pieces_without_doubling(server: Any) -> None:
     every = [(float(t), t) for t in range(1001)]  # the server gives more than it was asked for
     server.say(matrix(thread("n1:1", "0", "user", every)))
     (series,) = source(server).raw("x", 0, 1000)
@@ -93,7 +111,7 @@ def test_a_long_range_is_asked_for_in_pieces_without_doubling(server: Any) -> No
     assert len(server.requests) == 3
 
 
-def test_samples_too_far_apart_say_which_interval_would_do(server: Any) -> None:
+def test_the_error_for_samples_too_far_apart_names_a_usable_interval(server: Any) -> None:
     server.say(matrix(thread("n1:1", "0", "user", [(t, t) for t in range(0, 300, 15)])))
     server.say(matrix())
     with pytest.raises(SourceError, match=r"n1: samples are 15 s apart, not 1: .* an interval of 15 s"):
@@ -108,12 +126,12 @@ def test_samples_too_far_apart_say_which_interval_would_do(server: Any) -> None:
         ('{"status":"success"}', "does not answer like Prometheus"),
         ('{"status":"error","error":"too many samples"}', "too many samples"),
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "a vector, not raw samples"),
-        ('{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}', "a series that is none"),
-        (matrix(({"cpu": "0"}, [(1, "much")])), "a series that is none"),
-        (matrix(({"cpu": "zero", "mode": "user"}, [(10, 1)])), "cpu='zero' is no hardware thread"),
+        ('{"status":"success","data":{"resultType":"matrix","result":[{"metric":{}}]}}', "not a series"),
+        (matrix(({"cpu": "0"}, [(1, "much")])), "not a series"),
+        (matrix(({"cpu": "zero", "mode": "user"}, [(10, 1)])), "cpu='zero' is not a hardware thread"),
     ],
 )
-def test_an_answer_that_makes_no_sense_is_named(server: Any, body: str, reason: str) -> None:
+def test_an_invalid_result_is_reported(server: Any, body: str, reason: str) -> None:
     server.say(body)
     with pytest.raises(SourceError, match=reason) as error:
         source(server).counters(10, 12)
@@ -137,9 +155,9 @@ def test_no_json_raises_anything_but_our_error(server: Any, result: Any) -> None
     server.answers.clear()
     server.say(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
     with suppress(SourceError):
-        traces(source(server, node_channels=True), 10, 12, node_channels=True)
+        traces(source(server, node_channels=True), 10, 12, wide=True)
 
 
-def test_an_unknown_dialect_names_the_known(server: Any) -> None:
-    with pytest.raises(SettingsError, match="no dialect 'x'; there are twin, node"):
+def test_the_error_for_an_unknown_dialect_lists_the_dialects(server: Any) -> None:
+    with pytest.raises(SettingsError, match="no dialect 'x'; the dialects are twin, node"):
         source(server, dialect="x")

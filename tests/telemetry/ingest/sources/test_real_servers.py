@@ -22,7 +22,7 @@ from tests.servers import exporter, node_exporter, prometheus, victoria_metrics
 
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.ingest.counters import Counters, Reading, stack
+from clustertwin.telemetry.ingest.counters import Counters, NodeReading, stack
 from clustertwin.telemetry.ingest.rates import Faults, to_trace
 from clustertwin.telemetry.ingest.sources import traces
 from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -77,8 +77,8 @@ class Minute:
     exporters: dict[str, str]  # the one each server scraped, and the one that was asked live
     start_s: int
     end_s: int
-    direct: dict[str, list[Reading]]  # the /proc of our own, read at each server's phase
-    lagging: list[Reading]  # of an exporter of its own, asked live but not for fifteen seconds in the middle
+    direct: dict[str, list[NodeReading]]  # the /proc of our own, read at each server's phase
+    lagging: list[NodeReading]  # of an exporter of its own, asked live but not for fifteen seconds in the middle
     slurm: str  # the exporter of a node with one Slurm job, for the third fifteen seconds
 
 
@@ -130,7 +130,7 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
         targets = {"node": [node.address], "slurm": [slurm.address]}
         urls = {name: enter(start[name](tmp / name, {"twin": [ours[name].address], **targets})).url for name in SERVERS}
         phases = {name: scrape_phase(Prometheus(Endpoint(url), dialect="node")) for name, url in urls.items()}
-        direct: dict[str, list[Reading]] = {name: [] for name in SERVERS}
+        direct: dict[str, list[NodeReading]] = {name: [] for name in SERVERS}
         stop = threading.Event()
         # Halfway through the longer stretch between the scrapes of the two servers, nobody reads.
         first, second = sorted(phases.values())
@@ -208,7 +208,7 @@ def test_a_server_gives_node_exporters_trace_as_read_directly(minute: Minute, se
     assert faults == Faults()
 
 
-def test_an_exporter_asked_late_gives_all_that_was_missed(minute: Minute) -> None:
+def test_a_late_request_to_an_exporter_gives_all_missed_seconds(minute: Minute) -> None:
     lagging, faults = to_trace(stack(minute.lagging), start_s=minute.start_s, end_s=minute.end_s - 2)
     ring = Exporter(Endpoint(minute.exporters["asked"]))
     (whole,), _ = traces(ring, minute.start_s, minute.end_s - 2)
@@ -217,7 +217,7 @@ def test_an_exporter_asked_late_gives_all_that_was_missed(minute: Minute) -> Non
 
 
 @pytest.mark.parametrize("server", [*SERVERS, "ring"])
-def test_a_slurm_job_is_a_span_through_every_door(minute: Minute, server: str) -> None:
+def test_a_slurm_job_is_a_span_in_every_source(minute: Minute, server: str) -> None:
     ring = Exporter(Endpoint(minute.slurm))
     source = ring if server == "ring" else Prometheus(Endpoint(minute.urls[server]), matchers='job="slurm"')
     (span,) = only(source, minute).spans
@@ -227,7 +227,7 @@ def test_a_slurm_job_is_a_span_through_every_door(minute: Minute, server: str) -
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_memory_comes_with_the_counters_where_wanted(minute: Minute, server: str) -> None:
+def test_node_channels_come_with_the_counters(minute: Minute, server: str) -> None:
     source = Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"', node_channels=True)
     memory = only(source, minute).memory_used_ratio
     assert memory is not None
@@ -245,17 +245,17 @@ def test_a_range_in_many_pieces_is_the_same_range(minute: Minute, monkeypatch: p
             np.testing.assert_array_equal(pieces.seconds, whole.seconds)
 
 
-def test_a_query_the_server_refuses_is_told_in_its_words(minute: Minute) -> None:
+def test_a_refused_query_has_the_servers_reason(minute: Minute) -> None:
     with pytest.raises(SourceError, match=r"/api/v1/query: HTTP 4\d\d: .*parse error"):
         Prometheus(Endpoint(minute.urls["prometheus"]), matchers="what=").counters(0, 1)
 
 
-def test_nothing_in_the_range_is_an_error_that_says_so(minute: Minute) -> None:
+def test_an_empty_range_is_an_error(minute: Minute) -> None:
     with pytest.raises(SourceError, match="no twin_cpu_seconds_total or node_cpu_seconds_total between 10 and 20"):
         Prometheus(Endpoint(minute.urls["prometheus"])).counters(10, 20)
 
 
-def test_a_server_that_is_no_prometheus_is_told_apart(minute: Minute) -> None:
+def test_another_kind_of_server_is_reported(minute: Minute) -> None:
     exporter_url = minute.exporters["prometheus"]
     assert httpx.get(exporter_url).status_code == 200
     with pytest.raises(SourceError, match="HTTP 404"):

@@ -12,6 +12,7 @@ from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.api.json_values import case, plain
+from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.telemetry.detection.events.explanation import rows_of
 
 MOST_POINTS = 20_000
@@ -97,7 +98,9 @@ def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
                     "surprise": dict(zip(scores.views, plain(scores.surprise[row]), strict=True)),
                 }
             )
-    return {**plain(found), "scored_s": moment.end_s if moment else None, "threads_scored": threads}
+    now = {line.name: plain(line.now) for line in channel_lines(snapshot.moment, name)}
+    scored_s = moment.end_s if moment else None
+    return {**plain(found), "scored_s": scored_s, "threads_scored": threads, "node_channels": now}
 
 
 def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -> dict[str, Any]:
@@ -114,6 +117,7 @@ def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -
         "cpus": moment.cpu[rows].tolist(),
         "jobs": [moment.jobs[job] if job >= 0 else "" for job in moment.job[rows]],
         "values": plain(values),
+        "node_channels": {line.name: plain(line.values[-seconds:]) for line in channel_lines(moment, name)},
         "reconstructed": None,
     }
     if reconstructed and detector is not None:

@@ -8,6 +8,8 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.web.api.json_values import plain
+from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.pages import canvas_data, thread_reconstruction
 from clustertwin.service.web.pages.rendering import render
 
@@ -33,6 +35,16 @@ def router(state: ServiceState) -> APIRouter:
         if found is None:
             raise HTTPException(404, f"no node {node}")
         return found
+
+    @pages.get("/pictures/node-channels")
+    def node_channels(node: str) -> dict[str, Any]:
+        moment = state.snapshot.moment
+        lines = [
+            {"name": line.name, "label": line.label, "help": line.help, "now": plain(line.now)}
+            | {"levels": canvas_data.encoded(canvas_data.levels(line.values))}
+            for line in channel_lines(moment, node)
+        ]
+        return {"end_s": moment.end_s if moment is not None else None, "lines": lines}
 
     @pages.get("/pictures/thread")
     def thread(node: str, cpu: int) -> dict[str, Any]:

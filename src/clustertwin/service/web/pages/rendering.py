@@ -12,10 +12,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from clustertwin.core import formatting
+from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.access import COOKIE
-from clustertwin.telemetry.detection.events.explanation_text import label_of
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"

@@ -65,6 +65,14 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRatio:
+    """One channel of the nodes of the threads: its mean over the window and over these nodes."""
+
+    channel: str
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """`ratios` has every channel with data, the main reason first. Field names are stored in the database."""
 
@@ -81,6 +89,7 @@ class Explanation:
     distance: float | None = None  # in the embedding, from that fault
     kept: float | None = None  # `kept_ratio` of normal threads are farther from that fault than this
     kept_ratio: float = 0.999
+    node_ratios: tuple[NodeRatio, ...] = ()  # context: memory and pressure of the nodes, where known
 
     @property
     def channel(self) -> str:
@@ -153,7 +162,18 @@ def explain(
         distance=fault.distance if fault else None,
         kept=fault.normal_distance if fault else None,
         kept_ratio=fault.farther_ratio if fault else 0.999,
+        node_ratios=_node_ratios(moment, known, values.shape[1]),
     )
+
+
+def _node_ratios(moment: Moment, threads: NDArray[np.intp], length_s: int) -> tuple[NodeRatio, ...]:
+    """The channels of the nodes of these threads, over the last seconds."""
+    if moment.node_channels is None:
+        return ()
+    values = moment.node_channels.values[np.unique(moment.node[threads]), -length_s:]  # (node, second, channel)
+    means = _mean_of_known(values.reshape(-1, values.shape[2]))
+    names = moment.node_channels.schema.names
+    return tuple(NodeRatio(name, float(mean)) for name, mean in zip(names, means, strict=True) if not np.isnan(mean))
 
 
 def _by_relevance(moment: Moment, seen: Array, expected: Array, baseline: Array) -> list[int]:

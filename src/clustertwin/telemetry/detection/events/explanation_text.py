@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clustertwin.core.channels import label_of
+
 if TYPE_CHECKING:
     from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
-#: Labels of channels whose name does not already say it.
-CHANNEL_LABELS = {"other": "idle", "memory_used": "memory in use"}
 _WORDS = {"io": "I/O", "cpu": "CPU"}
 
 
@@ -23,20 +23,19 @@ def explain_in_words(explanation: Explanation) -> str:
         sentences.append(_neighbours(explanation, explanation.ratios[0]))
     if explanation.distance is not None and explanation.kept is not None:
         sentences.append(
-            f"Closest known fault: {label_of(explanation.region)} (distance {explanation.distance:.3g}; "
+            f"Closest known fault: {fault_label(explanation.region)} (distance {explanation.distance:.3g}; "
             f"{100 * explanation.kept_ratio:.4g} % of normal threads are farther than {explanation.kept:.3g})."
         )
     return " ".join(sentences)
 
 
-def label_of(name: str) -> str:
-    """A channel or a fault in words.
+def fault_label(name: str) -> str:
+    """A fault in words.
 
-    >>> label_of("io_pressure"), label_of("bad-io"), label_of("other")
-    ('I/O pressure', 'bad I/O', 'idle')
+    >>> fault_label("bad-io"), fault_label("hung-rank")
+    ('bad I/O', 'hung rank')
     """
-    words = name.replace("_", " ").replace("-", " ").split(" ")
-    return CHANNEL_LABELS.get(name) or " ".join(_WORDS.get(word, word) for word in words)
+    return " ".join(_WORDS.get(word, word) for word in name.split("-"))
 
 
 def _observation(explanation: Explanation, main: Ratio) -> str:

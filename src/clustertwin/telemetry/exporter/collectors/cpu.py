@@ -1,7 +1,7 @@
-"""/proc/stat -> seconds of every hardware thread by mode. The hot path of the exporter: one split, one join.
+"""/proc/stat -> seconds of every hardware thread by mode. This is the hot path of the exporter: one split, one join.
 
-The kernel counts ticks of 1/USER_HZ second; they are written as `1234e-2`, never converted. Guest time is
-part of `user` and `nice` and is not repeated. Threads come and go: the frame of the text is rebuilt when they do.
+The kernel counts ticks of 1/USER_HZ second; they are written as `1234e-2`, without a conversion. Guest time is
+part of `user` and `nice` and is not repeated. When a thread appears or disappears, the frame of the text is rebuilt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAD = family(_NAME, "counter", "Seconds each hardware thread spent in each mod
 
 
 def cpu_lines(stat: bytes) -> bytes:
-    """The kernel's own lines of single threads, `cpu0 …` to the last, from all of /proc/stat."""
+    """The lines of single threads, from `cpu0 …` to the last, out of a whole /proc/stat."""
     start = stat.find(b"\n") + 1 if stat.startswith(b"cpu ") else 0
     end = stat.find(b"\nintr ", start)
     if end >= 0:
@@ -31,23 +31,25 @@ def cpu_lines(stat: bytes) -> bytes:
 
 
 def parse_cpu_lines(lines: bytes, faults: list[str]) -> dict[int, tuple[int, ...]]:
-    """Thread number -> its ticks in the kernel's order; a line that is no such thing goes to `faults`."""
+    """Thread number -> its ticks in the kernel's order. A line that cannot be read is added to `faults`."""
     ticks: dict[int, tuple[int, ...]] = {}
     width = 0
     for line in lines.splitlines(keepends=True):
-        match = _LINE.fullmatch(line)  # a line cut short may end inside a number: without its end it is no line
+        match = _LINE.fullmatch(line)  # a line that was cut off may end inside a number
         row = tuple(map(int, match[2].split())) if match else ()
         width = width or len(row)
         if match and int(match[1]) not in ticks and len(row) == width:
             ticks[int(match[1])] = row
         else:
-            shown = line[:60].decode("ascii", "backslashreplace")
-            faults.append(f"/proc/stat: not a thread's line of {width or 'ten'} counts, or a thread again: {shown!r}")
+            excerpt = line[:60].decode("ascii", "backslashreplace")
+            faults.append(f"/proc/stat: not a new thread with {width or 'ten'} counts: {excerpt!r}")
     return ticks
 
 
 class CpuCollector:
-    """Per-thread CPU time. `lines` holds what was last read, verbatim, for the ring."""
+    """CPU time of every thread. `lines` holds the lines read last, unchanged, for the ring."""
+
+    reads = "CPU time of every hardware thread, from /proc/stat"
 
     def __init__(self, rootfs: str, user_hz: int = USER_HZ) -> None:
         self._path = os.path.join(rootfs, "proc/stat")
@@ -55,39 +57,39 @@ class CpuCollector:
         self._user_hz = user_hz
         self._names: list[bytes] = []
         self._width = 0
-        self._plain = b""  # what is left of good lines when digits, blanks and line ends are taken away
+        self._plain = b""  # valid lines without their digits, blanks and line ends
         self._frame: list[bytes] = []  # text, value, text, value … text
         self.lines = b""
 
     def read(self) -> bytes:
-        """Read the kernel now."""
+        """Read the kernel's lines now."""
         self.lines = b""
         self.lines = cpu_lines(read_file(self._path))
         if not self.lines:
-            raise InputError(self._path, "no line of a single thread (cpu0 …)")
+            raise InputError(self._path, "it has no line of a single thread (cpu0 …)")
         return self.lines
 
     def collect(self, faults: list[str]) -> bytes:
         lines = self.read()
         tokens = lines.split()  # name, ticks…, name, ticks…
-        known = (
+        is_known_layout = (
             len(tokens) == len(self._names) * self._width
             and tokens[:: self._width] == self._names
             and lines.endswith(b"\n")
             and lines.translate(None, b"0123456789 \n") == self._plain
         )
-        if not known or self._exponent is None:
-            tokens = self._relearn(lines, faults)
+        if not is_known_layout or self._exponent is None:
+            tokens = self._rebuild_frame(lines, faults)
         modes = min(self._width - 1, len(MODES))
         for i in range(modes):
             self._frame[2 * i + 1 :: 2 * modes] = tokens[i + 1 :: self._width]
         return b"".join(self._frame)
 
-    def _relearn(self, lines: bytes, faults: list[str]) -> list[bytes]:
-        """Make the frame anew for the threads that are there, checking every line; the slow way."""
+    def _rebuild_frame(self, lines: bytes, faults: list[str]) -> list[bytes]:
+        """Check every line and build the frame for the threads that there are now. This is slow."""
         ticks = parse_cpu_lines(lines, faults)
         if not ticks:
-            raise InputError(self._path, "no thread's line can be read")
+            raise InputError(self._path, "no line of a thread can be read")
         rows = [(b"cpu%d" % cpu, *(self._seconds(tick) for tick in row)) for cpu, row in ticks.items()]
         self._names = [row[0] for row in rows]
         self._width = len(rows[0])

@@ -8,10 +8,10 @@ import re
 from clustertwin.telemetry.exporter.kernelfile import read_file
 from clustertwin.telemetry.exporter.text_format import family, label_value, template_text
 
-#: Devices that say nothing about a node's disks, as node_exporter leaves them out too.
+#: Devices that are not whole disks; node_exporter leaves out the same.
 IGNORED = re.compile(r"(z?ram|loop|fd|(h|s|v|xv)d[a-z]+|nvme\d+n\d+p)\d+")
 
-#: metric, help, kind, its column among the eleven numbers, and how the kernel's integer becomes the unit
+#: Metric, help, type, column among the eleven numbers, and how the kernel's integer becomes the unit.
 COLUMNS: tuple[tuple[str, str, str, int, str], ...] = (
     ("twin_disk_reads_total", "Reads completed.", "counter", 0, ""),
     ("twin_disk_read_bytes_total", "Bytes read.", "counter", 2, "sectors"),
@@ -22,17 +22,17 @@ COLUMNS: tuple[tuple[str, str, str, int, str], ...] = (
     ("twin_disk_io_now", "Operations in flight.", "gauge", 8, ""),
     ("twin_disk_io_seconds_total", "Seconds in which the device was busy.", "counter", 9, "e-3"),
 )
-SECTOR_BYTES = 512  # of /proc/diskstats, whatever the device's own sectors are
+SECTOR_BYTES = 512  # in /proc/diskstats, whatever the sector size of the device is
 
 
 def parse_diskstats(text: bytes, faults: list[str]) -> dict[str, list[bytes]]:
-    """Device -> its numbers, for devices that were ever used and are not ignored."""
+    """Device -> its numbers, for devices that were used at least once and are not ignored."""
     devices: dict[str, list[bytes]] = {}
     for line in text.splitlines():
         words = line.split()
         numbers = words[3:14]
         if len(numbers) < 11 or not b"".join(numbers).isdigit():
-            faults.append(f"/proc/diskstats: not a device's line: {line[:60].decode('ascii', 'backslashreplace')!r}")
+            faults.append(f"/proc/diskstats: not a line of a device: {line[:60].decode('ascii', 'backslashreplace')!r}")
             continue
         name = os.fsdecode(words[2])
         if name not in devices and not IGNORED.fullmatch(name) and set(numbers) != {b"0"}:
@@ -42,6 +42,8 @@ def parse_diskstats(text: bytes, faults: list[str]) -> dict[str, list[bytes]]:
 
 class DiskCollector:
     """Block devices."""
+
+    reads = "block devices, from /proc/diskstats"
 
     def __init__(self, rootfs: str) -> None:
         self._path = os.path.join(rootfs, "proc/diskstats")

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as far as an exporter needs it: the head of a request -> a Request; an Answer -> the head of a response."""
+"""The part of HTTP/1.1 that an exporter needs: head of a request -> HttpRequest; HttpResponse -> head of a response."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request without a body, as far as we read one."""
+class HttpRequest:
+    """A request; requests to an exporter have no body."""
 
     method: str
     path: str
@@ -32,8 +32,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status and its body: a list of pieces, or an iterator where its length is not known beforehand."""
+class HttpResponse:
+    """A status and a body: a list of pieces, or an iterator if the length is not known in advance."""
 
     status: int
     body: list[bytes] | Iterator[bytes]
@@ -42,40 +42,40 @@ class Answer:
     closes: bool = False
 
 
-def refusal(status: int, reason: str, *headers: str) -> Answer:
-    """An error that says why; after a request that could not be read nothing on the connection can be."""
+def refusal(status: int, reason: str, *headers: str) -> HttpResponse:
+    """An error with its reason. After a request that cannot be parsed the connection is closed."""
     text = f"{status} {REASONS[status]}: {reason}\n"
-    return Answer(status, [text.encode()], headers=headers, closes=status in (400, 431))
+    return HttpResponse(status, [text.encode()], headers=headers, closes=status in (400, 431))
 
 
-def parse_request(head: bytes) -> Request | Answer:
-    """The head of a request, without its empty line; or what to answer to one that is none."""
+def parse_request(head: bytes) -> HttpRequest | HttpResponse:
+    """The head of a request, without its empty line -> the request, or the refusal to send instead."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0") or not words[1].startswith("/"):
-        return refusal(400, "the first line is no request of HTTP/1.1")
+        return refusal(400, "the first line is not an HTTP/1.1 request")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            return refusal(400, "a header line is none")
+            return refusal(400, "a header line has no name")
         headers[name.lower()] = value.strip()
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        return refusal(400, "requests here have no body")
+        return refusal(400, "a request must not have a body")
     path, _, query = words[1].partition("?")
-    return Request(words[0], path, query, headers, words[2] == "HTTP/1.0")
+    return HttpRequest(words[0], path, query, headers, words[2] == "HTTP/1.0")
 
 
-def head_of(answer: Answer, is_http_1_0: bool, closes: bool) -> bytes:
-    """The status line and headers; a body of unknown length is sent in chunks, which HTTP/1.0 does not know."""
+def head_of(response: HttpResponse, is_http_1_0: bool, closes: bool) -> bytes:
+    """The status line and headers. A body of unknown length is sent in chunks, except to HTTP/1.0 clients."""
     lines = [
-        f"HTTP/1.1 {answer.status} {REASONS[answer.status]}",
-        f"Content-Type: {answer.content_type}",
+        f"HTTP/1.1 {response.status} {REASONS[response.status]}",
+        f"Content-Type: {response.content_type}",
         "X-Content-Type-Options: nosniff",
-        *answer.headers,
+        *response.headers,
     ]
-    if isinstance(answer.body, list):
-        lines.append(f"Content-Length: {sum(map(len, answer.body))}")
+    if isinstance(response.body, list):
+        lines.append(f"Content-Length: {sum(map(len, response.body))}")
     elif not is_http_1_0:
         lines.append("Transfer-Encoding: chunked")
     if closes:

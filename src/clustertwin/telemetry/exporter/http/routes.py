@@ -1,4 +1,4 @@
-"""What the exporter serves, and to whom: a request -> /metrics, /ring or the landing page, or why not."""
+"""The paths of the exporter: a request -> /metrics, /ring or the landing page, or a refusal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Iterator
 
 from clustertwin import __version__
-from clustertwin.telemetry.exporter.http.messages import Answer, Request, refusal
+from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.webconfig import Passwords
 from clustertwin.telemetry.exporter.text_format import CONTENT_TYPE
 
 
-class Site:
-    """What is where: a request -> an answer."""
+class Routes:
+    """Checks the password, if there are any, and answers by path."""
 
     def __init__(
         self,
@@ -28,20 +28,20 @@ class Site:
         self._passwords = Passwords(users) if users else None
         self._landing = _landing_page(node, telemetry_path)
 
-    def answer(self, request: Request) -> Answer:
-        if self._passwords and not self._is_welcome(request.headers.get("authorization", "")):
-            return refusal(401, "a name and a password are needed", 'WWW-Authenticate: Basic realm="clustertwin"')
+    def respond(self, request: HttpRequest) -> HttpResponse:
+        if self._passwords and not self._is_authorized(request.headers.get("authorization", "")):
+            return refusal(401, "user name and password are required", 'WWW-Authenticate: Basic realm="clustertwin"')
         if request.path not in (self._telemetry_path, "/ring", "/"):
-            return refusal(404, f"there are {self._telemetry_path}, /ring and /")
+            return refusal(404, f"the paths are {self._telemetry_path}, /ring and /")
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "only GET and HEAD", "Allow: GET, HEAD")
         if request.path == self._telemetry_path:
-            return Answer(200, self._scrape(), CONTENT_TYPE)
+            return HttpResponse(200, self._scrape(), CONTENT_TYPE)
         if request.path == "/ring":
             return self._ring(request.query)
-        return Answer(200, [self._landing], "text/html; charset=utf-8")
+        return HttpResponse(200, [self._landing], "text/html; charset=utf-8")
 
-    def _ring(self, query: str) -> Answer:
+    def _ring(self, query: str) -> HttpResponse:
         key, _, value = (query or "since=0").partition("=")
         try:
             since_s = float(value) if key == "since" else math.nan
@@ -50,9 +50,9 @@ class Site:
         if not math.isfinite(since_s):
             return refusal(400, "since must be seconds since 1970, as in /ring?since=1731700000.5")
         pieces = self._ring_since(since_s)
-        return Answer(200, pieces) if pieces is not None else refusal(404, "this exporter keeps no ring")
+        return HttpResponse(200, pieces) if pieces is not None else refusal(404, "this exporter keeps no ring")
 
-    def _is_welcome(self, authorization: str) -> bool:
+    def _is_authorized(self, authorization: str) -> bool:
         assert self._passwords
         scheme, _, encoded = authorization.partition(" ")
         if scheme.lower() != "basic":
@@ -77,7 +77,7 @@ def _landing_page(node: str, telemetry_path: str) -> bytes:
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}</style></head>
 <body><h1>clustertwin exporter</h1>
 <p>Node <strong>{name}</strong>, version {__version__}.</p>
-<ul><li><a href="{path}">{path}</a>: this node's counters, now</li>
-<li><a href="/ring">/ring</a>: the kernel's own counters, second by second, of the last minutes
+<ul><li><a href="{path}">{path}</a>: the counters of this node, read now</li>
+<li><a href="/ring">/ring</a>: the counters of the last minutes, second by second
 (<code>?since=</code> seconds since 1970)</li></ul></body></html>
 """.encode()

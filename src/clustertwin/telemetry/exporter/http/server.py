@@ -1,8 +1,8 @@
-"""Connections in -> answers of a site out: HTTP/1.1 with or without TLS, a thread a connection.
+"""Serve routes over HTTP/1.1, with or without TLS: one thread for each connection.
 
-Hand-made because a scrape must cost less than a millisecond and 25 MB must hold everything: http.server and
-asyncio each take 10 MB. Few connections, small requests without bodies, and a deadline on everything a client
-does: `reap` ends the connection of whoever is later than that.
+A scrape must cost less than a millisecond and the whole exporter must fit into 25 MB. http.server and asyncio need
+10 MB each, so this server is our own. It allows few connections and small requests without a body, and sets a deadline
+for everything a client does: `reap` ends the connections that missed theirs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.exporter.http.messages import Answer, head_of, parse_request, refusal
-from clustertwin.telemetry.exporter.http.routes import Site
+from clustertwin.telemetry.exporter.http.messages import HttpResponse, head_of, parse_request, refusal
+from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, server_context
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 32
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 10.0  # for a handshake, or from the first byte of a request to its last
-ANSWER_S = 30.0  # to take an answer off our hands
+ANSWER_S = 30.0  # to receive a response
 IDLE_S = 120.0  # between two requests
 
 
 class Connection:
-    """One client, served in its own thread until it leaves or is late."""
+    """One client, served in its own thread until it disconnects or misses a deadline."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, site: Site) -> None:
-        self._socket, self._context, self._site = sock, context, site
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, routes: Routes) -> None:
+        self._socket, self._context, self._routes = sock, context, routes
         self.deadline_s = time.monotonic() + REQUEST_S
         self.is_idle = False
 
     def run(self) -> None:
         try:
             if self._context:
-                # The handshake comes after the assignment, so that `end` can reach a client that is slow at it.
+                # The assignment comes before the handshake, so that `end` can stop a slow handshake.
                 secured = self._context.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
                 self._socket = secured
                 secured.do_handshake()
@@ -50,23 +50,23 @@ class Connection:
                 if not head or not self._respond(head):
                     break
         except OSError:
-            pass  # the client went, spoke no TLS, or was late
+            pass  # the client disconnected, did not use TLS, or missed a deadline
         finally:
             self._socket.close()
 
     def end(self) -> None:
-        """Wake the thread up with an end of file; it closes the socket itself."""
+        """Make the thread read an end of file; it then closes the socket itself."""
         with contextlib.suppress(OSError):
-            # Not SSLSocket's own shutdown, which would wait for the other side.
+            # Not the shutdown of SSLSocket, which waits for the client.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _receive(self, data: bytes) -> tuple[bytes, bytes]:
-        """The next request's head and what follows it; an empty head when the client has left."""
+        """The head of the next request and the bytes after it; an empty head if the client has disconnected."""
         if not data:
             self.deadline_s, self.is_idle = time.monotonic() + IDLE_S, True
         while b"\r\n\r\n" not in data:
             if len(data) > MAX_REQUEST_BYTES:
-                self._send(refusal(431, f"a request has at most {MAX_REQUEST_BYTES} bytes"))
+                self._send(refusal(431, f"a request may have at most {MAX_REQUEST_BYTES} bytes"))
                 return b"", b""
             more = self._socket.recv(MAX_REQUEST_BYTES)
             if not more:
@@ -78,33 +78,35 @@ class Connection:
         return head, rest
 
     def _respond(self, head: bytes) -> bool:
-        """Answer one request; whether the connection goes on."""
+        """Answer one request; True if the connection stays open."""
         request = parse_request(head)
-        if isinstance(request, Answer):
+        if isinstance(request, HttpResponse):
             self._send(request)
             return False
-        answer = self._site.answer(request)
+        response = self._routes.respond(request)
         self.deadline_s = time.monotonic() + ANSWER_S
-        closes = answer.closes or request.closes
-        self._send(answer, request.method == "HEAD", request.is_http_1_0, closes)
+        closes = response.closes or request.closes
+        self._send(response, request.method == "HEAD", request.is_http_1_0, closes)
         return not closes
 
-    def _send(self, answer: Answer, only_head: bool = False, is_http_1_0: bool = False, closes: bool = True) -> None:
-        head = head_of(answer, is_http_1_0, closes)
+    def _send(
+        self, response: HttpResponse, only_head: bool = False, is_http_1_0: bool = False, closes: bool = True
+    ) -> None:
+        head = head_of(response, is_http_1_0, closes)
         if only_head:
             self._socket.sendall(head)
-        elif isinstance(answer.body, list):
-            self._send_pieces([head, *answer.body])
+        elif isinstance(response.body, list):
+            self._send_pieces([head, *response.body])
         else:
             self._socket.sendall(head)
-            for piece in answer.body:
+            for piece in response.body:
                 if piece:
                     self._socket.sendall(piece if is_http_1_0 else b"%x\r\n%b\r\n" % (len(piece), piece))
             if not is_http_1_0:
                 self._socket.sendall(b"0\r\n\r\n")
 
     def _send_pieces(self, pieces: list[bytes]) -> None:
-        """Gathered by the kernel rather than joined here; TLS cannot."""
+        """Let the kernel gather the pieces instead of joining them; TLS cannot do that."""
         sent = 0 if self._context else self._socket.sendmsg(pieces)
         if sent < sum(map(len, pieces)):
             self._socket.sendall(b"".join(pieces)[sent:])
@@ -113,9 +115,9 @@ class Connection:
 class Server:
     """A listening socket and its connections."""
 
-    def __init__(self, host: str, port: int, config: WebConfig, site: Site) -> None:
+    def __init__(self, host: str, port: int, config: WebConfig, routes: Routes) -> None:
         self._context = server_context(config.tls) if config.tls else None
-        self._site = site
+        self._routes = routes
         self._connections: set[Connection] = set()
         self._lock = threading.Lock()
         self._is_closing = False
@@ -127,11 +129,11 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
 
     def start(self) -> None:
-        """Accept in the background."""
+        """Accept connections in a background thread."""
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
     def reap(self, now_s: float) -> None:
-        """End the connections that are late; called every second or so."""
+        """End the connections that missed their deadline; call it about once a second."""
         with self._lock:
             late = [connection for connection in self._connections if connection.deadline_s < now_s]
         for connection in late:
@@ -141,7 +143,7 @@ class Server:
         """Stop accepting and end every connection."""
         self._is_closing = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake up who waits in accept
+            self._listener.shutdown(socket.SHUT_RDWR)  # close alone does not interrupt accept
         self._listener.close()
         self.reap(math.inf)
 
@@ -152,10 +154,10 @@ class Server:
             except OSError:
                 if self._is_closing:
                     return
-                time.sleep(0.1)  # out of descriptors for a moment
+                time.sleep(0.1)  # no file descriptor is free at the moment
                 continue
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(sock, self._context, self._site)
+            connection = Connection(sock, self._context, self._routes)
             with self._lock:
                 self._make_room()
                 self._connections.add(connection)
@@ -169,7 +171,7 @@ class Server:
                 self._connections.discard(connection)
 
     def _make_room(self) -> None:
-        """A newcomer takes the place of whoever is idle, else of whoever is nearest to being late."""
+        """At the limit, end an idle connection, or else the one whose deadline is next."""
         if len(self._connections) >= MAX_CONNECTIONS:
             victim = min(self._connections, key=lambda c: (not c.is_idle, c.deadline_s))
             self._connections.discard(victim)

@@ -1,4 +1,4 @@
-"""exporter-toolkit's web configuration: a YAML file -> TLS and basic authentication, or an error that names the key."""
+"""The web configuration of exporter-toolkit: a YAML file -> TLS and basic authentication."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSIONS = {"TLS12": "TLSv1_2", "TLS13": "TLSv1_3"}
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Paths are absolute, or relative to where the configuration lies."""
+    """Paths are absolute, or relative to the configuration file."""
 
     cert_file: str
     key_file: str
@@ -33,14 +33,14 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """Who may connect, and how. Empty: everyone, in plain HTTP."""
+    """Who may connect, and how. If it is empty, everyone may connect over plain HTTP."""
 
     tls: TlsSettings | None = None
     users: dict[str, str] = field(default_factory=dict)  # name -> bcrypt hash
 
 
 def read_web_config(path: str) -> WebConfig:
-    """The configuration in a file."""
+    """The configuration of a file."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -50,13 +50,13 @@ def read_web_config(path: str) -> WebConfig:
 
 
 def parse_web_config(text: str, path: str) -> WebConfig:
-    """The configuration in a text; `path` is for messages and for relative file names."""
+    """The configuration of a text. `path` is used in messages and to resolve relative file names."""
     import yaml
 
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: no YAML: {' '.join(str(error).split())}") from error
+        raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     top = _mapping(document if document is not None else {}, path, "the file")
     _refuse_unknown(top, {"tls_server_config", "basic_auth_users"}, path)
     users = _mapping(top.get("basic_auth_users") or {}, path, "basic_auth_users")
@@ -64,12 +64,12 @@ def parse_web_config(text: str, path: str) -> WebConfig:
         if not (isinstance(hashed, str) and hashed.startswith(("$2a$", "$2b$", "$2y$")) and len(hashed) == 60):
             raise SettingsError(f"{path}: basic_auth_users: {name}: not a bcrypt hash ($2y$…, 60 characters)")
         if ":" in name:
-            raise SettingsError(f"{path}: basic_auth_users: {name}: a name with a colon can never log in")
+            raise SettingsError(f"{path}: basic_auth_users: {name}: a user name must not contain a colon")
     return WebConfig(_tls(top.get("tls_server_config"), path), users)
 
 
 def server_context(tls: TlsSettings) -> ssl.SSLContext:
-    """What wraps a connection; a certificate or key that cannot be used is an error that names it."""
+    """The TLS context of the server; SettingsError if a certificate or key cannot be used."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -87,43 +87,43 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 class Passwords:
-    """Checks basic authentication. bcrypt is slow on purpose, so its answers are remembered, keyed and bounded."""
+    """Checks basic authentication. bcrypt is slow by design, so a limited number of results is cached, hashed."""
 
     REMEMBERED = 128
 
     def __init__(self, users: dict[str, str]) -> None:
         self._users = users
-        # Compared for names that do not exist, at the highest cost in use: they take as long as those that do.
+        # For unknown names, with the highest cost in use: rejecting them takes as long as a wrong password.
         cost = max(int(hashed[4:6]) for hashed in users.values())
         self._nobody = f"$2b${cost:02d}$" + "CwTycUXWue0Thq9StjUM0u" + "." * 31
         self._key = os.urandom(32)
-        self._answers: OrderedDict[bytes, bool] = OrderedDict()
-        self._lock = Lock()  # one bcrypt at a time: a flood of guesses takes one core at most
+        self._results: OrderedDict[bytes, bool] = OrderedDict()
+        self._lock = Lock()  # one bcrypt at a time: many wrong passwords use one core at most
 
     def is_right(self, name: str, password: str) -> bool:
-        """Whether this user has this password."""
-        from hashlib import blake2b  # it brings OpenSSL's library, 5 MB that only those with passwords pay
+        """Whether the user has this password."""
+        from hashlib import blake2b  # loads OpenSSL, 5 MB that an exporter without passwords does not need
 
         hashed = self._users.get(name, self._nobody)
         parts = "\0".join((name, hashed, password)).encode("utf-8", "surrogateescape")
         key = blake2b(parts, key=self._key).digest()
         with self._lock:
-            if key not in self._answers:
-                self._answers[key] = _bcrypt_agrees(password, hashed)
-                while len(self._answers) > self.REMEMBERED:
-                    self._answers.popitem(last=False)
-            self._answers.move_to_end(key)
-            return self._answers[key] and name in self._users
+            if key not in self._results:
+                self._results[key] = _bcrypt_agrees(password, hashed)
+                while len(self._results) > self.REMEMBERED:
+                    self._results.popitem(last=False)
+            self._results.move_to_end(key)
+            return self._results[key] and name in self._users
 
 
 def _bcrypt_agrees(password: str, hashed: str) -> bool:
     import bcrypt
 
-    secret = password.encode("utf-8", "surrogateescape")[:72]  # bcrypt reads no further
+    secret = password.encode("utf-8", "surrogateescape")[:72]  # bcrypt ignores what follows
     try:
         return bcrypt.checkpw(secret, hashed.encode())
     except ValueError:
-        return False  # a NUL in the password, or a hash with an impossible salt
+        return False  # a NUL in the password, or a hash with an invalid salt
 
 
 def _tls(value: Any, path: str) -> TlsSettings | None:
@@ -158,4 +158,4 @@ def _mapping(value: Any, path: str, what: str) -> dict[str, Any]:
 def _refuse_unknown(given: dict[str, Any], known: frozenset[str] | set[str], where: str) -> None:
     for key in given:
         if key not in known:
-            raise SettingsError(f"{where}: unknown key {key!r}; known are {', '.join(sorted(known))}")
+            raise SettingsError(f"{where}: unknown key {key!r}; the keys are {', '.join(sorted(known))}")

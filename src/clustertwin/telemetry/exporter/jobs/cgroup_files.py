@@ -1,6 +1,6 @@
-"""The files of a job's cgroup -> sample lines: a visible table of files, what each tells, and how.
+"""The table of files in a job's cgroup: the words of a file -> sample lines.
 
-Texts come as their words, with blanks for `=`: `user_usec 7 …`, `some avg10 0.00 … total 7 …`, or one number.
+A file arrives as its words, with `=` replaced by a blank: `user_usec 7 …`, `some avg10 0.00 … total 7 …`, or a number.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from itertools import pairwise
 
 from clustertwin.telemetry.exporter.text_format import family
 
-#: In the order in which they are told.
+#: In the order of the page.
 FAMILIES: dict[str, bytes] = {
     name: family(name, kind, text)
     for name, kind, text in (
         ("twin_job_cpu_allocated", "gauge", "1 for every hardware thread in the job's own CPU set."),
         ("twin_job_owner_uid", "gauge", "The user id of the job's owner."),
-        ("twin_job_cpu_seconds_total", "counter", "CPU seconds the job used, by mode."),
-        ("twin_job_cpu_throttled_seconds_total", "counter", "Seconds the job was held back by its CPU quota."),
-        ("twin_job_memory_bytes", "gauge", "Memory the job uses, files in memory included."),
-        ("twin_job_memory_peak_bytes", "gauge", "The most memory the job ever used."),
+        ("twin_job_cpu_seconds_total", "counter", "CPU seconds that the job used, by mode."),
+        ("twin_job_cpu_throttled_seconds_total", "counter", "Seconds in which the CPU quota stopped the job."),
+        ("twin_job_memory_bytes", "gauge", "Memory that the job uses, including files in memory."),
+        ("twin_job_memory_peak_bytes", "gauge", "The most memory that the job has used so far."),
         (
             "twin_job_pressure_seconds_total",
             "counter",
-            "Seconds in which some, or all (full), tasks of the job waited.",
+            "Seconds in which some or all (full) tasks of the job waited.",
         ),
-        ("twin_job_read_bytes_total", "counter", "Bytes the job read from block devices."),
-        ("twin_job_written_bytes_total", "counter", "Bytes the job wrote to block devices."),
+        ("twin_job_read_bytes_total", "counter", "Bytes that the job read from block devices."),
+        ("twin_job_written_bytes_total", "counter", "Bytes that the job wrote to block devices."),
     )
 }
 
-#: A file's words and the job's labels -> sample lines for each of the file's families, in their order.
-#: ValueError or KeyError: not what the kernel writes there.
+#: The words of a file and the labels of the job -> the sample lines of each family of the file, in order.
+#: Raises ValueError or KeyError if the kernel would not write such a file.
 Writer = Callable[[list[bytes], bytes], tuple[bytes, ...]]
 
 _CPU = b'twin_job_cpu_seconds_total{%b,mode="user"} %de-6\ntwin_job_cpu_seconds_total{%b,mode="system"} %de-6\n'
@@ -87,7 +87,7 @@ _SHARES = {(b"some", b"total"): b"some", (b"full", b"total"): b"full"}
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file that may be in a job's directory: managers delegate only some controllers, so all are optional."""
+    """A file of a job's directory. All are optional: workload managers delegate only some controllers."""
 
     version: int
     name: str

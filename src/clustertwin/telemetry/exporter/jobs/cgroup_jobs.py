@@ -1,12 +1,12 @@
-"""cgroups -> what every job on the node has: its CPU set, CPU time, memory, pressure, I/O and owner.
+"""cgroups -> the jobs of the node: CPU set, CPU time, memory, pressure, I/O and owner of each.
 
-There is no per-thread usage in cgroup v2. A job's threads are told by `twin_job_cpu_allocated`, one sample
-a thread, which PromQL joins with the node's own counters:
+cgroup v2 has no usage by thread. `twin_job_cpu_allocated` has one sample for every thread of a job, and PromQL joins
+it with the counters of the node:
 
     twin_cpu_seconds_total * on (instance, cpu) group_left (jobid, manager) twin_job_cpu_allocated
 
-The label is `jobid` because Prometheus gives every series a `job` of its own. A job without a CPU set of its
-own (HTCondor's shares, most pods) cannot be joined and has no such samples; its CPU time is there all the same.
+The label is `jobid` because Prometheus adds a label `job` to every series. A job without its own CPU set (HTCondor's
+shares, most pods) cannot be joined and has no such samples; its CPU time is exposed all the same.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from clustertwin.telemetry.exporter.jobs.cgroup_layouts import (
     find_places,
 )
 from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist, own_cpus
-from clustertwin.telemetry.exporter.jobs.file_batch import Batch
+from clustertwin.telemetry.exporter.jobs.file_batch import FileBatch
 from clustertwin.telemetry.exporter.jobs.job_owner import owner_uid
 from clustertwin.telemetry.exporter.kernelfile import reread
 from clustertwin.telemetry.exporter.text_format import family, label_value
 
-#: Between two searches for places, and between two looks at a settled job's CPU set and owner.
+#: Between two searches for places, and between two lookups of the CPU set and owner of a known job.
 SURVEY_S = 10.0
-YOUNG_S = 1.0  # between two looks at a new job that is not complete yet
+YOUNG_S = 1.0  # between two lookups of a new job whose CPU set or owner is still missing
 MAX_JOBS = 512
 
 
 @dataclass(slots=True)
-class Job:
-    """A job that was found: its open files, and what is looked up only now and then."""
+class CgroupJob:
+    """A job on the node: its open files, and the CPU set and owner that are looked up only occasionally."""
 
     directories: list[JobDirectory]
     labels: bytes
     born_s: float
-    next_look_s: float = float("-inf")  # when its CPU set and owner are looked at again
+    next_lookup_s: float = float("-inf")  # of the CPU set and the owner
     files: dict[str, int] = field(default_factory=dict)  # name -> open descriptor
     allocated: bytes = b""
     owner: bytes = b""
     ring_line: bytes = b""
-    fault: str = ""  # of the last look at its CPU set and owner
+    fault: str = ""  # of the last lookup
 
     def open(self) -> None:
-        """Open what is there. On a hybrid host v1 tells only what v2 does not."""
-        told_by_v2: set[str] = set()
+        """Open the files that exist. On a hybrid host, v1 files are used only for what v2 does not have."""
+        families_of_v2: set[str] = set()
         for directory in sorted(self.directories, key=lambda d: -d.hierarchy.version):
             for file in FILES:
                 if file.version != directory.hierarchy.version or file.name in self.files:
                     continue
-                if file.version == 1 and not told_by_v2.isdisjoint(file.families):
+                if file.version == 1 and not families_of_v2.isdisjoint(file.families):
                     continue
                 with contextlib.suppress(OSError):
                     path = os.path.join(directory.path, file.name)
                     self.files[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                     if file.version == 2:
-                        told_by_v2.update(file.families)
+                        families_of_v2.update(file.families)
 
     def close(self) -> None:
         for fd in self.files.values():
@@ -74,10 +74,10 @@ class Job:
         self.files.clear()
 
     def look_up(self, rootfs: str, now_s: float) -> None:
-        """CPU set and owner, as they are now."""
-        # A new job's CPU set and processes come a moment after its directory.
+        """Read the CPU set and the owner."""
+        # The CPU set and the processes of a new job appear shortly after its directory.
         is_young = now_s < self.born_s + SURVEY_S
-        self.next_look_s = now_s + (YOUNG_S if is_young and not (self.allocated and self.owner) else SURVEY_S)
+        self.next_lookup_s = now_s + (YOUNG_S if is_young and not (self.allocated and self.owner) else SURVEY_S)
         first = self.directories[0]
         cpus = own_cpus(self.directories)
         line = b'twin_job_cpu_allocated{%b,cpu="%d"} 1\n'
@@ -91,16 +91,18 @@ class Job:
 
 
 class JobsCollector:
-    """The jobs of this node, whatever started them. `lines` holds their CPU sets, for the ring."""
+    """The jobs of all workload managers on this node. `lines` holds their CPU sets, for the ring."""
+
+    reads = "jobs of Slurm, HTCondor, Kubernetes and systemd, from cgroups"
 
     def __init__(self, rootfs: str, clock: Callable[[], float] = time.monotonic, max_jobs: int = MAX_JOBS) -> None:
         self._rootfs, self._clock, self._max_jobs = rootfs, clock, max_jobs
         self._places: list[Place] = []
         self._listings: list[list[JobDirectory]] = []
-        self._jobs: dict[tuple[str, str], Job] = {}
-        self._batches = {file.name: Batch(file.write) for file in FILES}
+        self._jobs: dict[tuple[str, str], CgroupJob] = {}
+        self._batches = {file.name: FileBatch(file.write) for file in FILES}
         self._next_survey_s = float("-inf")
-        self._found = 0
+        self._count = 0
         self._dropped_total = 0
 
     @property
@@ -108,20 +110,20 @@ class JobsCollector:
         return b"".join([job.ring_line for job in self._jobs.values()])
 
     def read(self, faults: list[str]) -> None:
-        """Learn which jobs there are now."""
+        """Update the list of jobs."""
         now_s = self._clock()
         survey = now_s >= self._next_survey_s
         if survey:
             self._next_survey_s = now_s + SURVEY_S
             known = {place.path: place for place in self._places}
-            found = find_places(find_hierarchies(self._rootfs))
-            self._places = [known.get(place.path, place) for place in found]
+            places = find_places(find_hierarchies(self._rootfs))
+            self._places = [known.get(place.path, place) for place in places]
         listings = [self._list(place, faults) for place in self._places]
         if len(listings) != len(self._listings) or any(map(_differ, listings, self._listings)):
             self._listings = listings
             self._match(now_s)
         for job in self._jobs.values():
-            if now_s >= job.next_look_s:
+            if now_s >= job.next_lookup_s:
                 try:
                     job.look_up(self._rootfs, now_s)
                     job.fault = ""
@@ -132,7 +134,7 @@ class JobsCollector:
 
     def collect(self, faults: list[str]) -> bytes:
         self.read(faults)
-        self._dropped_total += self._found - len(self._jobs)
+        self._dropped_total += self._count - len(self._jobs)
         pieces: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
         pieces["twin_job_cpu_allocated"] = [job.allocated for job in self._jobs.values()]
         pieces["twin_job_owner_uid"] = [job.owner for job in self._jobs.values()]
@@ -142,18 +144,18 @@ class JobsCollector:
                 continue
             lines = self._batches[file.name].lines(texts, [job.labels for job in members])
             if lines is None:
-                lines = _one_by_one(file, members, texts, faults)
+                lines = _each_alone(file, members, texts, faults)
             for name, piece in zip(file.families, lines, strict=False):
                 pieces[name].append(piece)
         text = [FAMILIES[name] + b"".join(lines) for name, lines in pieces.items() if any(lines)]
-        return b"".join(text) + _TALLY % (self._found, self._dropped_total)
+        return b"".join(text) + _TALLY % (self._count, self._dropped_total)
 
     def close(self) -> None:
         for job in self._jobs.values():
             job.close()
 
-    def _read_all(self, file: JobFile) -> tuple[list[Job], list[bytes]]:
-        """One file of every job that has it, now."""
+    def _read_all(self, file: JobFile) -> tuple[list[CgroupJob], list[bytes]]:
+        """Read a file of every job that has it."""
         members, texts = [], []
         for key, job in list(self._jobs.items()):
             fd = job.files.get(file.name)
@@ -163,10 +165,10 @@ class JobsCollector:
                     members.append(job)
                 except OSError as error:
                     if error.errno == errno.ENODEV:
-                        # The job ended while it was read; a new one of its name is opened at the next scrape.
+                        # The job has just ended; a new job of the same name is opened at the next scrape.
                         self._forget(key)
                     else:
-                        os.close(job.files.pop(file.name))  # pressure on a kernel that was told not to measure it
+                        os.close(job.files.pop(file.name))  # PSI is switched off on this kernel
         return members, texts
 
     def _list(self, place: Place, faults: list[str]) -> list[JobDirectory]:
@@ -177,19 +179,19 @@ class JobsCollector:
             return []
 
     def _match(self, now_s: float) -> None:
-        """Open jobs that came, close those that went; where there are too many, those already known stay."""
+        """Open new jobs and close ended ones. Above the limit, known jobs stay and new ones are dropped."""
         groups: dict[tuple[str, str], list[JobDirectory]] = {}
         for listing in self._listings:
             for directory in listing:
                 groups.setdefault((directory.manager, directory.job), []).append(directory)
-        self._found = len(groups)
+        self._count = len(groups)
         for key, job in list(self._jobs.items()):
-            if groups.get(key) != job.directories:  # gone, or just being made in one hierarchy after another
+            if groups.get(key) != job.directories:  # ended, or its directories are still being created
                 self._jobs.pop(key).close()
         for key, directories in groups.items():
             if key not in self._jobs and len(self._jobs) < self._max_jobs:
                 labels = f'manager="{key[0]}",jobid="{label_value(key[1])}"'.encode()
-                job = self._jobs[key] = Job(directories, labels, now_s)
+                job = self._jobs[key] = CgroupJob(directories, labels, now_s)
                 job.open()
 
     def _forget(self, key: tuple[str, str]) -> None:
@@ -197,8 +199,8 @@ class JobsCollector:
         self._listings = []
 
 
-def _one_by_one(file: JobFile, members: list[Job], texts: list[bytes], faults: list[str]) -> list[bytes]:
-    """The careful way: a file that is not what it should be is a fault of its own."""
+def _each_alone(file: JobFile, members: list[CgroupJob], texts: list[bytes], faults: list[str]) -> list[bytes]:
+    """Parse file after file, so that one bad file is one fault and the others are exposed."""
     pieces: list[list[bytes]] = [[] for _ in file.families]
     for job, text in zip(members, texts, strict=True):
         try:
@@ -206,18 +208,18 @@ def _one_by_one(file: JobFile, members: list[Job], texts: list[bytes], faults: l
                 lines.append(piece)
         except (ValueError, KeyError) as error:
             where = os.path.join(job.directories[0].path, file.name)
-            faults.append(f"{where}: not what the kernel writes there: {error}")
+            faults.append(f"{where}: unexpected content: {error}")
     return [b"".join(lines) for lines in pieces]
 
 
 def _differ(a: list[JobDirectory], b: list[JobDirectory]) -> bool:
-    # A place returns the same list object while nothing changed, so that this costs nothing.
+    # A place returns the same list object until something changes, so this comparison is cheap.
     return a is not b
 
 
 _TALLY = (
     family("twin_jobs", "gauge", "Jobs found on the node.")
     + b"twin_jobs %d\n"
-    + family("twin_jobs_dropped_total", "counter", "Jobs left out of a scrape because there were too many.")
+    + family("twin_jobs_dropped_total", "counter", "Jobs left out of a scrape because the node has too many.")
     + b"twin_jobs_dropped_total %d\n"
 )

@@ -1,7 +1,7 @@
-"""Where workload managers put a job's cgroup: a visible table of layouts, and the search for jobs by it.
+"""Where workload managers put the cgroups of jobs: a table of layouts -> the job directories of this node.
 
-A layout names the place (a glob below a hierarchy's root) whose children are jobs, and how a child's
-name gives the job's id. Looking for places costs more than listing one, so places are searched rarely
+A layout names a place (a glob below the root of a hierarchy) whose children are jobs, and a pattern that extracts
+the job's id from the name of a child. A search for places costs more than listing one, so places are searched rarely
 (`find_places`) and listed at every scrape (`Place.jobs`).
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One manager's habit. `pins`: its CPU sets are its own doing even where they span the node (cgroup v1)."""
+    """The layout of one manager. `pins`: it sets CPU sets itself, so even one that spans the node counts (v1)."""
 
     manager: str
     place: str
@@ -28,7 +28,7 @@ _POD_CGROUPFS = re.compile(r"pod(.+)")
 _CONDOR = re.compile(r"condor_.*?(slot\d.*)")
 _UNIT = re.compile(r"(.+\.(?:service|scope|slice))")
 
-#: Order matters where two would claim a place: the first wins.
+#: If two layouts match a place, the first one is used.
 LAYOUTS: tuple[Layout, ...] = (
     # Slurm, cgroup v2: job_42, or since 26.05 the job's SLUID; `system` holds slurmstepd itself. With several
     # slurmd on a host the scope carries the node's name.
@@ -74,7 +74,7 @@ class JobDirectory:
 
 @dataclass(slots=True)
 class Place:
-    """A directory whose children are jobs, with what it held when it was last listed."""
+    """A directory whose children are jobs, and its last listing."""
 
     hierarchy: Hierarchy
     layout: Layout
@@ -83,11 +83,11 @@ class Place:
     _jobs: list[JobDirectory] = field(default_factory=list)
 
     def jobs(self) -> list[JobDirectory]:
-        """The jobs there now; the same list object as before where nothing changed."""
+        """The jobs now; the same list object as before if nothing has changed."""
         try:
             names = os.listdir(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            names = []  # the last job took its place with it
+            names = []  # the manager removed the place with its last job
         if names != self._names:
             self._names = names
             self._jobs = [
@@ -97,24 +97,24 @@ class Place:
 
     def _directory(self, name: str, job: str) -> JobDirectory:
         if self.layout.job is _POD:
-            job = job.replace("_", "-")  # systemd's driver may not write a pod's dashes
+            job = job.replace("_", "-")  # the systemd driver writes the dashes of a pod's uid as underscores
         path = os.path.join(self.path, name)
         return JobDirectory(self.layout.manager, job, path, self.hierarchy, self.layout.pins)
 
 
 def find_hierarchies(rootfs: str) -> list[Hierarchy]:
-    """The v2 tree first, where there is one (also a hybrid host's), then v1 controllers."""
+    """The v2 tree first, if there is one (also on a hybrid host), then the v1 controllers."""
     top = os.path.join(rootfs, "sys/fs/cgroup")
     for v2 in (top, os.path.join(top, "unified")):
         if os.path.exists(os.path.join(v2, "cgroup.controllers")):
-            found = [Hierarchy(v2, 2)]
+            hierarchies = [Hierarchy(v2, 2)]
             break
     else:
-        found = []
-    if found and found[0].root == top:
-        return found
+        hierarchies = []
+    if hierarchies and hierarchies[0].root == top:
+        return hierarchies
     mounts = {os.path.realpath(path): path for name in V1_CONTROLLERS if os.path.isdir(path := os.path.join(top, name))}
-    return found + [Hierarchy(path, 1) for path in mounts.values()]
+    return hierarchies + [Hierarchy(path, 1) for path in mounts.values()]
 
 
 def find_places(hierarchies: list[Hierarchy]) -> list[Place]:

@@ -1,4 +1,4 @@
-"""A job's directories -> the hardware threads that are its own, as the kernel's list (`0-3,8`)."""
+"""The directories of a job -> the hardware threads of its own CPU set, which the kernel writes as `0-3,8`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
     cpus: set[int] = set()
     for part in text.strip().split(",") if text.strip() else ():
         if not (match := _PART.fullmatch(part)):
-            raise InputError("cpuset", f"{text[:60]!r} is no list of CPUs like 0-3,8")
+            raise InputError("cpuset", f"{text[:60]!r} is not a list of CPUs like 0-3,8")
         low, high = int(match[1]), int(match[2] or match[1])
         if not low <= high < MAX_CPU:
-            raise InputError("cpuset", f"{text[:60]!r}: {part} is no range of CPUs")
+            raise InputError("cpuset", f"{text[:60]!r}: {part} is not a range of CPUs")
         cpus.update(range(low, high + 1))
     return tuple(sorted(cpus))
 
 
 def format_cpulist(cpus: tuple[int, ...]) -> str:
-    """The inverse, in the kernel's shortest form.
+    """The inverse of `parse_cpulist`.
 
     >>> format_cpulist((0, 1, 2, 8))
     '0-2,8'
@@ -46,7 +46,7 @@ def format_cpulist(cpus: tuple[int, ...]) -> str:
 
 
 def own_cpus(directories: list[JobDirectory]) -> tuple[int, ...]:
-    """The job's own threads; empty where it merely inherits the node's."""
+    """The job's own threads; empty if it only inherits those of the node."""
     for directory in directories:
         if cpus := _v2_cpus(directory.path) if directory.hierarchy.version == 2 else _v1_cpus(directory):
             return cpus
@@ -56,7 +56,7 @@ def own_cpus(directories: list[JobDirectory]) -> tuple[int, ...]:
 def _v2_cpus(path: str) -> tuple[int, ...]:
     if _read(path, "cpuset.cpus"):
         return _effective(path)
-    # A pod has no set of its own where the kubelet pins its containers: then theirs together are the pod's.
+    # The kubelet may pin the containers of a pod and not the pod itself: use the union of their sets.
     children = [child.path for child in _directories(path)]
     if children and all(_read(child, "cpuset.cpus") for child in children):
         return tuple(sorted({cpu for child in children for cpu in _effective(child)}))
@@ -64,7 +64,7 @@ def _v2_cpus(path: str) -> tuple[int, ...]:
 
 
 def _v1_cpus(directory: JobDirectory) -> tuple[int, ...]:
-    # cgroup v1 insists on a set everywhere: it tells something where the manager pins, or where it is a part.
+    # In cgroup v1 every group has a set. It is the job's own if the manager pins, or if it is smaller than the node.
     cpus = parse_cpulist(_read(directory.path, "cpuset.effective_cpus") or _read(directory.path, "cpuset.cpus"))
     node = parse_cpulist(_read(directory.hierarchy.root, "cpuset.cpus"))
     return cpus if directory.pins or len(cpus) < len(node) else ()
@@ -75,7 +75,7 @@ def _effective(path: str) -> tuple[int, ...]:
 
 
 def _read(path: str, name: str) -> str:
-    """The list, or nothing where the controller is not delegated or the group has just gone."""
+    """The list; empty if the controller is not delegated or the group has just been removed."""
     try:
         return read_file(os.path.join(path, name)).decode("ascii", "backslashreplace").strip()
     except (FileNotFoundError, NotADirectoryError, ProcessLookupError):

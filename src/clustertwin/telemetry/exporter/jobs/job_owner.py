@@ -1,4 +1,4 @@
-"""A job's directories -> the user id it runs under: from its path, or from its processes."""
+"""The directories of a job -> the user id of its owner: from the path, or from its processes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from clustertwin.telemetry.exporter.kernelfile import read_file
 _IN_PATH = re.compile(r"/(?:uid_|user-)(\d+)(?:\.slice)?(?:/|$)")
 _UID = re.compile(rb"^Uid:\s+(\d+)", re.M)
 
-#: A job's tree can be large and its owner is asked for in passing: look at this many groups at most.
+#: The tree of a job can be large: read at most this many groups.
 MAX_GROUPS = 64
 
 
 def owner_uid(rootfs: str, directories: list[JobDirectory]) -> int | None:
-    """The owner's user id; None while nothing tells. A manager's own helpers run as root: any other user wins."""
+    """The user id, or None if it is not known yet. Helpers of the manager run as root, so other users come first."""
     for directory in directories:
         if match := _IN_PATH.search(directory.path):
             return int(match[1])
-    found: int | None = None
+    uid: int | None = None
     for pid in _processes(directories[0].path):
         try:
             match_uid = _UID.search(read_file(os.path.join(rootfs, "proc", pid, "status")))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         if match_uid:
-            found = int(match_uid[1])
-            if found:
-                return found
-    return found
+            uid = int(match_uid[1])
+            if uid:
+                return uid
+    return uid
 
 
 def _processes(path: str) -> list[str]:
-    """One process of every group below the job, the manager's own `system` groups left out."""
+    """One process of every group below the job, except the `system` groups of the manager."""
     pids = []
     for count, (group, children, _) in enumerate(os.walk(path)):
         if count == MAX_GROUPS:

@@ -1,4 +1,4 @@
-"""Ask a server by HTTP: endpoint, path and parameters -> the body, within a deadline and with bounded retries."""
+"""HTTP GET from one server: endpoint, path and parameters -> the body, within a deadline and with bounded retries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import orjson
 
 from clustertwin.core.errors import SettingsError, SourceError
 
-#: Answers that another try may better; anything else is told at once.
-_PASSING = frozenset({429, 500, 502, 503, 504})
+#: Statuses that are worth a retry.
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server and how to speak to it. `deadline_s` bounds one question, retries included."""
+    """A server and how to reach it. `deadline_s` limits one request with all its retries."""
 
     url: str
     username: str = ""
@@ -34,19 +34,19 @@ class Endpoint:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(f"{self.url!r} is no address like http://host:9090")
+            raise SettingsError(f"{self.url!r} is not an address like http://host:9090")
         if parts.username or parts.password:
-            raise SettingsError(f"{parts.hostname}: give user and password as settings, not inside the address")
+            raise SettingsError(f"{parts.hostname}: pass the user name and password as settings, not in the address")
         if self.bearer_token and self.username:
-            raise SettingsError(f"{self.url}: a bearer token or a user, not both")
+            raise SettingsError(f"{self.url}: use a bearer token or a user name, not both")
 
     @property
     def host(self) -> str:
         return urlsplit(self.url).hostname or self.url
 
 
-class Http:
-    """One connection to an endpoint, one question in flight."""
+class HttpClient:
+    """One connection to an endpoint, with one request at a time."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Http:
         self._client: httpx.Client | None = None
 
     def get(self, path: str, params: Mapping[str, str] | None = None, accept: str = "*/*") -> bytes:
-        """The body of the answer, or a SourceError that says what was asked, where, and what went wrong."""
+        """The body of the response; SourceError with the address and the reason if there is none."""
         where = self.endpoint.url.rstrip("/") + path
         deadline_s = self._clock() + self.endpoint.deadline_s
-        wrong = ""
+        failure = ""
         for attempt in range(self.endpoint.tries):
             if attempt:
                 pause_s = self.endpoint.backoff_s * 2 ** (attempt - 1)
@@ -70,33 +70,35 @@ class Http:
                     break
                 self._sleep(pause_s)
             try:
-                status, body = self._ask(where, params or {}, accept, deadline_s)
+                status, body = self._try(where, params or {}, accept, deadline_s)
             except httpx.TimeoutException:
-                wrong = f"no answer within {self.endpoint.deadline_s:g} s"
+                failure = f"no response within {self.endpoint.deadline_s:g} s"
             except httpx.HTTPError as error:
-                wrong = str(error) or type(error).__name__
+                failure = str(error) or type(error).__name__
             else:
                 if status == 200:
                     return body
-                wrong = f"HTTP {status}: {refused(body)}"
-                if status not in _PASSING:
+                failure = f"HTTP {status}: {refused(body)}"
+                if status not in _TRANSIENT:
                     break
-        raise SourceError(f"{where}: {wrong}")
+        raise SourceError(f"{where}: {failure}")
 
-    def _ask(self, url: str, params: Mapping[str, str], accept: str, deadline_s: float) -> tuple[int, bytes]:
-        """One try. A server that drips is cut off at the deadline, one that pours at the cap."""
+    def _try(self, url: str, params: Mapping[str, str], accept: str, deadline_s: float) -> tuple[int, bytes]:
+        """One attempt. It ends at the deadline, and at the size limit."""
         left_s = deadline_s - self._clock()
         if left_s <= 0:
-            raise httpx.ReadTimeout("too late")
+            raise httpx.ReadTimeout("the deadline has passed")
         body = bytearray()
-        with self._open().stream("GET", url, params=dict(params), headers={"Accept": accept}, timeout=left_s) as answer:
-            for chunk in answer.iter_bytes():
+        with self._open().stream(
+            "GET", url, params=dict(params), headers={"Accept": accept}, timeout=left_s
+        ) as response:
+            for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > self.endpoint.most_bytes:
-                    raise SourceError(f"{url}: more than {self.endpoint.most_bytes} bytes; ask for less at once")
+                    raise SourceError(f"{url}: more than {self.endpoint.most_bytes} bytes; request a shorter range")
                 if self._clock() > deadline_s:
-                    raise httpx.ReadTimeout("too late")
-            return answer.status_code, bytes(body)
+                    raise httpx.ReadTimeout("the deadline has passed")
+            return response.status_code, bytes(body)
 
     def _open(self) -> httpx.Client:
         if self._client is None:
@@ -113,17 +115,17 @@ class Http:
 
 
 def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
-    """Whom to believe; plain http has nobody to check, and redirects are not followed."""
+    """The TLS context of an https address; None for plain http. Redirects are not followed."""
     if not endpoint.url.startswith("https:"):
         return None
     try:
         return ssl.create_default_context(cafile=endpoint.ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"{endpoint.ca_file}: no certificate authority can be read: {error}") from None
+        raise SettingsError(f"{endpoint.ca_file}: cannot be read as a certificate authority: {error}") from None
 
 
 def refused(body: bytes) -> str:
-    """What a server says of its refusal: Prometheus's own words, or the beginning of the page."""
+    """The reason in the body of an error: Prometheus's message, or the beginning of the page."""
     try:
         document = orjson.loads(body)
         return str(document["error"])[:500]

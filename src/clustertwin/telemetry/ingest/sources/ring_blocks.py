@@ -1,8 +1,13 @@
-"""Read what the exporter's ring holds: blocks of the kernel's own lines -> readings.
+"""Read the ring of our exporter: blocks of text -> readings.
 
-t 1731700000.123
-cpu0 4705 150 1120 16250 520 0 17 0 0 0
-job slurm 4711 0-3,8
+    t 1731700000.123
+    cpu0 4705 150 1120 16250 520 0 17 0 0 0
+    twin_memory_available_bytes 8589934592
+    job slurm 4711 0-3,8
+
+A block has the kernel's lines of single threads, sample lines of the series behind the node channels, and a line for
+each job with its own CPU set. An older exporter writes no sample lines: its node channels are unknown. Lines of other
+kinds are skipped, so that a newer exporter can add some.
 """
 
 from __future__ import annotations
@@ -14,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.compiled import compiled
-from clustertwin.core.errors import InputError, SourceError
+from clustertwin.core.errors import ExpositionError, InputError, SourceError
 from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
 from clustertwin.telemetry.exporter.jobs.cpuset import parse_cpulist
-from clustertwin.telemetry.ingest.counters import MODES, JobCpus, Reading
+from clustertwin.telemetry.ingest.counters import MODES, UNKNOWN_OPERANDS, JobCpus, NodeReading
+from clustertwin.telemetry.ingest.exposition_parser import MetricSample, parse
+from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
+from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
-#: What every Linux tells user space, whatever its own tick rate is.
+#: USER_HZ: the unit of the counts on every Linux, whatever its own tick rate is.
 TICKS_PER_S = 100
 
 _TIME = re.compile(rb"\d{1,12}(?:\.\d{1,9})?")
@@ -28,10 +36,10 @@ _ODD = -1
 
 @compiled
 def _scan(text, cpus, ticks):  # type: ignore[no-untyped-def]
-    """`cpuN a b c …` lines -> cpus (line,), ticks (line, mode); 0, or _ODD where a line is of another kind.
+    """`cpuN a b c …` lines -> cpus (line,), ticks (line, mode). Returns 0, or _ODD if a line has another form.
 
-    Takes what a kernel writes and nothing else: one blank between counts, threads in order, lines of equal width.
-    Text that ends elsewhere than after a line is odd too.
+    Accepts only what a kernel writes: one blank between counts, threads in order, lines of equal width, and a newline
+    at the end.
     """
     at = line = width = 0
     end = len(text)
@@ -70,18 +78,19 @@ def _scan(text, cpus, ticks):  # type: ignore[no-untyped-def]
     return 0
 
 
-class Blocks:
-    """The blocks of one node. Threads and jobs that are those of the block before cost nothing."""
+class RingReader:
+    """The blocks of one node. Threads and jobs that are the same as in the block before cost nothing."""
 
     def __init__(self, node: str, where: object) -> None:
         self.node, self.where = node, where
         self._cpus: tuple[int, ...] = ()
         self._numbers = np.zeros(0, np.int64)
+        self._samples = _SampleLines()
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
 
-    def read(self, text: bytes) -> list[Reading]:
-        """Every block, oldest first; SourceError for what is no ring. A last line cut short is left out."""
+    def read(self, text: bytes) -> list[NodeReading]:
+        """Every block, oldest first; SourceError if the text is not a ring. A last line that is cut off is ignored."""
         if text and not text.startswith(b"t "):
             raise SourceError(f"{self.where}: not the ring of an exporter: {text[:60]!r}")
         readings = []
@@ -91,23 +100,30 @@ class Blocks:
             head_end = text.find(b"\n", at, following)
             head = text[at + 2 : head_end if head_end >= 0 else following]
             if _TIME.fullmatch(head) is None:
-                raise SourceError(f"{self.where}: {head[:60]!r} is no time")
-            jobs_at = text.find(b"\njob ", at, following) + 1 or following
-            readings.append(self.reading(float(head), text[at + 3 + len(head) : jobs_at], text[jobs_at:following]))
+                raise SourceError(f"{self.where}: {head[:60]!r} is not a time")
+            readings.append(self.reading(float(head), *_parts(text, at + 3 + len(head), following)))
             at = following
         return [reading for reading in readings if reading.cpus]
 
-    def reading(self, time_s: float, cpu_lines: bytes, job_lines: bytes) -> Reading:
-        """The kernel's lines of single threads, and the exporter's lines of jobs, as one reading."""
+    def reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
+        """The three parts of a block as one reading."""
         cpus, ticks = self._ticks(cpu_lines)
         if job_lines != self._job_lines:
-            self._jobs = tuple(_job(line, self.where) for line in job_lines.splitlines())
+            lines = [line for line in job_lines.splitlines() if line.startswith(b"job ")]
+            self._jobs = tuple(_job(line, self.where) for line in lines)
             self._job_lines = job_lines
-        modes = MODES[: ticks.shape[1]]
-        return Reading(self.node, time_s, cpus, ticks / TICKS_PER_S, modes, jobs=self._jobs)
+        return NodeReading(
+            node=self.node,
+            time_s=time_s,
+            cpus=cpus,
+            seconds=ticks / TICKS_PER_S,
+            modes=MODES[: ticks.shape[1]],
+            operands=self._samples.operands(sample_lines),
+            jobs=self._jobs,
+        )
 
     def _ticks(self, lines: bytes) -> tuple[tuple[int, ...], NDArray[np.float64]]:
-        """Threads and their ticks (cpu, mode). One whose line cannot be read is left out: its second will be masked."""
+        """Threads and their ticks (cpu, mode). A thread whose line cannot be read is left out: its second is masked."""
         width = min(lines.count(b" ", 0, lines.find(b"\n") + 1), len(MODES))
         numbers = np.empty(lines.count(b"\n"), np.int64)
         ticks = np.empty((len(numbers), width))
@@ -123,15 +139,52 @@ class Blocks:
         return self._cpus, ticks
 
 
-def parse_blocks(text: bytes, node: str, where: object) -> list[Reading]:
-    """All readings of a ring's text."""
-    return Blocks(node, where).read(text)
+class _SampleLines:
+    """The sample lines of one node's blocks -> the operands of its node channels."""
+
+    def __init__(self) -> None:
+        self._parser = IncrementalParser("ring")
+        self._series: tuple[MetricSample, ...] = ()
+        self._slots: OperandSlots | None = None
+
+    def operands(self, lines: bytes) -> NDArray[np.float64]:
+        if not lines:
+            return UNKNOWN_OPERANDS
+        try:
+            values = self._parser.read(lines)
+        except ExpositionError:
+            values = self._parser.read(b"".join(line for line in lines.splitlines(keepends=True) if _is_sample(line)))
+        if self._slots is None or self._parser.series is not self._series:
+            self._series = self._parser.series
+            self._slots = OperandSlots([(sample.name, sample.labels) for sample in self._series], "twin")
+        return self._slots.read(np.append(values, np.nan))
+
+
+def _is_sample(line: bytes) -> bool:
+    try:
+        return bool(parse(line).samples)
+    except ExpositionError:
+        return False
+
+
+def _parts(text: bytes, begin: int, end: int) -> tuple[bytes, bytes, bytes]:
+    """A block without its time -> lines of threads, whole lines of samples, lines of jobs."""
+    last_cpu = text.rfind(b"\ncpu", begin - 1, end)
+    cpus_end = begin if last_cpu < 0 else text.find(b"\n", last_cpu + 1, end) + 1 or end
+    samples_end = text.find(b"\njob ", cpus_end - 1, end) + 1 or end
+    samples = text[cpus_end:samples_end]
+    return text[begin:cpus_end], samples[: samples.rfind(b"\n") + 1], text[samples_end:end]
+
+
+def parse_ring(text: bytes, node: str, where: object) -> list[NodeReading]:
+    """All readings in the text of a ring."""
+    return RingReader(node, where).read(text)
 
 
 def _job(line: bytes, where: object) -> JobCpus:
     words = line.decode("utf-8", "backslashreplace").split(" ")
-    if len(words) != 4 or words[0] != "job":
-        raise SourceError(f"{where}: not a job's line: {line[:60]!r}")
+    if len(words) != 4:
+        raise SourceError(f"{where}: not the line of a job: {line[:60]!r}")
     try:
         return JobCpus(unquote(words[2]), parse_cpulist(words[3]))
     except InputError as reason:

@@ -1,4 +1,4 @@
-"""Many servers asked at once over real sockets: bodies, refusals, silence, and connections that end."""
+"""Many servers at once over real sockets: bodies, refusals, silence, and closed connections."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import Sweep, unpack
+from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep, unpack
 
 
-def ask(sweep: Sweep, number: int = 0, within_s: float = 5.0) -> bytes | SourceError:
-    sweep.ask(number, "/ring", {"since": "1.5"})
-    ((found, answer),) = list(sweep.answers(within_s))
+def ask(sweep: HttpSweep, number: int = 0, within_s: float = 5.0) -> bytes | SourceError:
+    sweep.request(number, "/ring", {"since": "1.5"})
+    ((found, answer),) = list(sweep.responses(within_s))
     assert found == number
     return answer
 
@@ -53,54 +53,54 @@ def speaking() -> Iterator[Callable[..., str]]:
         listener.close()
 
 
-def test_every_server_is_heard_and_connections_are_kept(server: Any) -> None:
+def test_every_server_responds_and_connections_stay_open(server: Any) -> None:
     server.say(b"body")
-    with closing(Sweep([Endpoint(f"{server.url}/{i}") for i in range(5)])) as sweep:
+    with closing(HttpSweep([Endpoint(f"{server.url}/{i}") for i in range(5)])) as sweep:
         for _ in range(2):
             for number in range(5):
-                sweep.ask(number, "/ring", {"since": "1.5"}, "text/plain")
-            assert dict(sweep.answers(10.0)) == dict.fromkeys(range(5), b"body")
+                sweep.request(number, "/ring", {"since": "1.5"}, "text/plain")
+            assert dict(sweep.responses(10.0)) == dict.fromkeys(range(5), b"body")
     paths = [path for path, _ in server.requests]
     assert sorted(paths) == sorted(f"/{i}/ring?since=1.5" for i in range(5) for _ in range(2))
     assert server.requests[0][1]["Accept"] == "text/plain"
 
 
-def test_who_is_given_may_be_asked_again_at_once(server: Any) -> None:
+def test_a_server_can_be_requested_again_during_the_round(server: Any) -> None:
     server.say(b"one")
     server.say(b"two")
-    with closing(Sweep([Endpoint(server.url)])) as sweep:
-        sweep.ask(0, "/a", {})
+    with closing(HttpSweep([Endpoint(server.url)])) as sweep:
+        sweep.request(0, "/a", {})
         heard = []
-        for _, answer in sweep.answers(5.0):
+        for _, answer in sweep.responses(5.0):
             heard.append(answer)
             if len(heard) == 1:
-                sweep.ask(0, "/b", {})
+                sweep.request(0, "/b", {})
         assert heard == [b"one", b"two"]
 
 
-def test_names_and_tokens_are_sent(server: Any) -> None:
+def test_user_names_and_tokens_are_sent(server: Any) -> None:
     server.say(b"")
     ends = [Endpoint(server.url, username="ada", password="pw"), Endpoint(server.url, bearer_token="token")]
-    with closing(Sweep(ends)) as sweep:
+    with closing(HttpSweep(ends)) as sweep:
         for number in range(2):
             ask(sweep, number)
     assert [headers["Authorization"] for _, headers in server.requests] == ["Basic YWRhOnB3", "Bearer token"]
 
 
-def test_a_refusal_is_told_in_the_servers_words_and_the_next_question_is_answered(server: Any) -> None:
+def test_a_refusal_has_the_servers_reason_and_the_next_request_works(server: Any) -> None:
     server.say(b"no ring is kept", status=404)
     server.say(b"body")
-    with closing(Sweep([Endpoint(server.url)])) as sweep:
+    with closing(HttpSweep([Endpoint(server.url)])) as sweep:
         assert str(ask(sweep)) == f"{server.url}/ring: HTTP 404: no ring is kept"
         assert ask(sweep) == b"body"
 
 
-def test_a_connection_that_has_ended_is_made_anew(speaking: Any) -> None:
-    with closing(Sweep([Endpoint(speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))])) as sweep:
+def test_a_closed_connection_is_opened_again(speaking: Any) -> None:
+    with closing(HttpSweep([Endpoint(speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))])) as sweep:
         assert [ask(sweep) for _ in range(3)] == [b"ok"] * 3
 
 
-def test_who_is_late_is_not_waited_for_twice_and_is_heard_when_he_answers(server: Any) -> None:
+def test_a_late_server_delays_one_round_and_its_response_is_returned_later(server: Any) -> None:
     hold = threading.Event()
 
     def late(request: Any) -> None:
@@ -111,66 +111,66 @@ def test_who_is_late_is_not_waited_for_twice_and_is_heard_when_he_answers(server
         request.wfile.write(b"late")
 
     server.answers.append(late)
-    with closing(Sweep([Endpoint(server.url)])) as sweep:
-        sweep.ask(0, "/", {})
-        assert list(sweep.answers(0.05)) == []
-        assert sweep.asked == {0}
-        assert list(sweep.answers(60.0)) == []  # at once: nobody was asked since
+    with closing(HttpSweep([Endpoint(server.url)])) as sweep:
+        sweep.request(0, "/", {})
+        assert list(sweep.responses(0.05)) == []
+        assert sweep.pending == {0}
+        assert list(sweep.responses(60.0)) == []  # at once: nobody was asked since
         hold.set()
         heard = []
         while not heard:
-            heard = list(sweep.answers(0.0))
+            heard = list(sweep.responses(0.0))
         assert heard == [(0, b"late")]
-        assert sweep.asked == frozenset()
+        assert sweep.pending == frozenset()
 
 
-def test_who_never_answers_is_told_of_at_the_deadline(speaking: Any) -> None:
+def test_a_silent_server_is_reported_at_the_deadline(speaking: Any) -> None:
     url = speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"")
-    with closing(Sweep([Endpoint(url, deadline_s=0.05)])) as sweep:
-        sweep.ask(0, "/ring", {})
-        (heard,) = list(sweep.answers(0.2)) or list(sweep.answers(0.2))
+    with closing(HttpSweep([Endpoint(url, deadline_s=0.05)])) as sweep:
+        sweep.request(0, "/ring", {})
+        (heard,) = list(sweep.responses(0.2)) or list(sweep.responses(0.2))
     assert heard[0] == 0
-    assert str(heard[1]) == f"{url}/ring: no answer within 0.05 s"
+    assert str(heard[1]) == f"{url}/ring: no response within 0.05 s"
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "no answer of HTTP/1"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "not an HTTP/1 response"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n0\r\n\r\n", "invalid literal"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "hung up in the middle"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "closed inside a response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 99999, "more than 50000 bytes"),
     ],
 )
-def test_what_makes_no_sense_is_named(speaking: Any, answer: bytes, reason: str) -> None:
+def test_an_invalid_response_is_reported(speaking: Any, answer: bytes, reason: str) -> None:
     url = speaking(answer)
-    with closing(Sweep([Endpoint(url, most_bytes=50_000)])) as sweep:
+    with closing(HttpSweep([Endpoint(url, most_bytes=50_000)])) as sweep:
         heard = ask(sweep)
     assert isinstance(heard, SourceError)
     assert str(heard).startswith(f"{url}/ring: ")
     assert reason in str(heard)
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_a_refused_connection_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with closing(Sweep([Endpoint(url)])) as sweep:
+    with closing(HttpSweep([Endpoint(url)])) as sweep:
         assert str(ask(sweep)) == f"{url}/ring: Connection refused"
 
 
 @pytest.mark.real
 def test_a_certificate_is_trusted_only_by_its_own_authority(secure: Any) -> None:
     url, certificate = secure
-    with closing(Sweep([Endpoint(url, ca_file=str(certificate)), Endpoint(url)])) as sweep:
+    with closing(HttpSweep([Endpoint(url, ca_file=str(certificate)), Endpoint(url)])) as sweep:
         for number in range(2):
-            sweep.ask(number, "/cert.pem", {})
-        heard = dict(sweep.answers(10.0))
+            sweep.request(number, "/cert.pem", {})
+        heard = dict(sweep.responses(10.0))
     assert heard[0] == certificate.read_bytes()
     assert "certificate verify failed" in str(heard[1])
 
 
 @given(st.binary(max_size=50), st.lists(st.integers(1, 9), max_size=9), st.booleans())
-def test_an_answer_is_whole_only_with_its_last_byte(body: bytes, cuts: list[int], chunked: bool) -> None:
+def test_a_response_is_complete_only_with_its_last_byte(body: bytes, cuts: list[int], chunked: bool) -> None:
     if chunked:
         pieces, at = [], 0
         for cut in [*cuts, len(body)]:

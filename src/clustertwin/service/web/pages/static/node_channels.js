@@ -1,0 +1,53 @@
+// The node page: one line for each channel of the node itself, with its value now.
+import { bytes, clock } from "./heatmap.js";
+import { load, onSnapshot } from "./live.js";
+import { UNKNOWN, css } from "./ramps.js";
+
+const HEIGHT = 130;
+const article = document.getElementById("node-channels");
+const node = encodeURIComponent(article.dataset.node);
+const plots = new Map();
+
+async function refresh() {
+  const { lines, end_s: endS } = await load(`/pictures/node-channels?node=${node}`);
+  article.hidden = lines.length === 0;
+  for (const line of lines) {
+    if (!plots.has(line.name)) plots.set(line.name, plot(line));
+    const { chart, now } = plots.get(line.name);
+    const values = [...bytes(line.levels)].map((level) => (level === UNKNOWN ? null : level / 254));
+    chart.setData([values.map((_, i) => endS - values.length + i), values]);
+    now.textContent = line.now === null ? "unknown" : `${(line.now * 100).toFixed(1)} %`;
+  }
+}
+
+function plot({ name, label, help }) {
+  const holder = document.createElement("div");
+  holder.className = "plot";
+  holder.dataset.channel = name;
+  const title = document.createElement("h3");
+  title.textContent = `${label}: `;
+  title.title = help;
+  const now = document.createElement("strong");
+  title.append(now);
+  holder.append(title);
+  article.querySelector(".plots").append(holder);
+  const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const chart = new uPlot({
+    width: 200,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, points: { size: 5 } },
+    scales: { y: { range: [0, 1] } },
+    axes: [
+      { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },
+      { ...axis, size: 36, values: (_, ticks) => ticks.map((ratio) => `${Math.round(ratio * 100)}%`), splits: () => [0, 0.5, 1] },
+    ],
+    series: [{}, { stroke: () => css("accent"), width: 1.5, points: { show: false } }],
+  }, [[], []], holder);
+  new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
+  return { chart, now };
+}
+
+document.addEventListener("twin:theme", () => { for (const { chart } of plots.values()) chart.redraw(); });
+refresh();
+onSnapshot(refresh);

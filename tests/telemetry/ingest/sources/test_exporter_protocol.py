@@ -1,0 +1,102 @@
+"""The requests to an exporter and the readings in its responses, without a network."""
+
+from __future__ import annotations
+
+import pytest
+
+from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterRequest, ExporterSession
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+
+PAGE = b'twin_cpu_seconds_total{cpu="0",mode="user"} 1\ntwin_node_info{node="n1"} 1\n'
+HAS_RING = b"twin_exporter_ring_begin_timestamp_seconds 10.25\n"
+
+
+def block(time_s: float) -> bytes:
+    return b"t %.3f\ncpu0 100 0 50 850 0 0 0 0\n" % time_s
+
+
+def since(time_s: float) -> ExporterRequest:
+    return ExporterRequest("/ring", (("since", f"{time_s:.3f}"),))
+
+
+def after(time_s: float) -> ExporterRequest:
+    return since(time_s + 0.001)
+
+
+def greeted(**options) -> ExporterSession:
+    session = ExporterSession(Endpoint("http://n:9752"), **options)
+    assert session.next_request(100.0).path == "/metrics"
+    session.receive(PAGE + HAS_RING)
+    return session
+
+
+def times(session: ExporterSession, body: bytes) -> list[float] | None:
+    found = session.receive(body)
+    return None if found is None else [reading.time_s for reading in found]
+
+
+def test_after_the_page_only_newer_parts_of_the_ring_are_requested():
+    session = greeted()
+    assert session.next_request(100.0) == since(98)
+    assert times(session, block(99) + block(100)) == [100]
+    assert session.next_request(101.0) == after(100)
+    assert times(session, block(100) + block(101) + block(102)) == [101, 102]
+    assert session.next_request(103.0) == after(102)
+
+
+def test_readings_have_the_name_from_the_page():
+    session = greeted()
+    session.next_request(100.0)
+    (reading,) = session.receive(block(100))
+    assert reading.node == "n1"
+
+
+def test_if_a_clock_is_behind_the_whole_ring_is_requested_once():
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, b"") is None
+    assert session.next_request(100.0) == since(0)
+    assert times(session, block(50) + block(51)) == [51]
+    assert session.next_request(101.0) == after(51)
+
+
+def test_after_a_clock_was_set_back_there_are_readings_again():
+    session = greeted()
+    session.next_request(100.0)
+    session.receive(block(100))
+    for second in range(101, 112):
+        session.next_request(float(second))
+        assert times(session, b"") == []
+    assert session.next_request(112.0) == since(110)
+    assert times(session, b"") is None
+    assert session.next_request(112.0) == since(0)
+    assert times(session, block(20) + block(21)) == [21]
+
+
+def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_ring():
+    session = greeted()
+    session.next_request(100.0)
+    session.receive(block(100))
+    session.disconnected()
+    assert session.next_request(160.0).path == "/metrics"
+    assert session.receive(PAGE + HAS_RING) is None
+    assert session.next_request(160.0) == after(100)
+    assert times(session, b"".join(block(t) for t in range(100, 161))) == list(range(101, 161))
+
+
+def test_without_a_ring_each_page_is_a_reading():
+    for session, page in (
+        (ExporterSession(Endpoint("http://n:9100")), PAGE),
+        (ExporterSession(Endpoint("http://n:9100"), pages=True), PAGE + HAS_RING),
+    ):
+        for time_s in (100.0, 101.0):
+            assert session.next_request(time_s).path == "/metrics"
+            assert times(session, page) == [time_s]
+
+
+def test_an_invalid_page_is_a_source_error():
+    session = ExporterSession(Endpoint("http://n:9100"))
+    session.next_request(0.0)
+    with pytest.raises(SourceError, match=r"http://n:9100/metrics:1: '<html>' does not begin with a metric name"):
+        session.receive(b"<html>\n")
