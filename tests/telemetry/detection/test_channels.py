@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.core.channels import CPU, NODE, Channel, Schema
+from clustertwin.core.channels import CPU, NODE, Schema
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
@@ -18,7 +18,7 @@ from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 from .conftest import campaign, normal_moments
 
-WIDE = CPU + NODE + Schema((Channel("cpu_pressure"),))
+WIDE = CPU + NODE
 
 
 def widened(moment: Moment, schema: Schema = WIDE) -> Moment:
