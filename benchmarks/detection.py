@@ -27,9 +27,8 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import VIEWS, Detector, calibrate
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training import Settings as Training
-from clustertwin.telemetry.models.training import fit
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.training import TrainingSettings, fit
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment, moments
 from clustertwin.telemetry.recording import Recording, find
 from clustertwin.telemetry.simulation.anomalies import possible
@@ -67,8 +66,8 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     """Fit everyone; only with `rivals` the others."""
     learn = simulate(ClusterSettings(hours=hours), read_signatures(), 10_000 + seed)
     check = simulate(ClusterSettings(hours=2 * hours), read_signatures(), 20_000 + seed)
-    cuts = [normal(Windows.concat([cut(trace) for trace in traces])) for traces in (learn, check)]
-    stored = Stored("linear", fit(*cuts, Training(seed=seed, epochs=10)).model)
+    cuts = [normal_windows(Windows.concat([cut(trace) for trace in traces])) for traces in (learn, check)]
+    stored = Stored("linear", fit(*cuts, TrainingSettings(seed=seed, epochs=10)).model)
     train = [moment for moment, _ in moments(learn)]
     ours, shipped = calibrate(stored, (moment for moment, _ in moments(check)), learn=train), bundled()
     score = _once(ours)
@@ -81,7 +80,7 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     if rivals:
         few = cuts[1].take(np.flatnonzero(cuts[1].start_s < check[0].start_s + VALIDATION_S))
         for name, epochs in MODELS.items():
-            fitted = fit(cuts[0], few, Training(model=name, seed=seed, epochs=epochs))
+            fitted = fit(cuts[0], few, TrainingSettings(model=name, seed=seed, epochs=epochs))
             scorers[f"{name}, error"] = model_error(Stored(name, fitted.model))
         scorers |= {name: fit_rival(train, seed) for name, fit_rival in RIVALS.items()}
     return Contest({OURS: ours, SHIPPED: shipped}, scorers)

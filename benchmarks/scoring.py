@@ -30,9 +30,9 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.ingest.counters import Reading
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
-from clustertwin.telemetry.models.contract import Batch, errors
+from clustertwin.telemetry.models.contract import Batch, reconstruction_error
 from clustertwin.telemetry.models.fused.fused_linear import FusedLinear
-from clustertwin.telemetry.models.fused.graph_attention import graph_weights
+from clustertwin.telemetry.models.fused.graph_attention import attention_weights
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 NODE_THREADS = 160  # of one node
@@ -105,7 +105,7 @@ def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
         "ingest_s": in_s,
         "score_s": out_s,
         "holds": len(cluster) / (in_s + out_s),
-        "gflops": 2 * fused.products * len(cluster) / out_s / 1e9,
+        "gflops": 2 * fused.multiply_adds * len(cluster) / out_s / 1e9,
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -120,7 +120,7 @@ class Both(torch.nn.Module):
     def forward(self, x: torch.Tensor, there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         batch = Batch(x, there, torch.arange(1))
         z, made_x = self.made(batch)
-        return z, errors(batch, made_x)
+        return z, reconstruction_error(batch, made_x)
 
 
 def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
@@ -133,7 +133,7 @@ def peers(made: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
     @torch.no_grad()
     def eager(batch: Batch = batch) -> tuple[np.ndarray, np.ndarray]:
         z, made_x = made(batch)
-        return z.numpy(), errors(batch, made_x).numpy()
+        return z.numpy(), reconstruction_error(batch, made_x).numpy()
 
     file = io.BytesIO()
     small = torch.from_numpy(values[:2]), torch.ones(2, 100)
@@ -182,9 +182,9 @@ def graph(rounds: int = 100) -> dict[str, float]:
 
     array = z.numpy()
     return {
-        "ours_us": best_s(lambda: graph_weights(update, array), rounds) * 1e6,
+        "ours_us": best_s(lambda: attention_weights(update, array), rounds) * 1e6,
         "torch_us": best_s(naive, 20) * 1e6,
-        "off": float(np.abs(graph_weights(update, array) - naive()).max()),
+        "off": float(np.abs(attention_weights(update, array) - naive()).max()),
     }
 
 
@@ -207,7 +207,7 @@ def main() -> None:
     if chosen.json:
         print(json.dumps({"peak_gflops": peak, "ours": rows, "peers_s": others, "off": off, "graph": pairs}))
         return
-    print(f"{stored.name}: {2 * fused.products:,} FLOP a window; a product's peak here {peak:.0f} GFLOP/s", end="")
+    print(f"{stored.name}: {2 * fused.multiply_adds:,} FLOP a window; a product's peak here {peak:.0f} GFLOP/s", end="")
     print(f"; off by at most {off:.1e}")
     print(f"{'threads':>8} {'ingest':>9} {'score':>9} {'holds':>9} {'GFLOP/s':>8} {'of peak':>8} {'memory':>9}")
     for row in rows:

@@ -11,7 +11,7 @@ from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.detector import Detector, Settings, calibrate
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import moments
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
@@ -28,7 +28,7 @@ def campaign(seed: int, **settings: object) -> list[Trace]:
 def stored() -> Stored:
     """A model that knows the principal components of normal windows: as good as trained, for detection."""
     torch.manual_seed(0)
-    windows = normal(Windows.concat([cut(trace) for trace in campaign(1)]))
+    windows = normal_windows(Windows.concat([cut(trace) for trace in campaign(1)]))
     config, network = find("linear")
     model = network(config(latent=8, hidden=16))
     model.prepare(torch.from_numpy(windows.values))

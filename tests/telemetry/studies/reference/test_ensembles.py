@@ -8,13 +8,13 @@ import pytest
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.models.contract import Shape
-from clustertwin.telemetry.models.training import Settings
+from clustertwin.telemetry.models.training import TrainingSettings
 from clustertwin.telemetry.studies.reference.ensembles import Member, Source, load, members, train_all, train_one
 from clustertwin.telemetry.studies.reference.presets import plan_of
 from clustertwin.telemetry.studies.reference.reconstruction_section import reconstruction
 
 TINY = Source(nodes=1, threads=8, hours=0.4, test_hours=0.6)
-FEW = [Member("linear", Settings(epochs=1, seed=seed, options={"latent": 8}), TINY) for seed in range(2)]
+FEW = [Member("linear", TrainingSettings(epochs=1, seed=seed, options={"latent": 8}), TINY) for seed in range(2)]
 
 
 @pytest.fixture(scope="module")

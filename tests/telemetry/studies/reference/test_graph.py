@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from clustertwin.telemetry.models.training import Settings
+from clustertwin.telemetry.models.training import TrainingSettings
 from clustertwin.telemetry.studies.reference.ensembles import Judged
 from clustertwin.telemetry.studies.reference.graph_section import compare, corrected, graph
 
-PLAIN = Judged("ae", 0, 16, 0.01, 0.5, 0.7, 0.8, {}, {"hung-rank": 0.2, "throttled": 0.9}, 1.0, Settings(), {})
+PLAIN = Judged("ae", 0, 16, 0.01, 0.5, 0.7, 0.8, {}, {"hung-rank": 0.2, "throttled": 0.9}, 1.0, TrainingSettings(), {})
 
 
 def ensemble(recipe, hung, throttled):

@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.models.training import Settings
+from clustertwin.telemetry.models.training import TrainingSettings
 from clustertwin.telemetry.studies.reference import member_cache as module
 from clustertwin.telemetry.studies.reference.ensembles import Judged, Member, Source
 from clustertwin.telemetry.studies.reference.member_cache import Kept, train_missing
 
-MEMBERS = [Member("linear", Settings(seed=seed, options={"latent": 8}), Source()) for seed in range(3)]
+MEMBERS = [Member("linear", TrainingSettings(seed=seed, options={"latent": 8}), Source()) for seed in range(3)]
 
 
 def judged(member: Member) -> Judged:

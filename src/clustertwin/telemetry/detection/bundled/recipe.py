@@ -14,9 +14,8 @@ from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.views.all_views import Detector, Settings
 from clustertwin.telemetry.models import DEFAULT
 from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training import Settings as Training
-from clustertwin.telemetry.models.training import fit
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.training import TrainingSettings, fit
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
@@ -44,14 +43,15 @@ def make(recipe: Recipe = Recipe(), say: Callable[[str], None] = lambda line: No
     learn = [campaigns[0], *([trace] for trace in inventions[::2])]
     check = [*campaigns[1:], *([trace] for trace in inventions[1::2])]
     say(f"{len(campaigns)} campaigns and {len(inventions)} invented nodes")
-    fitted = fit(_windows(learn), _windows(check[:1] + check[2:]), Training(model=DEFAULT, epochs=recipe.epochs))
+    training = TrainingSettings(model=DEFAULT, epochs=recipe.epochs)
+    fitted = fit(_windows(learn), _windows(check[:1] + check[2:]), training)
     say(f"model trained: validation error {fitted.validation:.5f}")
     stored = Stored(DEFAULT, fitted.model, {"validation_error": fitted.validation})
     return calibrate(stored, _moments(check), Settings(), _moments(learn))
 
 
 def _windows(clusters: list[list[Trace]]) -> Windows:
-    return normal(Windows.concat([cut(trace) for traces in clusters for trace in traces]))
+    return normal_windows(Windows.concat([cut(trace) for traces in clusters for trace in traces]))
 
 
 def _moments(clusters: list[list[Trace]]) -> Iterator[Moment]:

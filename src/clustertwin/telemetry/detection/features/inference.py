@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.models.contract import Batch, errors
+from clustertwin.telemetry.models.contract import Batch, reconstruction_error
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -34,7 +34,7 @@ def evaluate(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArr
         return embedding, error
     for rows, batch in _batches(moment, model.graph, model.config.shape.length):
         z, reconstruction = model(batch)
-        embedding[rows], error[rows] = z.numpy(), errors(batch, reconstruction).numpy()
+        embedding[rows], error[rows] = z.numpy(), reconstruction_error(batch, reconstruction).numpy()
     return embedding, error
 
 

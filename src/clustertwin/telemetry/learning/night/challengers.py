@@ -23,7 +23,7 @@ from clustertwin.telemetry.learning.champions.fencing_lock import held
 from clustertwin.telemetry.learning.night.night_data import windows_of
 from clustertwin.telemetry.models.contract import config_to_json
 from clustertwin.telemetry.models.model_store import ModelError, Stored, read, save
-from clustertwin.telemetry.models.training import Epoch, Settings, fit
+from clustertwin.telemetry.models.training import Epoch, TrainingSettings, fit
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.moment_files import read_moments
 
@@ -49,7 +49,7 @@ class Order:
     """One challenger to train, complete enough to be sent to another process."""
 
     name: str  # linear/warm
-    settings: Settings
+    settings: TrainingSettings
     directory: Path
     train: tuple[Path, ...]  # files of moments: the day's and what is replayed
     validation: tuple[Path, ...]
@@ -88,9 +88,9 @@ def speed(architecture: str, windows: Windows, clock: Callable[[], float] = time
     few, threads = thin(windows, _TRIAL, 0), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        fit(few, few, Settings(architecture, epochs=1))  # the first run pays for what is loaded and compiled once
+        fit(few, few, TrainingSettings(architecture, epochs=1))  # the first run includes loading and compiling
         began_s = clock()
-        fit(few, few, Settings(architecture, epochs=1))
+        fit(few, few, TrainingSettings(architecture, epochs=1))
         return len(few) / max(clock() - began_s, 1e-6)
     finally:
         torch.set_num_threads(threads)
@@ -122,12 +122,12 @@ def train(order: Order, progress: Callable[[Epoch], None] = lambda epoch: None) 
     return order.name
 
 
-def settings_of(architecture: str, epochs: int, training: Training, start: Stored | None = None) -> Settings:
+def settings_of(architecture: str, epochs: int, training: Training, start: Stored | None = None) -> TrainingSettings:
     """A warm start keeps the size of the model it goes on from."""
     if start is None:
-        return Settings(architecture, epochs=epochs, rate=training.rate, seed=training.seed)
+        return TrainingSettings(architecture, epochs=epochs, rate=training.rate, seed=training.seed)
     options = {key: value for key, value in config_to_json(start.model.config).items() if key != "shape"}
-    return Settings(architecture, options, epochs=epochs, rate=training.warm_rate, seed=training.seed)
+    return TrainingSettings(architecture, options, epochs=epochs, rate=training.warm_rate, seed=training.seed)
 
 
 def thin(windows: Windows, most: int, seed: int) -> Windows:

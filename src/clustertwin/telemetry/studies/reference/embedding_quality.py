@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.models.batches import group
+from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Autoencoder
-from clustertwin.telemetry.models.training import evaluate
+from clustertwin.telemetry.models.training import infer
 from clustertwin.telemetry.studies.reference.study_data import kinds
 
 EACH = 300  # windows of a kind
@@ -60,7 +60,7 @@ def statistics(windows: Windows) -> Space:
 def embed(model: Autoencoder, windows: Windows) -> tuple[Space, NDArray[np.float32]]:
     """Embedding and error of each window."""
     torch.set_num_threads(1)
-    z, error = evaluate(model, group(windows, model.graph, model.config.shape))
+    z, error = infer(model, group_windows(windows, model.graph, model.config.shape))
     return z.numpy(), error.numpy()
 
 

@@ -21,7 +21,7 @@ from clustertwin.core.traces import Windows
 from clustertwin.engine import Engine, each
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
-from clustertwin.telemetry.models.training import Settings, fit, suited
+from clustertwin.telemetry.models.training import TrainingSettings, fit, settings_for_length
 from clustertwin.telemetry.studies.reference.directions import job_directions
 from clustertwin.telemetry.studies.reference.embedding_quality import BAD, drawn_rows, embed, labels, silhouette
 from clustertwin.telemetry.studies.reference.study_data import Data, recorded, simulated, transferred
@@ -70,14 +70,14 @@ LOOKED_AT = 4000  # validation windows after each epoch
 LEARNT_FROM = 16_000  # windows, in an epoch of a recipe
 
 #: How each architecture is trained here, on some 16,000 windows: more epochs lower the error by a few per cent only.
-RECIPES: dict[str, Settings] = {
-    "linear": Settings(model="linear", epochs=16, rate=1e-3),
-    "patch": Settings(model="patch", epochs=4),
-    "patch, contrast": Settings(model="patch", options={"steps": 10.0}, epochs=4, contrast=0.1),
-    "vae": Settings(model="vae", epochs=4),
-    "ae": Settings(model="ae", epochs=1),
-    "node-gnn-ae": Settings(model="node-gnn-ae", epochs=1),
-    "job-gnn-ae": Settings(model="job-gnn-ae", epochs=1),
+RECIPES: dict[str, TrainingSettings] = {
+    "linear": TrainingSettings(model="linear", epochs=16, rate=1e-3),
+    "patch": TrainingSettings(model="patch", epochs=4),
+    "patch, contrast": TrainingSettings(model="patch", options={"steps": 10.0}, epochs=4, contrast=0.1),
+    "vae": TrainingSettings(model="vae", epochs=4),
+    "ae": TrainingSettings(model="ae", epochs=1),
+    "node-gnn-ae": TrainingSettings(model="node-gnn-ae", epochs=1),
+    "job-gnn-ae": TrainingSettings(model="job-gnn-ae", epochs=1),
 }
 
 
@@ -86,7 +86,7 @@ class Member:
     """One model to train."""
 
     recipe: str
-    settings: Settings
+    settings: TrainingSettings
     source: Source
 
 
@@ -104,7 +104,7 @@ class Judged:
     by_kind: dict[str, float]  # error of each kind of job
     auc: dict[str, float]  # of the error, for each anomaly against all normal windows
     cpu_s: float  # of training and judging
-    settings: Settings
+    settings: TrainingSettings
     weights: dict[str, NDArray[Any]]
 
     def model(self, shape: Shape) -> Autoencoder:
@@ -129,8 +129,8 @@ def members(
 ) -> list[Member]:
     """`size` of each recipe, seeds 0, 1, …, for so many training windows; `epochs` overrules every recipe."""
 
-    def settings(name: str, seed: int) -> Settings:
-        recipe = suited(RECIPES[name], source.length_s)
+    def settings(name: str, seed: int) -> TrainingSettings:
+        recipe = settings_for_length(RECIPES[name], source.length_s)
         return replace(recipe, seed=seed, epochs=epochs or passes(recipe.epochs, windows))
 
     return [Member(name, settings(name, seed), source) for name in recipes for seed in range(size)]

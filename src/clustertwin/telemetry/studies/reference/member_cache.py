@@ -14,7 +14,7 @@ from pathlib import Path
 from clustertwin import __version__
 from clustertwin.core.extras import require
 from clustertwin.engine import Engine
-from clustertwin.telemetry.models.training import Settings
+from clustertwin.telemetry.models.training import TrainingSettings
 from clustertwin.telemetry.studies.reference.ensembles import Judged, Member, train_all
 
 
@@ -45,7 +45,7 @@ class Kept:
         if not figures.exists():
             return None
         plain = json.loads(figures.read_text())
-        plain["settings"] = Settings(**plain["settings"])
+        plain["settings"] = TrainingSettings(**plain["settings"])
         return Judged(**plain | {"weights": require("safetensors.numpy", "models").load_file(weights)})
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
-from clustertwin.telemetry.models.batches import group
+from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
 from clustertwin.telemetry.studies.reference.directions import job_directions
 from clustertwin.telemetry.studies.reference.embedding_quality import (
@@ -156,7 +156,7 @@ def _traces(model: Autoencoder, test: Windows, name: str) -> Picture:
     label = labels(test)
     kinds = sorted(set(label.tolist()) - {""})
     rows = np.array([np.flatnonzero(label == kind)[(label == kind).sum() // 2] for kind in kinds])
-    grouped = group(test.take(rows), "", model.config.shape)  # each window alone: how it looks without company
+    grouped = group_windows(test.take(rows), "", model.config.shape)  # each window alone: how it looks without company
     made = model(grouped.batch(np.arange(len(rows))))[1].detach().numpy()
     figure_, axes = figure(11, 1.9 * len(kinds), len(kinds), 2)
     for i, kind in enumerate(kinds):
