@@ -31,7 +31,7 @@ from clustertwin.telemetry.models.training import TrainingSettings, fit
 from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment, moments
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -95,7 +95,7 @@ def shipped_alone() -> Contest:
 
 def struck(seed: int, hours: float) -> list[Trace]:
     """The seed's campaign in which two jobs of five go wrong."""
-    settings = ClusterSettings(hours=2 * hours, anomalies=possible(read_signatures()), anomaly_ratio=0.4)
+    settings = ClusterSettings(hours=2 * hours, anomalies=available_anomalies(read_signatures()), anomaly_ratio=0.4)
     return simulate(settings, read_signatures(), 30_000 + seed)
 
 

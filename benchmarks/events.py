@@ -19,7 +19,7 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.tracker import Event
 from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -52,7 +52,7 @@ def main() -> None:
         return count(detector, traces, f"campaign {number}", options.stride_s)
 
     print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")
-    ill = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
+    ill = merged([campaign(i, available_anomalies(signatures)) for i in range(options.campaigns)])
     well = merged([campaign(1000 + i, ()) for i in range(options.normal)])
     real = merged([recorded(detector, path, options.stride_s) for root in options.recordings for path in find(root)])
     show({"simulated": ill, "recorded": real})

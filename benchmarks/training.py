@@ -3,8 +3,8 @@
     python benchmarks/training.py
     python benchmarks/training.py --models linear --hours 1
 
-The data are a simulated cluster of 5 × 32 threads; five hours give about 28,000 training windows. The clock runs while a
-model is prepared and trained, not while it is validated, and it starts after torch's own modules are loaded. The last
+The data are a simulated cluster of 5 × 32 threads; five hours give about 28,000 training windows. The clock runs while
+a model is prepared and trained, not while it is validated, and it starts after torch's own modules are loaded. The last
 column is the error of PCA with the same number of components, which needs no training.
 """
 

@@ -1,4 +1,4 @@
-"""Record this host each second: the kernel's counters -> the traces of the nodes that its CPUs stand for."""
+"""Record this host every second: kernel counters -> traces of the nodes to which its CPUs are assigned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustertwin.telemetry.recording import Recorder
 
 
 class Sampler:
-    """One reading of the kernel per call, shared out among the nodes and appended to the recording."""
+    """Reads the kernel once per call, divides the reading among the nodes and appends it to the recording."""
 
     def __init__(self, nodes: Mapping[str, tuple[int, ...]], recorder: Recorder, node_channels: bool = False) -> None:
         self._host, self._recorder = Host(jobs=False), recorder
@@ -28,7 +28,7 @@ class Sampler:
 
 
 def part_of(reading: Reading, node: str, cpus: tuple[int, ...]) -> Reading:
-    """The part of a host's reading that belongs to a node: some of its CPUs, under another name."""
+    """The part of a host's reading that belongs to a node: some of its CPUs, under the node's name."""
     if missing := set(cpus) - set(reading.cpus):
         raise SettingsError(f"this host has no CPU {', '.join(map(str, sorted(missing)))}")
     rows = [reading.cpus.index(cpu) for cpu in cpus]

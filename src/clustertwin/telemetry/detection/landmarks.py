@@ -18,8 +18,8 @@ from clustertwin.telemetry.detection.views.region_distance import Regions
 from clustertwin.telemetry.models.model_store import Stored
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.simulation.anomalies import draw_afflicted, draw_healthy, family
-from clustertwin.telemetry.simulation.shares import TICKS
 from clustertwin.telemetry.simulation.signature import PEER, Signatures
+from clustertwin.telemetry.simulation.stick_breaking import TICKS
 
 JOBS = 16  # of each kind
 

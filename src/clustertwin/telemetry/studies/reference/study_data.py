@@ -18,7 +18,7 @@ from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.models.training_data import SPLITS
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import family, possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies, family
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -81,7 +81,7 @@ def simulated(
     """The reference's cluster: five hours give about 28,000 training windows. Each test is a fresh campaign."""
     signatures = read_signatures()
     healthy = ClusterSettings(nodes=nodes, threads=threads, hours=hours)
-    struck = replace(healthy, hours=test_hours, anomalies=possible(signatures))
+    struck = replace(healthy, hours=test_hours, anomalies=available_anomalies(signatures))
 
     def one(settings: ClusterSettings, number: int) -> Campaign:
         return tuple(simulate(settings, signatures, seed=seed * 1000 + number))

@@ -82,7 +82,7 @@ def test_nothing_in_common_is_an_error_that_lists_both(signatures):
 
 
 def test_a_directory_without_recordings_is_named(tmp_path):
-    with pytest.raises(InputError, match="no recording here"):
+    with pytest.raises(InputError, match="no recordings found"):
         windows_of(tmp_path, 100)
 
 

@@ -82,4 +82,4 @@ def test_an_expectation_reads_as_it_is_checked() -> None:
 def test_every_anomaly_is_labelled_with_a_normal_type(name: str) -> None:
     label = label_of(name, 2)
     assert not find_type(label).anomaly or label == "bad-io"
-    assert JOB_TYPES[name].expect
+    assert JOB_TYPES[name].expectations
