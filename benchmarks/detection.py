@@ -35,9 +35,9 @@ from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
-from clustertwin.telemetry.studies.event_metrics import Result, count_events
+from clustertwin.telemetry.studies.event_metrics import EventCounts, count_events
 from clustertwin.telemetry.studies.rival_detectors import RIVALS, model_error
-from clustertwin.telemetry.studies.window_metrics import Assessment, Scorer, assess
+from clustertwin.telemetry.studies.window_metrics import Scorer, ScorerMetrics, evaluate_scorers
 
 OURS, SHIPPED = "clustertwin", "clustertwin, as shipped"
 #: Autoencoders whose error alone is a row, and the epochs that take each below the reference study's 0.0064.
@@ -54,11 +54,11 @@ class Contest:
     detectors: dict[str, Detector]
     scorers: dict[str, Scorer]
 
-    def assess(self, test: Iterator[tuple[Moment, Windows]]) -> dict[str, Assessment]:
+    def assess(self, test: Iterator[tuple[Moment, Windows]]) -> dict[str, ScorerMetrics]:
         thresholds = {name: detector.threshold for name, detector in self.detectors.items()}
-        return assess(self.scorers, test, thresholds=thresholds)
+        return evaluate_scorers(self.scorers, test, thresholds=thresholds)
 
-    def events(self, traces: list[Trace]) -> dict[str, Result]:
+    def events(self, traces: list[Trace]) -> dict[str, EventCounts]:
         return {name: count_events(detector, traces, EVENTS_EVERY_S) for name, detector in self.detectors.items()}
 
 
@@ -128,29 +128,29 @@ def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
     return lambda moment: score(moment).surprise[:, column]
 
 
-def table(found: list[dict[str, Assessment]], own: bool = False) -> str:
+def table(found: list[dict[str, ScorerMetrics]], own: bool = False) -> str:
     """The worst of each cell: ROC-AUC / recall at 0.1 % false positives, or with `own` at the detector's threshold."""
-    anomalies = sorted({anomaly for one in found for a in one.values() for anomaly in a.cells})
+    anomalies = sorted({anomaly for one in found for a in one.values() for anomaly in a.anomalies})
     lines = ["| detector | " + " | ".join(anomalies) + " |", "|---" * (len(anomalies) + 1) + "|"]
     for name in {name: None for one in found for name in one}:
         cells = []
         for anomaly in anomalies:
-            mine = [one[name].cells[anomaly] for one in found if name in one and anomaly in one[name].cells]
-            recall = min((c.found if own else c.recall for c in mine), default=float("nan"))
+            mine = [one[name].anomalies[anomaly] for one in found if name in one and anomaly in one[name].anomalies]
+            recall = min((c.recall_at_threshold if own else c.recall for c in mine), default=float("nan"))
             cells.append(f"{min(c.auc for c in mine):.3f} / {recall:.2f}" if mine else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def told(title: str, results: list[dict[str, Result]]) -> None:
+def told(title: str, results: list[dict[str, EventCounts]]) -> None:
     """False events over all seeds, and on the worst."""
     for name in results[0]:
         mine = [one[name] for one in results]
         false, days = sum(one.false_events for one in mine), sum(one.node_days for one in mine)
         worst = max(one.false_per_node_day for one in mine)
         print(f"{title}, {name}: {false} false events in {days:.1f} node-days, worst seed {worst:.2f} a day", end="")
-        there = sum(one.there for one in mine)
-        print(f"; {sum(one.seen for one in mine)} of {there} anomalies found" if there else "")
+        total = sum(one.total for one in mine)
+        print(f"; {sum(one.detected for one in mine)} of {total} anomalies found" if total else "")
 
 
 def main() -> None:
@@ -175,15 +175,15 @@ def main() -> None:
             if options.recorded:
                 real.append(everyone.assess(recorded(options.recorded)))
             for name, a in found[-1].items():
-                cells = {k: [c.windows, c.auc, c.recall, c.found] for k, c in a.cells.items()}
-                rows.append({"seed": seed, "detector": name, "false_alarms": a.false_alarms, "cells": cells})
+                cells = {k: [c.windows, c.auc, c.recall, c.recall_at_threshold] for k, c in a.anomalies.items()}
+                rows.append({"seed": seed, "detector": name, "false_alarms": a.false_positive_rate, "cells": cells})
             bar.advance(task)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1))
     if found:
         print(table(found))
         for name in (OURS, SHIPPED):
-            rates = [one[name].false_alarms for one in found]
+            rates = [one[name].false_positive_rate for one in found]
             print(f"{name}: {np.mean(rates):.2%} of normal windows above the threshold, worst seed {max(rates):.2%}")
         told("with anomalies", ill)
         told("healthy", well)
@@ -192,7 +192,7 @@ def main() -> None:
     if real:
         print(f"\nrecorded, ROC-AUC / recall at the detector's own threshold\n{table(real, own=True)}")
         one = real[0][SHIPPED]
-        print(f"{SHIPPED}: {one.false_alarms:.1%} of {one.normal} normal windows above the threshold")
+        print(f"{SHIPPED}: {one.false_positive_rate:.1%} of {one.normal_windows} normal windows above the threshold")
 
 
 if __name__ == "__main__":

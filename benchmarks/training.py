@@ -21,7 +21,7 @@ from clustertwin.telemetry.models import find, training
 from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.studies.reference.embedding_quality import Pca
-from clustertwin.telemetry.studies.reference.study_data import simulated
+from clustertwin.telemetry.studies.reference.study_data import simulated_data
 
 #: target validation error -> the CPU seconds that an architecture may take to reach it
 TARGETS = {0.0064: {"linear": 1.0, "ae": 10.0}, 0.002: {"linear": 3.0}}
@@ -38,7 +38,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # the first use imports modules for about a second
-    data = simulated(hours=options.hours, test_hours=0.5)
+    data = simulated_data(hours=options.hours, test_hours=0.5)
     train, validation = data.normal("train"), data.normal("validation")
     targets = (f"CPU s to {target:g}" for target in TARGETS)
     columns = ("model", "numbers", *targets, "after, CPU s", "error", "PCA's error")

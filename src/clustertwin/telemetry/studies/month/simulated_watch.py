@@ -1,6 +1,6 @@
 """Watch a simulated day as the live service does: a champion, the traces -> its events, and which of them are true.
 
-Events are counted by the one rule of `detection.event_study`, with the service's own tracker and settings and a scoring
+Events are counted by the one rule of `studies.event_metrics`, with the service's own tracker and settings and a scoring
 every 30 s, the longest step for which a score speaks in full. True is what opened after the onset of an anomaly in a
 job of its own. A failing disk is no job's anomaly: an event of its node is about the disk if the same
 threads, in the second in which it opened, would not have alarmed with a sound disk.
@@ -20,7 +20,7 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.tracker import Event, EventSettings, by_chance
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
-from clustertwin.telemetry.studies.event_metrics import judge, track
+from clustertwin.telemetry.studies.event_metrics import match_events, track_events
 from clustertwin.telemetry.studies.month.simulated_month import World
 
 _EVENTS = EventSettings()
@@ -48,8 +48,8 @@ class Watched:
 def watch(world: World, detector: Detector, sound: Sequence[Trace], lived: Sequence[Trace]) -> Watched:
     """`lived` is what the cluster did, `sound` what it would have done with a good disk."""
     scored = _scored(detector, lived)
-    opened = track(scored, detector.threshold, _EVENTS)
-    result = judge(opened, lived)
+    opened = track_events(scored, detector.threshold, _EVENTS)
+    result = match_events(opened, lived)
     unexplained = {event.id for event in result.false}
     failing = [
         event.id
@@ -62,8 +62,8 @@ def watch(world: World, detector: Detector, sound: Sequence[Trace], lived: Seque
         events=tuple(event for _, event in opened),
         true=frozenset(everything - unexplained | set(failing)),
         disk=frozenset(failing),
-        jobs_wrong=result.there,
-        jobs_found=result.seen,
+        jobs_wrong=result.total,
+        jobs_found=result.detected,
         node_days=result.node_days,
         error=_error_on_normal(world, lived, {m.end_s: scores for m, scores in scored}, lived is not sound),
     )
