@@ -103,9 +103,9 @@ def test_after_hours_of_sliding_it_still_agrees_with_torch() -> None:
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))
 def test_gelu_agrees_with_torch(numbers: list[float]) -> None:
     row = np.array([numbers], np.float32)
-    wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
+    expected = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
     add_bias_and_gelu(row, np.zeros(1, np.float32), 0)
-    np.testing.assert_allclose(row, wanted, atol=1e-6)
+    np.testing.assert_allclose(row, expected, atol=1e-6)
 
 
 def test_the_exponential_is_right_to_six_digits() -> None:

@@ -38,11 +38,11 @@ def test_attention_weights_agree_with_the_formula(threads: int, hidden: int, spr
 def test_the_fused_messages_are_those_of_training(threads: int, spread: float) -> None:
     torch.manual_seed(1)
     update, z = GraphUpdate(8, 12), spread * torch.randn(threads, 8)
-    wanted = attention_weights(update, z.numpy()) @ z.numpy()
-    np.testing.assert_allclose(attention_messages(update, z.numpy()), wanted, atol=1e-5 * spread)
+    expected = attention_weights(update, z.numpy()) @ z.numpy()
+    np.testing.assert_allclose(attention_messages(update, z.numpy()), expected, atol=1e-5 * spread)
     with torch.no_grad():
         messages = update._messages(z, torch.tensor([threads]))
-    np.testing.assert_allclose(messages.numpy(), wanted, atol=1e-5 * spread)
+    np.testing.assert_allclose(messages.numpy(), expected, atol=1e-5 * spread)
 
 
 def test_a_layer_gives_the_same_result_with_and_without_gradients() -> None:

@@ -124,8 +124,8 @@ def test_the_linear_path_starts_as_pca():
     pca = (residual.square().sum(-1) + residual.sum(-1).square()).mean() / 4
     batch = Batch(x, torch.ones(x.shape[:2], dtype=torch.bool), torch.arange(len(x)))
     with torch.no_grad():
-        ours = reconstruction_error(batch, model(batch)[1]).mean()
-    assert 0.5 * pca < ours < pca, "clipping to valid ratios can only help"
+        error = reconstruction_error(batch, model(batch)[1]).mean()
+    assert 0.5 * pca < error < pca, "clipping to valid ratios can only help"
 
 
 def test_a_latent_larger_than_the_window_is_accepted():

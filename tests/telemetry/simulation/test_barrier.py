@@ -32,8 +32,8 @@ def test_waiting_grows_with_the_number_of_ranks_as_order_statistics_say(ranks):
 
 
 def test_two_ranks_wait_in_turns():
-    one, other = wait_fractions(STEP_S, np.ones(2), 6000, np.random.default_rng(2))
-    assert np.corrcoef(one, other)[0, 1] < -0.2
+    first, second = wait_fractions(STEP_S, np.ones(2), 6000, np.random.default_rng(2))
+    assert np.corrcoef(first, second)[0, 1] < -0.2
 
 
 def test_ticks_mix_computing_and_waiting(signatures):

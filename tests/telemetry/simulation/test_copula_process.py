@@ -79,8 +79,8 @@ def test_a_trend_climbs_from_the_first_second_to_the_last(signatures):
 
 def test_the_same_generator_gives_the_same_ticks(signatures):
     kind = signatures.kinds["np", ""]
-    one, two = (draw_ticks(kind, 3, 200, np.random.default_rng(5)) for _ in range(2))
-    assert (one == two).all()
+    first, second = (draw_ticks(kind, 3, 200, np.random.default_rng(5)) for _ in range(2))
+    assert (first == second).all()
 
 
 def test_edges_replace_the_first_and_the_last_seconds(signatures):

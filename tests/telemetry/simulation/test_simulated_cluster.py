@@ -110,10 +110,10 @@ def test_wide_jobs_span_nodes(signatures):
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(signatures):
-    one, same, other = (simulate(SMALL, signatures, seed) for seed in (3, 3, 4))
-    assert [t.values.tobytes() for t in one] == [t.values.tobytes() for t in same]
-    assert [t.spans for t in one] == [t.spans for t in same]
-    assert [t.values.tobytes() for t in one] != [t.values.tobytes() for t in other]
+    first, same, other = (simulate(SMALL, signatures, seed) for seed in (3, 3, 4))
+    assert [t.values.tobytes() for t in first] == [t.values.tobytes() for t in same]
+    assert [t.spans for t in first] == [t.spans for t in same]
+    assert [t.values.tobytes() for t in first] != [t.values.tobytes() for t in other]
 
 
 def test_anomalies_need_their_recorded_signature(signatures):

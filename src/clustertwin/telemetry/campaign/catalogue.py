@@ -132,7 +132,7 @@ JOB_TYPES: dict[str, JobType] = {
         one_thread=True,
     ),
     "straggler-x2": JobType(
-        "mpi with one rank that is 2 times slower",
+        "mpi with one rank that needs 2 times as long",
         _straggler(2.0),
         (Expectation("user", least=0.85),),
         peer_expectations=(Expectation("system", least=0.1),),
@@ -143,7 +143,7 @@ JOB_TYPES: dict[str, JobType] = {
         mpi=True,
     ),
     "straggler-x1.5": JobType(
-        "mpi with one rank that is 1.5 times slower",
+        "mpi with one rank that needs 1.5 times as long",
         _straggler(1.5),
         (Expectation("user", least=0.8),),
         peer_expectations=(Expectation("system", least=0.05),),

@@ -100,12 +100,12 @@ def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_re
         cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False)
         marks = [str(tmp_path / "died") if i == 4 else "" for i in range(10)]
-        there = each(train_or_die, list(zip(ensemble, marks, strict=True)), engine="ray")
+        on_ray = each(train_or_die, list(zip(ensemble, marks, strict=True)), engine="ray")
     finally:
         ray.shutdown()
         cluster.shutdown()
     assert (tmp_path / "died").exists()
-    assert [results(member) for member in here] == [results(member) for member in there]
+    assert [results(member) for member in here] == [results(member) for member in on_ray]
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def _section(
     )  # fmt: skip
     lowest = min((worst(OURS, anomaly, "auc"), anomaly) for anomaly in anomalies) if anomalies else (float("nan"), "")
     text = (
-        f"{len(metrics)} test campaigns that were not used for fitting. The detector's lowest ROC-AUC is "
+        f"Test campaigns: {len(metrics)}, none of them used for fitting. The detector's lowest ROC-AUC is "
         f"{lowest[0]:.3f} ({lowest[1]})."
     )
     pictures = (_picture(names, anomalies, worst),) if anomalies else ()

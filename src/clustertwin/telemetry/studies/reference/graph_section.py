@@ -96,7 +96,7 @@ def graph_section(members: Sequence[EvaluatedMember]) -> Section:
         text = f"No comparison is possible: {PLAIN} and a graph model need three seeds in common."
         return Section("graph", "Effect of the graph", text)
     significant = [each for each in comparisons if each.p < SIGNIFICANCE]
-    better, worse = (_names(each for each in significant if each.better is wanted) for wanted in (True, False))
+    better, worse = (_names(each for each in significant if each.better is improved) for improved in (True, False))
     text = f"In {len(comparisons)} comparisons, a graph model is significantly better in {better} and worse in {worse}."
     return Section("graph", "Effect of the graph", text, (_table(comparisons, members),))
 
