@@ -94,7 +94,8 @@ def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_re
     ensemble = [replace(FEW[0], settings=replace(FEW[0].settings, seed=seed)) for seed in range(10)]
     here = train_all(ensemble, workers=1)
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
+    root = Path(__file__).parents[4]  # workers import this test and the sources beside it
+    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'src'}")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
