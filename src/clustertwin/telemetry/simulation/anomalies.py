@@ -1,7 +1,7 @@
 """The table of anomalies: name -> which jobs it affects and how their seconds are drawn.
 
 Anomalies of MPI jobs follow from the barrier model: a slow rank makes the others wait, and a hung rank makes them wait
-forever. All others are drawn from the signature of their own recording.
+forever. A hung job is drawn as idle threads. All others are drawn from the signature of their own recording.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class NodeAllocation:
 
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
-    """A job with its threads and its first and last second, counted from the start of the recording."""
+    """A job with its threads, its start and its end, in seconds from the start of the recording."""
 
     request: PlacementRequest
     allocations: tuple[NodeAllocation, ...]
