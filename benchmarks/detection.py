@@ -27,19 +27,18 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training import Settings as Training
-from clustertwin.telemetry.models.training import fit
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.model_store import StoredModel
+from clustertwin.telemetry.models.training import TrainingSettings, fit
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment, moments
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
-from clustertwin.telemetry.studies.event_metrics import Result, count_events
+from clustertwin.telemetry.studies.event_metrics import EventCounts, count_events
 from clustertwin.telemetry.studies.rival_detectors import RIVALS, model_error
-from clustertwin.telemetry.studies.window_metrics import Assessment, Scorer, assess
+from clustertwin.telemetry.studies.window_metrics import Scorer, ScorerMetrics, evaluate_scorers
 
 OURS, SHIPPED = "clustertwin", "clustertwin, as shipped"
 #: Autoencoders with a row for their error alone, and the epochs that each needs to beat the reference study's 0.0064.
@@ -56,11 +55,11 @@ class Contest:
     detectors: dict[str, Detector]
     scorers: dict[str, Scorer]
 
-    def assess(self, test: Iterator[tuple[Moment, Windows]]) -> dict[str, Assessment]:
+    def assess(self, test: Iterator[tuple[Moment, Windows]]) -> dict[str, ScorerMetrics]:
         thresholds = {name: detector.threshold for name, detector in self.detectors.items()}
-        return assess(self.scorers, test, thresholds=thresholds)
+        return evaluate_scorers(self.scorers, test, thresholds=thresholds)
 
-    def events(self, traces: list[Trace]) -> dict[str, Result]:
+    def events(self, traces: list[Trace]) -> dict[str, EventCounts]:
         return {name: count_events(detector, traces, EVENTS_EVERY_S) for name, detector in self.detectors.items()}
 
 
@@ -68,8 +67,8 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     """Fit our detector, and with `rivals` the other methods."""
     learn = simulate(ClusterSettings(hours=hours), read_signatures(), 10_000 + seed)
     check = simulate(ClusterSettings(hours=2 * hours), read_signatures(), 20_000 + seed)
-    cuts = [normal(Windows.concat([cut(trace) for trace in traces])) for traces in (learn, check)]
-    stored = Stored("linear", fit(*cuts, Training(seed=seed, epochs=10)).model)
+    cuts = [normal_windows(Windows.concat([cut(trace) for trace in traces])) for traces in (learn, check)]
+    stored = StoredModel("linear", fit(*cuts, TrainingSettings(seed=seed, epochs=10)).model)
     train = [moment for moment, _ in moments(learn)]
     ours, shipped = calibrate(stored, (moment for moment, _ in moments(check)), learn=train), bundled()
     score = _once(ours)
@@ -82,8 +81,8 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     if rivals:
         few = cuts[1].take(np.flatnonzero(cuts[1].start_s < check[0].start_s + VALIDATION_S))
         for name, epochs in MODELS.items():
-            fitted = fit(cuts[0], few, Training(model=name, seed=seed, epochs=epochs))
-            scorers[f"{name}, error"] = model_error(Stored(name, fitted.model))
+            fitted = fit(cuts[0], few, TrainingSettings(model=name, seed=seed, epochs=epochs))
+            scorers[f"{name}, error"] = model_error(StoredModel(name, fitted.model))
         scorers |= {name: fit_rival(train, seed) for name, fit_rival in RIVALS.items()}
     return Contest({OURS: ours, SHIPPED: shipped}, scorers)
 
@@ -97,7 +96,7 @@ def bundled_alone() -> Contest:
 
 def with_faults(seed: int, hours: float) -> list[Trace]:
     """The test campaign of a seed in which two jobs of five are faulty."""
-    settings = ClusterSettings(hours=2 * hours, anomalies=possible(read_signatures()), anomaly_ratio=0.4)
+    settings = ClusterSettings(hours=2 * hours, anomalies=available_anomalies(read_signatures()), anomaly_ratio=0.4)
     return simulate(settings, read_signatures(), 30_000 + seed)
 
 
@@ -130,29 +129,31 @@ def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
     return lambda moment: score(moment).surprise[:, column]
 
 
-def table(seeds: list[dict[str, Assessment]], own: bool = False) -> str:
+def table(seeds: list[dict[str, ScorerMetrics]], own: bool = False) -> str:
     """The worst seed of each cell: ROC-AUC / recall at 0.1 % false positives, or with `own` at the own threshold."""
-    anomalies = sorted({anomaly for seed in seeds for a in seed.values() for anomaly in a.cells})
+    anomalies = sorted({anomaly for seed in seeds for a in seed.values() for anomaly in a.anomalies})
     lines = ["| detector | " + " | ".join(anomalies) + " |", "|---" * (len(anomalies) + 1) + "|"]
     for name in {name: None for seed in seeds for name in seed}:
         cells = []
         for anomaly in anomalies:
-            of_name = [seed[name].cells[anomaly] for seed in seeds if name in seed and anomaly in seed[name].cells]
-            recall = min((c.found if own else c.recall for c in of_name), default=float("nan"))
+            of_name = [
+                seed[name].anomalies[anomaly] for seed in seeds if name in seed and anomaly in seed[name].anomalies
+            ]
+            recall = min((c.recall_at_threshold if own else c.recall for c in of_name), default=float("nan"))
             cells.append(f"{min(c.auc for c in of_name):.3f} / {recall:.2f}" if of_name else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def print_events(title: str, results: list[dict[str, Result]]) -> None:
+def print_events(title: str, results: list[dict[str, EventCounts]]) -> None:
     """False events over all seeds, and of the worst seed."""
     for name in results[0]:
         of_name = [seed[name] for seed in results]
         false, days = sum(each.false_events for each in of_name), sum(each.node_days for each in of_name)
         worst = max(each.false_per_node_day for each in of_name)
         print(f"{title}, {name}: {false} false events in {days:.1f} node-days, worst seed {worst:.2f} per day", end="")
-        there = sum(each.there for each in of_name)
-        print(f"; {sum(each.seen for each in of_name)} of {there} anomalies detected" if there else "")
+        there = sum(each.total for each in of_name)
+        print(f"; {sum(each.detected for each in of_name)} of {there} anomalies detected" if there else "")
 
 
 def main() -> None:
@@ -177,15 +178,15 @@ def main() -> None:
             if options.recorded:
                 real.append(fitted.assess(recorded(options.recorded)))
             for name, a in simulated[-1].items():
-                cells = {k: [c.windows, c.auc, c.recall, c.found] for k, c in a.cells.items()}
-                rows.append({"seed": seed, "detector": name, "false_alarms": a.false_alarms, "cells": cells})
+                cells = {k: [c.windows, c.auc, c.recall, c.recall_at_threshold] for k, c in a.anomalies.items()}
+                rows.append({"seed": seed, "detector": name, "false_alarms": a.false_positive_rate, "cells": cells})
             bar.advance(task)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1))
     if simulated:
         print(table(simulated))
         for name in (OURS, SHIPPED):
-            rates = [seed[name].false_alarms for seed in simulated]
+            rates = [seed[name].false_positive_rate for seed in simulated]
             print(f"{name}: {np.mean(rates):.2%} of normal windows above the threshold, worst seed {max(rates):.2%}")
         print_events("with anomalies", faulty)
         print_events("healthy", normal_events)
@@ -194,7 +195,7 @@ def main() -> None:
     if real:
         print(f"\nrecorded, ROC-AUC / recall at the detector's own threshold\n{table(real, own=True)}")
         bundled_only = real[0][SHIPPED]
-        rate, count = bundled_only.false_alarms, bundled_only.normal
+        rate, count = bundled_only.false_positive_rate, bundled_only.normal_windows
         print(f"{SHIPPED}: {rate:.1%} of {count} normal windows above the threshold")
 
 

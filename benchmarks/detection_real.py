@@ -26,10 +26,9 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.metric_series import fit_series
-from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training import Settings as Training
-from clustertwin.telemetry.models.training import fit
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.model_store import StoredModel
+from clustertwin.telemetry.models.training import TrainingSettings, fit
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import moments
 from clustertwin.telemetry.studies.event_metrics import count_events
 from clustertwin.telemetry.studies.window_metrics import average_precision, roc_auc
@@ -58,8 +57,8 @@ def read_spark(path: Path) -> list[Trace]:
 
 def trained(recordings: list[list[Trace]]) -> Detector:
     """A detector trained on the first recording and calibrated on the second."""
-    windows = [normal(Windows.concat([cut(trace) for trace in traces])) for traces in recordings]
-    stored = Stored("linear", fit(windows[0], windows[1], Training(epochs=10)).model)
+    windows = [normal_windows(Windows.concat([cut(trace) for trace in traces])) for traces in recordings]
+    stored = StoredModel("linear", fit(windows[0], windows[1], TrainingSettings(epochs=10)).model)
     learn, check = ([moment for moment, _ in moments(traces, every_s=50)] for traces in recordings)
     return calibrate(stored, check, learn=learn)
 

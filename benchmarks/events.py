@@ -19,11 +19,11 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
-from clustertwin.telemetry.studies.event_metrics import Found, Result, count_events, merged
+from clustertwin.telemetry.studies.event_metrics import AnomalyRecall, EventCounts, count_events, merge_counts
 
 
 def main() -> None:
@@ -46,15 +46,17 @@ def main() -> None:
     detector = read(options.detector) if options.detector else bundled()
     signatures = read_signatures()
 
-    def campaign(number: int, anomalies: tuple[str, ...]) -> Result:
+    def campaign(number: int, anomalies: tuple[str, ...]) -> EventCounts:
         settings = ClusterSettings(hours=options.hours, anomalies=anomalies)
         traces = simulate(settings, signatures, options.seed + number)
         return count(detector, traces, f"campaign {number}", options.stride_s)
 
     print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")
-    faulty = merged([campaign(i, possible(signatures)) for i in range(options.campaigns)])
-    healthy = merged([campaign(1000 + i, ()) for i in range(options.normal)])
-    real = merged([recorded(detector, path, options.stride_s) for root in options.recordings for path in find(root)])
+    faulty = merge_counts([campaign(i, available_anomalies(signatures)) for i in range(options.campaigns)])
+    healthy = merge_counts([campaign(1000 + i, ()) for i in range(options.normal)])
+    real = merge_counts(
+        [recorded(detector, path, options.stride_s) for root in options.recordings for path in find(root)]
+    )
     show({"simulated": faulty, "recorded": real})
     for name, result in (("healthy campaigns", healthy), ("campaigns with anomalies", faulty), ("recordings", real)):
         if result.node_days:
@@ -64,16 +66,16 @@ def main() -> None:
             print(f"false events, {name}: {rate}")
 
 
-def recorded(detector: Detector, directory: Path, stride_s: int) -> Result:
+def recorded(detector: Detector, directory: Path, stride_s: int) -> EventCounts:
     recording = Recording.open(directory)
     traces = [recording.trace(node) for node in recording.nodes]
-    return count(detector, traces, str(directory), stride_s, least_s=WINDOW_S)
+    return count(detector, traces, str(directory), stride_s, shortest_s=WINDOW_S)
 
 
-def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, least_s: float = 300) -> Result:
+def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, least_s: float = 300) -> EventCounts:
     """Count the events of one campaign, and print each false one."""
     result = count_events(detector, traces, stride_s, least_s)
-    print(f"{name}: {result.seen} of {result.there} detected, {result.false_events} false", file=sys.stderr)
+    print(f"{name}: {result.detected} of {result.total} detected, {result.false_events} false", file=sys.stderr)
     for event in result.false:
         print(f"  {described(event, traces)}", file=sys.stderr)
     return result
@@ -85,21 +87,21 @@ def described(event: Event, traces: Sequence[Trace]) -> str:
     return f"{' '.join(event.nodes)} {jobs}: {event.view}, score {event.score:.1f}, {event.threads} threads"
 
 
-def show(columns: dict[str, Result]) -> None:
+def show(columns: dict[str, EventCounts]) -> None:
     """One row per anomaly, with recall and delay for each kind of campaign."""
-    shown = {name: {row.anomaly: row for row in result.found} for name, result in columns.items() if result.there}
+    shown = {name: {row.anomaly: row for row in result.anomalies} for name, result in columns.items() if result.total}
     print(f"{'anomaly':<18}" + "".join(f"{name:>12}{'recall':>8}{'median delay':>14}" for name in shown))
     for anomaly in sorted({anomaly for rows in shown.values() for anomaly in rows}):
         print(f"{anomaly:<18}" + "".join(_cells(rows.get(anomaly)) for rows in shown.values()))
-    totals = (f"{columns[name].seen} of {columns[name].there}" for name in shown)
+    totals = (f"{columns[name].detected} of {columns[name].total}" for name in shown)
     print(f"{'all':<18}" + "".join(f"{total:>12}{'':>22}" for total in totals) + "\n")
 
 
-def _cells(row: Found | None) -> str:
+def _cells(row: AnomalyRecall | None) -> str:
     if row is None:
         return f"{'–':>12}{'':>22}"
     delay = f"{row.delay_s:.0f} s" if row.delays_s else "–"
-    return f"{f'{row.found} of {row.there}':>12}{row.recall:>8.2f}{delay:>14}"
+    return f"{f'{row.detected} of {row.total}':>12}{row.recall:>8.2f}{delay:>14}"
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
-from clustertwin.telemetry.models.contract import Batch, errors
+from clustertwin.telemetry.models.contract import Batch, reconstruction_error
 from clustertwin.telemetry.models.fused.fused_linear import FusedLinear
-from clustertwin.telemetry.models.fused.graph_attention import graph_weights
+from clustertwin.telemetry.models.fused.graph_attention import attention_weights
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 NODE_THREADS = 160  # of one node
@@ -106,7 +106,7 @@ def ours(threads: int, fused: FusedLinear, seconds: int) -> dict[str, float]:
         "ingest_s": in_s,
         "score_s": out_s,
         "holds": len(cluster) / (in_s + out_s),
-        "gflops": 2 * fused.products * len(cluster) / out_s / 1e9,
+        "gflops": 2 * fused.multiply_adds * len(cluster) / out_s / 1e9,
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -121,7 +121,7 @@ class EmbeddingAndError(torch.nn.Module):
     def forward(self, x: torch.Tensor, there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         batch = Batch(x, there, torch.arange(1))
         z, reconstruction = self.model(batch)
-        return z, errors(batch, reconstruction)
+        return z, reconstruction_error(batch, reconstruction)
 
 
 def other_libraries(model: Any, fused: FusedLinear, rounds: int) -> dict[str, float]:
@@ -134,7 +134,7 @@ def other_libraries(model: Any, fused: FusedLinear, rounds: int) -> dict[str, fl
     @torch.no_grad()
     def eager(batch: Batch = batch) -> tuple[np.ndarray, np.ndarray]:
         z, reconstruction = model(batch)
-        return z.numpy(), errors(batch, reconstruction).numpy()
+        return z.numpy(), reconstruction_error(batch, reconstruction).numpy()
 
     file = io.BytesIO()
     small = torch.from_numpy(values[:2]), torch.ones(2, 100)
@@ -183,9 +183,9 @@ def graph(rounds: int = 100) -> dict[str, float]:
 
     array = z.numpy()
     return {
-        "ours_us": best_s(lambda: graph_weights(update, array), rounds) * 1e6,
+        "ours_us": best_s(lambda: attention_weights(update, array), rounds) * 1e6,
         "torch_us": best_s(naive, 20) * 1e6,
-        "off": float(np.abs(graph_weights(update, array) - naive()).max()),
+        "off": float(np.abs(attention_weights(update, array) - naive()).max()),
     }
 
 

@@ -1,4 +1,4 @@
-"""Parts of self-contained reports: tables and pictures -> one HTML page without script or network, light and dark."""
+"""Build self-contained HTML reports: tables and figures -> one page without scripts, in light and dark colours."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
 .key span { display: inline-block; margin-right: 1.2rem; } .key i { display: inline-block; width: 1.6rem;
   height: 0.25rem; vertical-align: middle; margin-right: 0.4rem; }
 """
-#: Distinct on light and on dark.
+#: Colours that are distinct on light and dark backgrounds.
 COLOURS = ("#3b82c4", "#d9713c", "#4aa564", "#b05fb5", "#c9a227", "#2fa8a8", "#d4577a", "#8a7a66")
 INK = "#0a0b0c"  # replaced by the page's text colour
 
 
 def page(title: str, body: str) -> str:
-    """The whole document; `body` is HTML."""
+    """The complete document; `body` is HTML."""
     head = '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
     return f"{head}<title>{escape(title)}</title><style>{STYLE}</style>{body}</html>\n"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], yardsticks: int = 0) -> str:
-    """A table whose first rows, the yardsticks, are shaded; floats are set to four digits."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], baselines: int = 0) -> str:
+    """A table whose first `baselines` rows are shaded; floats have four significant digits."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = []
     for i, row in enumerate(rows):
         cells = "".join(f"<td>{escape(f'{cell:.4g}' if isinstance(cell, float) else str(cell))}</td>" for cell in row)
-        lines.append(f"<tr{' class=yard' if i < yardsticks else ''}>{cells}</tr>")
+        lines.append(f"<tr{' class=yard' if i < baselines else ''}>{cells}</tr>")
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
 
 
 def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
-    """A matplotlib figure and its axes (row, column), transparent, in the ink of the page."""
-    made = require("matplotlib.figure", "plots").Figure(figsize=(width, height), layout="constrained")
-    made.patch.set_alpha(0)
-    axes = made.subplots(rows, columns, squeeze=False)
+    """A transparent matplotlib figure in the text colour of the page, and its axes (row, column)."""
+    drawing = require("matplotlib.figure", "plots").Figure(figsize=(width, height), layout="constrained")
+    drawing.patch.set_alpha(0)
+    axes = drawing.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
         axis.patch.set_alpha(0)
         axis.tick_params(which="both", colors=INK)
         for part in (*axis.spines.values(), axis.xaxis.label, axis.yaxis.label, axis.title):
             part.set_color(INK)
-    return made, axes
+    return drawing, axes
 
 
-def svg(made: Any, name: str) -> str:
-    """An <svg> element to put into a page: no ids of others, no fixed ink, scaled to the page's width."""
+def svg(drawing: Any, name: str) -> str:
+    """A figure as an <svg> element: ids prefixed by `name`, text in the page's colour, scaled to the page's width."""
     out = io.StringIO()
     with require("matplotlib", "plots").rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        made.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = out.getvalue()[out.getvalue().index("<svg") :]
     text = re.sub(r'<svg [^>]*?width="[^"]*"[^>]*?(viewBox="[^"]*")[^>]*>|<svg [^>]*?(viewBox="[^"]*")[^>]*>',
                   lambda match: f'<svg role="img" xmlns="http://www.w3.org/2000/svg" '
                   f'xmlns:xlink="http://www.w3.org/1999/xlink" {match[1] or match[2]}>', text, count=1)  # fmt: skip
-    # Ids of several pictures share one page.
+    # Several figures share one page, so their ids must differ.
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
     return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S).replace(INK, "currentColor")

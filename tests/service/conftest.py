@@ -15,7 +15,7 @@ from clustertwin.service.live.feeds import Feed, ReplayFeed
 from clustertwin.service.live.loop import Loop, LoopSettings
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
-from clustertwin.telemetry.campaign.simulated_rounds import write
+from clustertwin.telemetry.campaign.simulated_rounds import write_recording
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
@@ -45,7 +45,7 @@ def bad_io(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """Half an hour of two nodes on which every job does bad I/O."""
     directory = tmp_path_factory.mktemp("recordings") / "bad-io"
     anomalies = {"anomalies": ("bad-io",), "anomaly_ratio": 0.9, "idle_ratio": 0.0, "job_s": (900.0, 1200.0)}
-    write(directory, campaign(5, 0.5, **anomalies), "bad-io", "test")
+    write_recording(directory, campaign(5, 0.5, **anomalies), "bad-io", "test")
     return Recording.open(directory)
 
 

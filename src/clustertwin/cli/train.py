@@ -1,4 +1,4 @@
-"""`twin train`: recordings -> a fitted model in a directory."""
+"""`twin train`: recordings -> a trained model in a directory."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ app = group()
 @app.command()
 def train(
     data: list[Path] = typer.Argument(help="Directories of recordings."),
-    model: str = typer.Option("linear", help="An architecture; a wrong name lists them."),
-    out: Path = typer.Option(..., help="Directory of the model; a killed run goes on from the checkpoint in it."),
+    model: str = typer.Option("linear", help="Architecture; an unknown name lists the available ones."),
+    out: Path = typer.Option(..., help="Directory of the model. An interrupted run resumes from the checkpoint in it."),
     epochs: int = typer.Option(30, min=1, help="Passes over the training windows."),
-    seed: int = typer.Option(0, help="The same seed gives the same weights."),
-    window_s: int = typer.Option(100, help="Length of a window."),
-    stride_s: int = typer.Option(0, help="Step between windows; 0: their length."),
+    seed: int = typer.Option(0, help="Random seed; the same seed gives the same weights."),
+    window_s: int = typer.Option(100, help="Window length in seconds."),
+    stride_s: int = typer.Option(0, help="Seconds between the starts of two windows; 0: the window length."),
     json: bool = Json,
 ) -> None:
     """Train an autoencoder on the normal windows of recordings."""
     from rich.progress import Progress
 
     from clustertwin.telemetry.models.model_store import save
-    from clustertwin.telemetry.models.training import Epoch, Settings, fit, suited
-    from clustertwin.telemetry.models.training_data import gather, normal, split
+    from clustertwin.telemetry.models.training import Epoch, TrainingSettings, fit, settings_for_length
+    from clustertwin.telemetry.models.training_data import normal_windows, read_windows, split_windows
 
-    parts = split(normal(gather(data, window_s, stride_s or None)))
-    settings = suited(Settings(model=model, epochs=epochs, seed=seed), window_s)
+    parts = split_windows(normal_windows(read_windows(data, window_s, stride_s or None)))
+    settings = settings_for_length(TrainingSettings(model=model, epochs=epochs, seed=seed), window_s)
     with Progress(console=err) as bar:
         task = bar.add_task(f"training {model}", total=epochs)
 
         def show(epoch: Epoch) -> None:
             bar.update(task, completed=epoch.number, description=f"{model}: validation error {epoch.validation:.5f}")
 
-        fitted = fit(parts["train"], parts["validation"], settings, show, checkpoint=out / "checkpoint")
+        trained = fit(parts["train"], parts["validation"], settings, show, checkpoint=out / "checkpoint")
     notes = {
         "command": shlex.join(["twin", *sys.argv[1:]]),
-        "validation_error": fitted.validation,
+        "validation_error": trained.validation,
         "windows": {name: len(part) for name, part in parts.items()},
     }
-    digest = save(out, model, fitted.model, notes)
+    digest = save(out, model, trained.model, notes)
     if json:
         print_json({"out": str(out), "model": model, "sha256": digest, **notes})
     else:
-        typer.echo(f"{out}: {model}, validation error {fitted.validation:.5f} after {len(fitted.history)} epochs")
+        typer.echo(f"{out}: {model}, validation error {trained.validation:.5f} after {len(trained.history)} epochs")

@@ -66,7 +66,7 @@ def test_control_c_ends_every_job_and_the_round_counts_as_not_done(tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"nodes": {"n1": (0,), "n2": (1,)}}, "only --via slurm"),
+        ({"nodes": {"n1": (0,), "n2": (1,)}}, "only with --via slurm"),
         ({"nodes": {"n1": (0,), "n2": (1, 2)}, "via": "slurm"}, "same number of CPUs"),
         ({"via": "pigeon"}, "not 'pigeon'"),
     ],

@@ -1,6 +1,6 @@
-"""Each job program really runs and does to the kernel what it is for: CPU time, faults, bytes and sleep.
+"""Each job program runs and has its intended effect on CPU time, page faults, written bytes and sleep.
 
-Only the processes' own accounts are read, so that a busy host cannot spoil what they say.
+Only the accounting of the processes themselves is read, so that a busy host does not disturb the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORK_WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class Account:
-    """What a process has used so far."""
+    """The resources that a process has used so far."""
 
     user_s: float
     system_s: float
@@ -53,7 +53,7 @@ def account(process: psutil.Process) -> Account:
 
 @contextmanager
 def job(kind: str, scratch: Path, onset_s: float = 0.0, seconds: float = 60.0) -> Iterator[list[psutil.Process]]:
-    """A job that runs, and its processes that are pinned to one CPU each: its workers or ranks, in order of CPU."""
+    """Run a job; yields its pinned processes, which are its workers or ranks, in order of CPU."""
     cpus = ",".join(map(str, CPUS))
     command = [sys.executable, "-m", "clustertwin.telemetry.campaign.supervisor", "--type", kind, "--cpus", cpus]
     options = ["--seconds", str(seconds), "--scratch", str(scratch / "job"), "--onset-s", str(onset_s)]
@@ -69,8 +69,8 @@ def _workers(supervisor: subprocess.Popen[str]) -> list[psutil.Process]:
     end_s = time.monotonic() + WORK_WITHIN_S
     while time.monotonic() < end_s and supervisor.poll() is None:
         try:
-            found = psutil.Process(supervisor.pid).children(recursive=True)
-            pinned = [p for p in found if len(p.cpu_affinity() or ()) == 1 and not p.children()]
+            children = psutil.Process(supervisor.pid).children(recursive=True)
+            pinned = [p for p in children if len(p.cpu_affinity() or ()) == 1 and not p.children()]
         except psutil.NoSuchProcess:
             continue
         if len(pinned) >= len(CPUS):
@@ -82,24 +82,24 @@ def _workers(supervisor: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def used(workers: list[psutil.Process], seconds: float) -> list[Account]:
-    """What each worker uses in this time."""
+    """The resources that each worker uses in this time."""
     before = [account(worker) for worker in workers]
     time.sleep(seconds)
     return [account(worker) - was for worker, was in zip(workers, before, strict=True)]
 
 
 def run_ns(worker: psutil.Process) -> int:
-    """The time it had a CPU so far, by the scheduler's clock: to the nanosecond, where accounts count ticks."""
+    """CPU time by the scheduler's clock, which counts nanoseconds; process accounting counts ticks."""
     return int(Path(f"/proc/{worker.pid}/schedstat").read_text().split()[0])
 
 
 def states(worker: psutil.Process, seconds: float) -> set[str]:
-    """What it was seen at. Who waits busily never sleeps, even where others have its CPU and nothing is charged."""
-    end_s, seen = time.monotonic() + seconds, set()
+    """The states it had. A busy-waiting process never sleeps, even if another process has its CPU."""
+    end_s, observed = time.monotonic() + seconds, set()
     while time.monotonic() < end_s:
-        seen.add(worker.status())
+        observed.add(worker.status())
         time.sleep(0.017)
-    return seen
+    return observed
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_ranks_wait_for_a_straggler_in_the_kernel(tmp_path: Path) -> None:
         before = account(first), account(straggler)
         assert psutil.STATUS_SLEEPING not in states(first, 4.0)
         waiting, late = account(first) - before[0], account(straggler) - before[1]
-        # It gives its CPU away again and again: to nobody, which the kernel charges, or to another.
+        # It yields its CPU repeatedly: to no process, which costs system time, or to another one.
         assert waiting.system_s > late.system_s or waiting.user_s < late.user_s
 
 
@@ -164,9 +164,9 @@ def test_misbound_ranks_share_one_cpu(tmp_path: Path) -> None:
 @two_cpus
 def test_a_throttled_worker_is_stopped_part_of_the_time(tmp_path: Path) -> None:
     with job("throttled", tmp_path) as (_, throttled):
-        seen = states(throttled, 1.0)
-        assert psutil.STATUS_STOPPED in seen
-        assert seen - {psutil.STATUS_STOPPED}
+        observed = states(throttled, 1.0)
+        assert psutil.STATUS_STOPPED in observed
+        assert observed - {psutil.STATUS_STOPPED}
         assert used([throttled], 2.0)[0].cpu_s < 0.85 * 2.0
 
 
@@ -196,16 +196,16 @@ def test_a_burst_is_page_faults(tmp_path: Path) -> None:
     assert after.ru_stime > before.ru_stime
 
 
-def test_a_neighbour_copies_and_packs(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"abcd" * neighbour.BLOCK_BYTES)  # four blocks, of which the first is packed
+def test_a_neighbour_copies_and_compresses(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"abcd" * neighbour.BLOCK_BYTES)  # four blocks, of which the first is compressed
     looks = iter([0.0] * 5 + [1.0])  # before the pass and before each block; time is up after one pass
-    neighbour.copy_and_pack(tmp_path / "in", tmp_path / "out", until_s=1.0, clock=lambda: next(looks))
+    neighbour.copy_and_compress(tmp_path / "in", tmp_path / "out", until_s=1.0, clock=lambda: next(looks))
     assert 3 * neighbour.BLOCK_BYTES < (tmp_path / "out").stat().st_size < 4 * neighbour.BLOCK_BYTES
 
 
 def test_a_direct_file_never_grows(tmp_path: Path) -> None:
     file, rng = DirectFile(tmp_path / "f", size_bytes=4 << 16, block_bytes=1 << 16), random.Random(0)
     for _ in range(20):
-        file.write_somewhere(rng)
+        file.write_random_block(rng)
     assert (tmp_path / "f").stat().st_size == 4 << 16
     os.close(file.fd)

@@ -25,9 +25,9 @@ def test_the_gradient_agrees_with_differences(sample: tuple[pwa.Events, pwa.Even
 
 
 def test_chunks_do_not_change_the_likelihood(sample: tuple[pwa.Events, pwa.Events]) -> None:
-    whole, small = (pwa.negative_log_likelihood(pwa.truth(), *sample, chunk=size) for size in (10**6, 777))
-    assert whole[0] == pytest.approx(small[0])
-    np.testing.assert_allclose(whole[1], small[1], rtol=1e-9, atol=1e-9)
+    large, small = (pwa.negative_log_likelihood(pwa.truth(), *sample, chunk=size) for size in (10**6, 777))
+    assert large[0] == pytest.approx(small[0])
+    np.testing.assert_allclose(large[1], small[1], rtol=1e-9, atol=1e-9)
 
 
 def test_one_wave_alone_peaks_at_its_mass() -> None:
@@ -40,9 +40,9 @@ def test_one_wave_alone_peaks_at_its_mass() -> None:
 
 
 def test_the_fit_finds_the_resonances_again(sample: tuple[pwa.Events, pwa.Events]) -> None:
-    found, value = pwa.fit(pwa.random_start(np.random.default_rng(2)), *sample)
+    parameters, value = pwa.fit(pwa.random_start(np.random.default_rng(2)), *sample)
     assert value <= pwa.negative_log_likelihood(pwa.truth(), *sample)[0]
-    a0, _, a2, _ = found[8:12]
+    a0, _, a2, _ = parameters[8:12]
     assert a0 == pytest.approx(0.98, abs=0.02)
     assert a2 == pytest.approx(1.318, abs=0.02)
 

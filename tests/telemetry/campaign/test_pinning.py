@@ -1,4 +1,4 @@
-"""CPU lists, maps of nodes to CPUs, and what a process is pinned to."""
+"""CPU lists, maps of nodes to CPUs, and pinning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.pinning import (
+from clustertwin.telemetry.campaign.jobs.pinning import (
     NODE_CPUS,
     cpu_list,
     format_node_cpus,
@@ -19,13 +19,13 @@ from clustertwin.telemetry.campaign.pinning import (
 from clustertwin.telemetry.campaign.scratch import file_system
 
 
-def test_a_map_survives_being_written_and_read() -> None:
+def test_a_map_can_be_written_and_read() -> None:
     nodes = {"n1": (0, 1), "n2": (2, 3)}
     assert parse_node_cpus(format_node_cpus(nodes)) == nodes
 
 
 @pytest.mark.parametrize("text", ["n1", "=0", "n1=x", "n1=0 n2=0", "n1=0-x"])
-def test_maps_that_say_nothing_clear_are_refused(text: str) -> None:
+def test_invalid_maps_are_refused(text: str) -> None:
     with pytest.raises(SettingsError):
         parse_node_cpus(text)
 
@@ -38,14 +38,14 @@ def test_a_process_finds_its_nodes_cpus(monkeypatch: pytest.MonkeyPatch) -> None
     assert this_nodes_cpus((7,)) == (7,)
 
 
-def test_cpus_that_do_not_exist_are_an_error_that_names_those_that_do() -> None:
+def test_the_error_for_missing_cpus_names_the_usable_ones() -> None:
     before = os.sched_getaffinity(0)
-    with pytest.raises(SettingsError, match="cannot be used here"):
+    with pytest.raises(SettingsError, match=r"cannot use CPUs 10000: .*; usable CPUs: "):
         pin((10**4,))
     assert os.sched_getaffinity(0) == before
 
 
-def test_cpu_lists_are_the_kernels() -> None:
+def test_cpu_lists_have_the_kernels_notation() -> None:
     assert cpu_list("0,4-6") == (0, 4, 5, 6)
 
 

@@ -1,4 +1,4 @@
-"""A supervised job ends on time, says why if it ends before, and leaves neither process nor file behind."""
+"""A supervised job ends on time, reports why it ended early, and leaves no process or file behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from clustertwin.core.errors import OutputError
 from clustertwin.telemetry.campaign import supervisor
-from clustertwin.telemetry.campaign.catalogue import Job
+from clustertwin.telemetry.campaign.catalogue import JobSpec
 
 MODULE = "clustertwin.telemetry.campaign.supervisor"
 CPUS = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
@@ -37,14 +37,14 @@ def command(kind: str, scratch: Path, seconds: float) -> list[str]:
 
 
 def processes_of(scratch: Path) -> list[psutil.Process]:
-    """Whatever still runs for this job: its directory is in the command line of all of them."""
-    found = []
+    """The processes of a job: its directory is in the command line of all of them."""
+    processes = []
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE and any(
             str(scratch) in word for word in process.info["cmdline"] or ()
         ):
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def gone_within(scratch: Path, seconds: float) -> bool:
@@ -80,7 +80,7 @@ def test_a_killed_supervisors_parent_takes_the_whole_job_along(kind: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_job_that_dies_early_says_so(tmp_path: Path) -> None:
+def test_a_job_that_ends_early_is_reported(tmp_path: Path) -> None:
     scratch = tmp_path / "job"
     with subprocess.Popen(command("good-io", scratch, 30), stderr=subprocess.PIPE, text=True) as running:
         end_s = time.monotonic() + 20
@@ -90,21 +90,21 @@ def test_a_job_that_dies_early_says_so(tmp_path: Path) -> None:
                 break
             time.sleep(0.05)
         workers[0].kill()
-        _, words = running.communicate(timeout=20)
+        _, stderr = running.communicate(timeout=20)
     assert running.returncode == 1
-    assert "ended early" in words
+    assert "ended early" in stderr
     assert not scratch.exists()
 
 
 def test_an_unknown_type_and_a_used_scratch_are_refused(tmp_path: Path) -> None:
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "mine").write_text("precious")
-    for kind, scratch, says in (
-        ("nap", "new", "no job type 'nap'"),
+    for kind, scratch, message in (
+        ("nap", "new", "unknown job type 'nap'"),
         ("idle", "used", "a scratch directory of its own"),
     ):
         done = subprocess.run(command(kind, tmp_path / scratch, 1), capture_output=True, text=True)
-        assert (done.returncode, says in done.stderr) == (1, True)
+        assert (done.returncode, message in done.stderr) == (1, True)
     assert (tmp_path / "used" / "mine").read_text() == "precious"
 
 
@@ -112,4 +112,4 @@ def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path, monkeypat
     usage = type("Usage", (), {"free": 100 << 20})
     monkeypatch.setattr(supervisor.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(OutputError, match="100 MB free"):
-        supervisor.supervise(Job("np", (0,), 1.0, 0, tmp_path))
+        supervisor.supervise(JobSpec("np", (0,), 1.0, 0, tmp_path))

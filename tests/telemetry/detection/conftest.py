@@ -13,8 +13,8 @@ from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.models import find
-from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.model_store import StoredModel
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
@@ -28,14 +28,14 @@ def campaign(seed: int, **settings: object) -> list[Trace]:
 
 
 @pytest.fixture(scope="session")
-def stored() -> Stored:
+def stored() -> StoredModel:
     """A model with the principal components of normal windows: for detection as good as a trained one."""
     torch.manual_seed(0)
-    windows = normal(Windows.concat([cut(trace) for trace in campaign(1)]))
+    windows = normal_windows(Windows.concat([cut(trace) for trace in campaign(1)]))
     config, network = find("linear")
     model = network(config(latent=8, hidden=16))
     model.prepare(torch.from_numpy(windows.values))
-    return Stored("linear", model.eval())
+    return StoredModel("linear", model.eval())
 
 
 @cache
@@ -46,6 +46,6 @@ def normal_moments() -> tuple[list[Moment], list[Moment]]:
 
 
 @pytest.fixture(scope="session")
-def detector(stored: Stored) -> Detector:
+def detector(stored: StoredModel) -> Detector:
     learn, held_out = normal_moments()
     return calibrate(stored, held_out, DetectorSettings(components=8), learn)

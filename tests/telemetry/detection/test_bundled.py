@@ -11,7 +11,7 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.bundled.recipe import Recipe, make
 from clustertwin.telemetry.detection.bundled.synthetic_threads import synthetic_node
 from clustertwin.telemetry.moments.moment import Moment, moments
-from clustertwin.telemetry.studies.window_metrics import assess
+from clustertwin.telemetry.studies.window_metrics import evaluate_scorers
 
 from .conftest import campaign
 
@@ -36,14 +36,14 @@ def test_its_card_names_the_version_that_is_here():
 def test_detects_strong_faults_with_few_false_alarms():
     traces = campaign(21, hours=1.5, anomalies=("bad-io", "hung-job", "throttled"), anomaly_ratio=0.4)
     detector = bundled()
-    assessment = assess(
+    assessment = evaluate_scorers(
         {"shipped": lambda m: detector.score(m).score}, moments(traces), thresholds={"shipped": detector.threshold}
     )["shipped"]
-    assert assessment.false_alarms < 0.02
-    assert assessment.cells
-    for name, cell in assessment.cells.items():
+    assert assessment.false_positive_rate < 0.02
+    assert assessment.anomalies
+    for name, cell in assessment.anomalies.items():
         assert cell.auc > 0.99, name
-        assert cell.found > 0.9, name
+        assert cell.recall_at_threshold > 0.9, name
 
 
 def test_an_idle_machine_without_jobs_raises_no_alarm(moment: Moment):

@@ -98,6 +98,6 @@ def test_an_explanation_has_every_channel_that_has_values_and_the_detectors_own_
     assert plain is not None
     assert more is not None
     assert [ratio.channel for ratio in more.ratios[:4]] == [ratio.channel for ratio in plain.ratios]
-    assert {ratio.channel for ratio in more.ratios[4:]} == {"memory_used", "io_pressure"}
+    assert {ratio.channel for ratio in more.ratios[4:]} == {"memory_used", "memory_pressure", "io_pressure"}
     assert all(ratio.expected is None and 0 < ratio.seen < 1 for ratio in more.ratios[4:])
     assert more.sentence == plain.sentence

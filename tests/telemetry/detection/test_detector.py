@@ -12,7 +12,7 @@ from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.detector_store import read, save
 from clustertwin.telemetry.detection.views.view_table import VIEWS
-from clustertwin.telemetry.models.model_store import ModelError, Stored
+from clustertwin.telemetry.models.model_store import ModelError, StoredModel
 from clustertwin.telemetry.moments.moment import Moment, moments
 
 from .conftest import campaign
@@ -174,7 +174,7 @@ def test_a_model_without_calibration_is_refused(detector: Detector, tmp_path: Pa
         read(tmp_path)
 
 
-def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: Stored, moment: Moment):
+def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: StoredModel, moment: Moment):
     dark = replace(moment, valid=np.zeros_like(moment.valid))
     for nothing in ([], [dark]):
         with pytest.raises(SettingsError, match="nothing to calibrate on"):
@@ -182,7 +182,7 @@ def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: Stored, moment
 
 
 @pytest.mark.slow
-def test_another_calibration_of_the_same_model_is_another_version(detector: Detector, stored: Stored):
+def test_another_calibration_of_the_same_model_is_another_version(detector: Detector, stored: StoredModel):
     normal = [moment for moment, _ in moments(campaign(2))]
     other = calibrate(stored, normal)
     assert other.version != detector.version

@@ -22,7 +22,7 @@ from clustertwin.telemetry.detection.views.group_tables import (
     survival_arrays,
 )
 from clustertwin.telemetry.detection.views.view_table import VIEWS
-from clustertwin.telemetry.models.model_store import ModelError, Stored
+from clustertwin.telemetry.models.model_store import ModelError, StoredModel
 
 from .conftest import normal_moments
 
@@ -30,7 +30,7 @@ SETTINGS = DetectorSettings(components=4)
 
 
 @pytest.fixture(scope="module")
-def data(stored: Stored) -> CalibrationData:
+def data(stored: StoredModel) -> CalibrationData:
     learn, held_out = normal_moments()
     return calibration_data(stored, held_out, SETTINGS, learn[::2])
 
@@ -113,7 +113,7 @@ def test_the_check_names_the_rule_that_a_view_breaks(view: type[View], rule: str
 
 
 @pytest.fixture(scope="module")
-def extended(stored: Stored) -> Detector:
+def extended(stored: StoredModel) -> Detector:
     """A detector with one view of ours and the contributor's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(VIEWS, "system-time", SystemTimeView)
@@ -153,7 +153,7 @@ def test_a_detector_with_a_view_that_this_version_lacks_is_refused(extended: Det
         read(tmp_path)
 
 
-def test_a_detector_can_be_calibrated_with_some_of_the_views(stored: Stored):
+def test_a_detector_can_be_calibrated_with_some_of_the_views(stored: StoredModel):
     learn, held_out = normal_moments()
     some = calibrate(stored, held_out, SETTINGS, learn[::2], views=("peers", "reconstruction"))
     assert some.views == ("reconstruction", "peers")
@@ -164,12 +164,12 @@ def test_a_detector_can_be_calibrated_with_some_of_the_views(stored: Stored):
         some.expected(held_out[3], np.array([0]), "density")
 
 
-def test_an_unknown_view_is_refused_by_name(stored: Stored):
+def test_an_unknown_view_is_refused_by_name(stored: StoredModel):
     with pytest.raises(SettingsError, match=r"no view guesswork; the views are reconstruction, density"):
         calibrate(stored, [], views=("guesswork",))
 
 
-def test_a_view_with_nothing_to_fit_is_not_part_of_the_detector(stored: Stored):
+def test_a_view_with_nothing_to_fit_is_not_part_of_the_detector(stored: StoredModel):
     learn, held_out = (
         [replace(moment, jobs=(), job=np.full(len(moment), -1, np.int32)) for moment in part]
         for part in normal_moments()

@@ -1,4 +1,4 @@
-"""The fast form of a model says what the model says."""
+"""The fused form of a model gives the results of the model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clustertwin.core.channels import CPU, NODE, Channel, Schema
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.models import find
-from clustertwin.telemetry.models.contract import Batch, Shape, errors
-from clustertwin.telemetry.models.fused.elementwise import bend, exponential
+from clustertwin.telemetry.models.contract import Batch, Shape, reconstruction_error
+from clustertwin.telemetry.models.fused.elementwise import add_bias_and_gelu, exponential
 from clustertwin.telemetry.models.fused.fused_linear import BLOCK, FusedLinear
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
@@ -41,7 +41,7 @@ def windows(shape: Shape, n: int, seed: int, known: float = 1.0) -> tuple[np.nda
 
 
 def trained(shape: Shape, scale: float = 1.0) -> torch.nn.Module:
-    """Weights as after training: the bent path, which starts at zero, takes part."""
+    """Weights as after training: the corrections, which start at zero, are not zero."""
     torch.manual_seed(0)
     config, network = find("linear")
     model = network(config(shape=shape)).eval()
@@ -56,12 +56,12 @@ def trained(shape: Shape, scale: float = 1.0) -> torch.nn.Module:
 def agree(model: torch.nn.Module, values: np.ndarray, valid: np.ndarray) -> None:
     batch = Batch(torch.from_numpy(values), torch.from_numpy(valid), torch.arange(len(values)))
     with torch.no_grad():
-        z, made = model(batch)
+        z, reconstruction = model(batch)
     fused = model.fused()
     assert isinstance(fused, FusedLinear)
     embedding, error = fused(values, valid)
     np.testing.assert_allclose(embedding, z.numpy(), atol=1e-5)
-    np.testing.assert_allclose(error, errors(batch, made).numpy(), atol=1e-5)
+    np.testing.assert_allclose(error, reconstruction_error(batch, reconstruction).numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("schema", [CPU, CPU + NODE, ODD], ids=["cpu", "cpu and node", "odd"])
@@ -87,12 +87,12 @@ def test_the_memory_layout_of_the_windows_does_not_matter() -> None:
     fused, (values, valid) = trained(shape).fused(), windows(shape, 50, 4, 0.9)
     assert fused is not None
     columns = np.ascontiguousarray(values.transpose(1, 2, 0)).transpose(2, 0, 1)
-    for one, other in zip(fused(values, valid), fused(columns, valid), strict=True):
-        assert np.array_equal(one, other)
+    for by_rows, by_columns in zip(fused(values, valid), fused(columns, valid), strict=True):
+        assert np.array_equal(by_rows, by_columns)
 
 
 def test_after_hours_of_sliding_it_still_agrees_with_torch() -> None:
-    """Nothing is carried on from second to second that could drift."""
+    """No state is carried from second to second that could drift."""
     rng, ring = np.random.default_rng(5), TraceBuffer(CPU, 100)
     for start_s in range(0, 20_000, 50):
         values = rng.dirichlet(np.full(4, 0.3), (3, 50)).astype(np.float32)
@@ -101,27 +101,27 @@ def test_after_hours_of_sliding_it_still_agrees_with_torch() -> None:
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40))
-def test_gelu_is_as_torch_has_it(numbers: list[float]) -> None:
+def test_gelu_agrees_with_torch(numbers: list[float]) -> None:
     row = np.array([numbers], np.float32)
-    wanted = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
-    bend(row, np.zeros(1, np.float32), 0)
-    np.testing.assert_allclose(row, wanted, atol=1e-6)
+    expected = torch.nn.functional.gelu(torch.from_numpy(row.astype(np.float64))).numpy()
+    add_bias_and_gelu(row, np.zeros(1, np.float32), 0)
+    np.testing.assert_allclose(row, expected, atol=1e-6)
 
 
-def test_e_to_the_x_is_right_to_six_digits_wherever_it_is_a_float() -> None:
+def test_the_exponential_is_right_to_six_digits() -> None:
     x = np.linspace(-80, 80, 999).astype(np.float32)
-    made = np.array([exponential(one) for one in x])
-    np.testing.assert_allclose(made, np.exp(x.astype(np.float64)), rtol=1e-6)
+    approximated = np.array([exponential(value) for value in x])
+    np.testing.assert_allclose(approximated, np.exp(x.astype(np.float64)), rtol=1e-6)
     assert exponential(np.float32(-1e9)) < 1e-37
 
 
 def test_a_window_of_another_length_is_refused() -> None:
     fused = trained(Shape(CPU, 20)).fused()
     assert fused is not None
-    with pytest.raises(SettingsError, match="windows of 20 seconds and 4 channels, not 21 and 4"):
+    with pytest.raises(SettingsError, match="accepts windows of 20 seconds and 4 channels, not 21 and 4"):
         fused(*windows(Shape(CPU, 21), 2, 0))
 
 
-def test_a_model_without_a_fast_form_says_so() -> None:
+def test_a_model_without_a_fused_form_returns_none() -> None:
     config, network = find("patch")
     assert network(config()).fused() is None

@@ -8,7 +8,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.models import MODELS, find
 from clustertwin.telemetry.models.architectures.graph_layer import GraphUpdate
 from clustertwin.telemetry.models.check import check_model
-from clustertwin.telemetry.models.contract import Batch, Shape, errors
+from clustertwin.telemetry.models.contract import Batch, Shape, reconstruction_error
 from clustertwin.telemetry.models.model_store import ModelError, read, save
 
 
@@ -16,12 +16,12 @@ from clustertwin.telemetry.models.model_store import ModelError, read, save
     "name",
     [name if name in ("linear", "patch", "vae") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
 )
-def test_every_model_keeps_the_contract(name):
+def test_every_model_satisfies_the_contract(name):
     check_model(name)
 
 
-def test_an_unknown_model_is_named_with_those_there_are():
-    with pytest.raises(SettingsError, match=r"no model 'nonsense'; there are ae,"):
+def test_the_error_for_an_unknown_model_lists_the_known_ones():
+    with pytest.raises(SettingsError, match=r"unknown model 'nonsense'; available models: ae,"):
         find("nonsense")
 
 
@@ -35,7 +35,7 @@ def test_the_error_is_the_mean_over_channels_and_valid_seconds():
     reconstruction = torch.zeros(1, 4, 4)
     reconstruction[0, 0, 0] = 0.4  # 0.16 over two valid seconds of four channels
     reconstruction[0, 3, 3] = 9.0  # masked
-    assert errors(Batch(x, valid, torch.zeros(1)), reconstruction).item() == pytest.approx(0.16 / 8)
+    assert reconstruction_error(Batch(x, valid, torch.zeros(1)), reconstruction).item() == pytest.approx(0.16 / 8)
 
 
 def test_the_graph_layer_agrees_with_a_loop_over_pairs():
@@ -61,7 +61,7 @@ def stored(tmp_path):
     return tmp_path
 
 
-def test_notes_travel_with_the_model(stored):
+def test_notes_are_stored_with_the_model(stored):
     assert read(stored).notes == {"command": "test"}
 
 
@@ -69,7 +69,7 @@ def test_a_flipped_bit_is_refused(stored):
     weights = bytearray((stored / "weights.safetensors").read_bytes())
     weights[-100] ^= 1
     (stored / "weights.safetensors").write_bytes(weights)
-    with pytest.raises(ModelError, match="damaged or foreign"):
+    with pytest.raises(ModelError, match="damaged or belongs to another model"):
         read(stored)
 
 
@@ -82,7 +82,7 @@ def test_weights_of_another_shape_are_refused(stored):
 
 
 @pytest.mark.parametrize("card", ["", "[]", "{}", '{"name": "linear", "sha256": "", "config": {"shape": 3}}'])
-def test_a_card_that_is_none_is_refused(stored, card):
+def test_an_invalid_card_is_refused(stored, card):
     (stored / "model.json").write_text(card)
     with pytest.raises(ModelError, match=r"model\.json"):
         read(stored)
@@ -96,7 +96,7 @@ def test_a_directory_without_a_model_is_refused(tmp_path):
 def test_nan_is_treated_as_masked():
     from clustertwin.core.channels import CPU
     from clustertwin.core.traces import Windows
-    from clustertwin.telemetry.models.batches import group
+    from clustertwin.telemetry.models.batches import group_windows
 
     values = np.full((1, 100, 4), 0.25, np.float32)
     values[0, 3] = np.nan
@@ -105,9 +105,9 @@ def test_nan_is_treated_as_masked():
         CPU, values, np.ones((1, 100), bool), np.zeros(1, np.int64), empty, np.zeros(1, np.int32),
         empty, empty, empty, empty, empty,
     )  # fmt: skip
-    made = group(windows, "", Shape())
-    assert not made.valid[0, 3]
-    assert torch.isfinite(made.x).all()
+    grouped = group_windows(windows, "", Shape())
+    assert not grouped.valid[0, 3]
+    assert torch.isfinite(grouped.x).all()
 
 
 def test_the_linear_path_starts_as_pca():
@@ -115,24 +115,24 @@ def test_the_linear_path_starts_as_pca():
 
     config, network = find("linear")
     model = network(config(latent=12))
-    seen = torch.from_numpy(TRAIN.values[:, :, :3]).flatten(1).double()
+    inputs = torch.from_numpy(TRAIN.values[:, :, :3]).flatten(1).double()
     model.prepare(torch.from_numpy(TRAIN.values))
-    axes = torch.linalg.svd(seen - seen.mean(0), full_matrices=False)[2][:12]
+    axes = torch.linalg.svd(inputs - inputs.mean(0), full_matrices=False)[2][:12]
     x = torch.from_numpy(HELD_OUT.values)
-    given = x[:, :, :3].flatten(1).double() - seen.mean(0)
-    left = (given - given @ axes.T @ axes).unflatten(1, (100, 3))
-    pca = (left.square().sum(-1) + left.sum(-1).square()).mean() / 4
+    centred = x[:, :, :3].flatten(1).double() - inputs.mean(0)
+    residual = (centred - centred @ axes.T @ axes).unflatten(1, (100, 3))
+    pca = (residual.square().sum(-1) + residual.sum(-1).square()).mean() / 4
     batch = Batch(x, torch.ones(x.shape[:2], dtype=torch.bool), torch.arange(len(x)))
     with torch.no_grad():
-        ours = errors(batch, model(batch)[1]).mean()
-    assert 0.5 * pca < ours < pca, "cutting to possible ratios can only help"
+        error = reconstruction_error(batch, model(batch)[1]).mean()
+    assert 0.5 * pca < error < pca, "clipping to valid ratios can only help"
 
 
-def test_a_window_with_fewer_numbers_than_the_latent_is_taken():
+def test_a_latent_larger_than_the_window_is_accepted():
     check_model("linear", {"latent": 300})
 
 
-def test_an_embedding_that_tells_steps_keeps_the_contract_and_tells_them():
+def test_the_patch_model_with_steps_satisfies_the_contract_and_computes_them():
     check_model("patch", {"steps": 10.0})
     config, network = find("patch")
     model = network(config(steps=10.0))
@@ -142,14 +142,14 @@ def test_an_embedding_that_tells_steps_keeps_the_contract_and_tells_them():
     valid[0, 10] = False
     steps = model.steps(Batch(x, valid, torch.arange(2)))
     assert steps[0, 1:10, 0].tolist() == [0.5] * 9
-    assert steps[0, 10:12].abs().sum() == 0, "no step into or out of what is masked"
-    assert steps[1].abs().sum() == 0, "a thread that rests makes none"
+    assert steps[0, 10:12].abs().sum() == 0, "a masked second has no step before or after it"
+    assert steps[1].abs().sum() == 0, "a constant thread has no steps"
 
 
-def test_the_contrastive_term_is_small_where_jobs_lie_apart():
-    from clustertwin.telemetry.models.contrastive_loss import scatter
+def test_the_contrastive_loss_is_small_if_jobs_are_separated():
+    from clustertwin.telemetry.models.contrastive_loss import contrastive_loss
 
     job = torch.tensor([0, 0, 1, 1, -1, -1])
     apart = torch.eye(3).repeat_interleave(2, 0)
-    assert scatter(apart, job) < 1e-3 < 1 < scatter(apart, torch.tensor([0, 1, 0, 1, 0, 1]))
-    assert scatter(apart, torch.arange(6)) == 0, "jobs of one thread have nobody to find"
+    assert contrastive_loss(apart, job) < 1e-3 < 1 < contrastive_loss(apart, torch.tensor([0, 1, 0, 1, 0, 1]))
+    assert contrastive_loss(apart, torch.arange(6)) == 0, "jobs of one thread have no positives"

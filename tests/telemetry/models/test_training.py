@@ -7,11 +7,11 @@ import torch
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.models.batches import group
+from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Shape
-from clustertwin.telemetry.models.training import Settings, evaluate, fit, suited
+from clustertwin.telemetry.models.training import TrainingSettings, fit, infer, settings_for_length
 
-QUICK = Settings(model="linear", epochs=4, batch=32, options={"latent": 8, "hidden": 32})
+QUICK = TrainingSettings(model="linear", epochs=4, batch=32, options={"latent": 8, "hidden": 32})
 
 
 def some_windows(n: int, seed: int) -> Windows:
@@ -37,23 +37,23 @@ def test_training_lowers_the_validation_error():
     assert history[-1].validation < 0.8 * history[0].validation
 
 
-def test_a_short_window_is_not_held_whole():
-    short = suited(Settings(epochs=1), 30)
+def test_the_embedding_of_a_short_window_has_one_number_per_second():
+    short = settings_for_length(TrainingSettings(epochs=1), 30)
     cut = [replace(part, values=part.values[:, :30], valid=part.valid[:, :30]) for part in (TRAIN, HELD_OUT)]
     assert fit(*cut, short).model.config.latent == 30
-    assert suited(QUICK, 30) == QUICK, "a size that somebody chose stays"
-    assert suited(Settings(), 100) == Settings()
-    assert suited(Settings(model="ae"), 30) == Settings(model="ae")
+    assert settings_for_length(QUICK, 30) == QUICK, "a latent size that the user chose is kept"
+    assert settings_for_length(TrainingSettings(), 100) == TrainingSettings()
+    assert settings_for_length(TrainingSettings(model="ae"), 30) == TrainingSettings(model="ae")
 
 
-def test_one_seed_gives_one_model():
+def test_the_same_seed_gives_the_same_model():
     first, second = fit(TRAIN, HELD_OUT, QUICK), fit(TRAIN, HELD_OUT, QUICK)
     assert first.history == second.history
     assert fit(TRAIN, HELD_OUT, replace(QUICK, seed=1)).history != first.history
 
 
-def test_a_killed_run_ends_as_an_unbroken_one(tmp_path):
-    whole = fit(TRAIN, HELD_OUT, QUICK)
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path):
+    uninterrupted = fit(TRAIN, HELD_OUT, QUICK)
 
     def die_after_two(epoch):
         if epoch.number == 3:
@@ -61,12 +61,12 @@ def test_a_killed_run_ends_as_an_unbroken_one(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(TRAIN, HELD_OUT, QUICK, progress=die_after_two, checkpoint=tmp_path)
-    seen = []
-    resumed = fit(TRAIN, HELD_OUT, QUICK, progress=lambda epoch: seen.append(epoch.number), checkpoint=tmp_path)
-    assert seen == [3, 4]
-    assert resumed.history == whole.history
-    ours, theirs = whole.model.state_dict(), resumed.model.state_dict()
-    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    epochs = []
+    resumed = fit(TRAIN, HELD_OUT, QUICK, progress=lambda epoch: epochs.append(epoch.number), checkpoint=tmp_path)
+    assert epochs == [3, 4]
+    assert resumed.history == uninterrupted.history
+    expected, weights = uninterrupted.model.state_dict(), resumed.model.state_dict()
+    assert all(torch.equal(expected[key], weights[key]) for key in expected)
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
@@ -75,19 +75,19 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         fit(TRAIN, HELD_OUT, replace(QUICK, rate=1e-4), checkpoint=tmp_path)
 
 
-def test_no_windows_is_an_error_that_counts():
+def test_the_error_for_no_windows_gives_their_numbers():
     with pytest.raises(SettingsError, match="0 training"):
         fit(TRAIN.take(np.zeros(256, bool)), HELD_OUT, QUICK)
 
 
 def test_windows_that_do_not_fit_the_model_are_refused():
-    with pytest.raises(SettingsError, match="takes windows of 50 samples"):
-        group(TRAIN, "", Shape(CPU, 50))
+    with pytest.raises(SettingsError, match="accepts windows of 50 samples"):
+        group_windows(TRAIN, "", Shape(CPU, 50))
 
 
 @pytest.mark.parametrize("graph", ["", "node", "job"])
 def test_batches_hold_every_window_once_and_never_split_a_group(graph):
-    data = group(TRAIN, graph, Shape())
+    data = group_windows(TRAIN, graph, Shape())
     parts = list(data.batches(32, torch.Generator().manual_seed(0)))
     assert sum(len(part.x) for part in parts) == len(TRAIN)
     groups = [set(part.group.tolist()) for part in parts]
@@ -95,26 +95,26 @@ def test_batches_hold_every_window_once_and_never_split_a_group(graph):
 
 
 def test_threads_without_a_job_are_graphs_of_one():
-    data = group(TRAIN, "job", Shape())
+    data = group_windows(TRAIN, "job", Shape())
     counts = torch.bincount(data.group)
     jobless = np.flatnonzero(TRAIN.job[data.order] == "")
     assert (counts[data.group[jobless]] == 1).all()
     assert counts.max() > 1
 
 
-def test_scores_come_back_in_the_windows_own_order():
+def test_results_are_in_the_original_order_of_the_windows():
     model = fit(TRAIN, HELD_OUT, QUICK).model
-    data = group(HELD_OUT, "node", Shape())
+    data = group_windows(HELD_OUT, "node", Shape())
     shuffled = HELD_OUT.take(np.arange(64)[::-1].copy())
-    forward, backward = evaluate(model, data)[1], evaluate(model, group(shuffled, "node", Shape()))[1]
+    forward, backward = infer(model, data)[1], infer(model, group_windows(shuffled, "node", Shape()))[1]
     assert torch.allclose(forward, backward.flip(0), atol=1e-6)
 
 
-def test_contrast_reaches_the_loss():
-    plain, gathered = (fit(TRAIN, HELD_OUT, replace(QUICK, contrast=weight)).history[0] for weight in (0.0, 0.1))
-    assert gathered.train > plain.train + 0.05, "a tenth of a term that is above one for jobs drawn at random"
+def test_the_contrastive_loss_is_part_of_the_training_loss():
+    plain, contrastive = (fit(TRAIN, HELD_OUT, replace(QUICK, contrast=weight)).history[0] for weight in (0.0, 0.1))
+    assert contrastive.train > plain.train + 0.05, "a tenth of a loss that is above one for random jobs"
 
 
-def test_training_gives_the_process_its_denormals_back():
+def test_training_restores_denormals():
     fit(TRAIN, HELD_OUT, replace(QUICK, epochs=1))
     assert float(torch.tensor(1e-40) * 1.0) > 0

@@ -16,17 +16,17 @@ def test_each_rival_is_fitted_and_scores_every_thread(name):
     train = [moment for moment, _ in moments(campaign(1, hours=0.5))]
     score = RIVALS[name](train, 0)
     test = next(moments(campaign(8, hours=0.5)))[0]
-    found = score(test)
-    assert found.shape == (len(test),)
-    assert np.isfinite(found).all()
-    # What is loudly wrong, a thread that waits for I/O all the time, is stranger than most that is not.
+    scores = score(test)
+    assert scores.shape == (len(test),)
+    assert np.isfinite(scores).all()
+    # A thread that waits for I/O all the time scores above most others.
     if name != "k-means per metric":
         loud = test.values.copy()
         loud[0] = [0, 0, 1, 0]
-        assert score(_with(test, loud))[0] > np.median(found)
+        assert score(_with(test, loud))[0] > np.median(scores)
 
 
-def test_a_models_error_is_its_own(stored):
+def test_the_model_error_has_one_score_per_thread(stored):
     moment = next(moments(campaign(8, hours=0.5)))[0]
     assert model_error(stored)(moment).shape == (len(moment),)
 

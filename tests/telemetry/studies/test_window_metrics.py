@@ -8,7 +8,7 @@ from tests.telemetry.detection.conftest import campaign
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.moments.moment import moments
-from clustertwin.telemetry.studies.window_metrics import assess, average_precision, roc_auc
+from clustertwin.telemetry.studies.window_metrics import average_precision, evaluate_scorers, roc_auc
 
 
 @pytest.fixture(scope="module")
@@ -20,38 +20,36 @@ def metrics():
 few = st.lists(st.integers(0, 5), min_size=1, max_size=30)
 
 
-@given(normal=few, strange=few)
-def test_the_area_under_the_curve_is_the_known_one_ties_and_all(metrics, normal, strange):
-    label = [0] * len(normal) + [1] * len(strange)
-    assert roc_auc(np.array(normal, float), np.array(strange, float)) == pytest.approx(
-        metrics.roc_auc_score(label, normal + strange)
+@given(normal=few, anomalous=few)
+def test_the_roc_auc_agrees_with_the_reference_for_ties_too(metrics, normal, anomalous):
+    label = [0] * len(normal) + [1] * len(anomalous)
+    assert roc_auc(np.array(normal, float), np.array(anomalous, float)) == pytest.approx(
+        metrics.roc_auc_score(label, normal + anomalous)
     )
 
 
-@given(normal=few, strange=few)
-def test_average_precision_is_the_known_one_ties_and_all(metrics, normal, strange):
-    label, score = np.array([0] * len(normal) + [1] * len(strange)), np.array(normal + strange, float)
+@given(normal=few, anomalous=few)
+def test_average_precision_agrees_with_the_reference_for_ties_too(metrics, normal, anomalous):
+    label, score = np.array([0] * len(normal) + [1] * len(anomalous)), np.array(normal + anomalous, float)
     assert average_precision(label > 0, score) == pytest.approx(metrics.average_precision_score(label, score))
 
 
-def test_a_perfect_scorer_is_perfect_and_a_blind_one_is_blind():
+def test_the_metrics_of_a_perfect_and_of_a_constant_scorer():
     traces = campaign(5, hours=2.0, anomalies=("hung-job",), anomaly_ratio=0.5)
     test = list(moments(traces))
     answers = {moment.end_s: window.anomaly != "" for moment, window in test}
     scorers = {
-        "knows": lambda moment: answers[moment.end_s].astype(float),
-        "blind": lambda moment: np.zeros(len(moment)),
+        "perfect": lambda moment: answers[moment.end_s].astype(float),
+        "constant": lambda moment: np.zeros(len(moment)),
     }
-    found = assess(scorers, test, thresholds={"knows": 0.5})
-    assert found["knows"].cells["hung-job"].auc == 1
-    assert found["knows"].cells["hung-job"].recall == 1
-    assert found["knows"].cells["hung-job"].found == 1
-    assert found["knows"].false_alarms == 0
-    assert found["blind"].cells["hung-job"].auc == 0.5
-    assert found["blind"].cells["hung-job"].recall == 0
-    assert np.isnan(found["blind"].false_alarms)
+    results = evaluate_scorers(scorers, test, thresholds={"perfect": 0.5})
+    perfect, constant = (results[name].anomalies["hung-job"] for name in ("perfect", "constant"))
+    assert (perfect.auc, perfect.recall, perfect.recall_at_threshold) == (1, 1, 1)
+    assert results["perfect"].false_positive_rate == 0
+    assert (constant.auc, constant.recall) == (0.5, 0)
+    assert np.isnan(results["constant"].false_positive_rate)
 
 
-def test_nothing_normal_to_compare_with_is_an_error():
+def test_moments_without_a_normal_window_are_an_error():
     with pytest.raises(SettingsError, match="no normal window"):
-        assess({"any": lambda moment: np.zeros(len(moment))}, [])
+        evaluate_scorers({"any": lambda moment: np.zeros(len(moment))}, [])

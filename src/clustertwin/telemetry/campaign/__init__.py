@@ -1,1 +1,1 @@
-"""Campaigns: labelled jobs -> recordings, one per round, each wholly of one split."""
+"""Campaigns: labelled jobs -> recordings, one per round; a round belongs to exactly one split."""

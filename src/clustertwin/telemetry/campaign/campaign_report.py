@@ -1,6 +1,6 @@
-"""What a campaign gave: recordings -> windows per job type and split, mean ratios per type, and whether they fit.
+"""Summarise a campaign: recordings -> windows per job type and split, mean ratios, and unmet expectations.
 
-Windows are cut job by job, from each job's first whole second on, so that a job of 105 s gives one of 100 s.
+Windows are cut job by job from each job's first whole second, so that a job of 105 s gives one window of 100 s.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from clustertwin.telemetry.simulation.signature import PEER
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of job: how many windows in each split, where its time went, and what it should have given."""
+class JobTypeSummary:
+    """The windows of one job type or anomaly, their mean ratios, and the expectations for them."""
 
     kind: str  # the job type, or the anomaly
     windows: dict[str, int]  # split -> count
     means: dict[str, float]  # channel -> mean ratio over all valid seconds
     expected: tuple[str, ...]
-    unmet: tuple[str, ...]  # expectations this host does not meet, with what it gave
+    unmet: tuple[str, ...]  # expectations that this host does not meet, with the measured mean
 
 
 def job_windows(recording: Recording, length_s: int = 100) -> Windows | None:
-    """The windows of every job, cut from its own start; None if no job was long enough."""
+    """The windows of every job, cut from its start; None if no job is long enough."""
     parts = []
     for span in recording.spans:
         trace = recording.trace(span.node, math.ceil(span.start_s), math.floor(span.end_s))
@@ -40,37 +40,41 @@ def job_windows(recording: Recording, length_s: int = 100) -> Windows | None:
     return Windows.concat(parts) if any(len(part) for part in parts) else None
 
 
-def summarise(out: Path, length_s: int = 100) -> list[Row]:
-    """The table of a campaign directory, in the catalogue's order."""
+def summarise(out: Path, length_s: int = 100) -> list[JobTypeSummary]:
+    """The table of a campaign directory, in the order of the catalogue."""
     parts = [windows for path in find(out) if (windows := job_windows(Recording.open(path), length_s)) is not None]
     return tabulate(Windows.concat(parts)) if parts else []
 
 
-def tabulate(windows: Windows) -> list[Row]:
+def tabulate(windows: Windows) -> list[JobTypeSummary]:
     """One row per job type and anomaly."""
     kinds = np.where(windows.anomaly == "", windows.job_type, windows.anomaly)
-    return [_row(str(kind), windows.take(kinds == kind)) for kind in sorted(set(kinds), key=_place)]
+    return [_row(str(kind), windows.take(kinds == kind)) for kind in sorted(set(kinds), key=_catalogue_order)]
 
 
-def _row(kind: str, windows: Windows) -> Row:
+def _row(kind: str, windows: Windows) -> JobTypeSummary:
     seconds = windows.values[windows.valid]  # (second, channel)
     means = dict(zip(windows.schema.names, map(float, seconds.mean(axis=0)), strict=True))
     splits, counts = np.unique(windows.split, return_counts=True)
-    expected = _expected(kind)
-    unmet = tuple(f"{each}, got {means[each.channel]:.2f}" for each in expected if not each.met(means[each.channel]))
-    return Row(
+    expected = _expectations(kind)
+    unmet = tuple(
+        f"{expectation}, got {means[expectation.channel]:.2f}"
+        for expectation in expected
+        if not expectation.met(means[expectation.channel])
+    )
+    return JobTypeSummary(
         kind, dict(zip(map(str, splits), map(int, counts), strict=True)), means, tuple(map(str, expected)), unmet
     )
 
 
-def _expected(kind: str) -> tuple[Expectation, ...]:
+def _expectations(kind: str) -> tuple[Expectation, ...]:
     if kind == FAILED:
         return ()
     row = find_type(kind.removesuffix(PEER))
-    return row.expect_of_peers if kind.endswith(PEER) else row.expect
+    return row.peer_expectations if kind.endswith(PEER) else row.expectations
 
 
-def _place(kind: str) -> tuple[int, str]:
+def _catalogue_order(kind: str) -> tuple[int, str]:
     name = "mpi-N" if kind.startswith("mpi-") else kind.removesuffix(PEER)
     names = list(JOB_TYPES)
     return (names.index(name) if name in names else len(names), kind)

@@ -1,4 +1,4 @@
-"""The table of job types: name -> what it is, what it runs on its CPUs, and what its CPU time should look like."""
+"""The table of job types: name -> description, commands, and the expected mean of each CPU channel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Command = list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One job that is to run: its type, where, how long, and from which seed; an anomaly may wait for its onset."""
+class JobSpec:
+    """One job to run: its type, CPUs, length and seed, and the onset of its anomaly."""
 
     type: str
     cpus: tuple[int, ...]
@@ -29,7 +29,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the mean of a channel should be over the job's threads, on a quiet host with a real disk."""
+    """The expected range of a channel's mean over the job's threads, on a quiet host with a real disk."""
 
     channel: str
     least: float = 0.0
@@ -45,27 +45,27 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """A row of the table. An anomalous type is a normal one gone wrong: `job_type` says which."""
+    """A row of the table. An anomalous type is a variant of a normal one, which `job_type` names."""
 
     about: str
-    commands: Callable[[Job], list[Command]]
-    expect: tuple[Expectation, ...]
-    job_type: str = ""  # of the labels; empty: the name itself
+    commands: Callable[[JobSpec], list[Command]]
+    expectations: tuple[Expectation, ...]
+    job_type: str = ""  # in the labels; empty: the name itself
     anomaly: str = ""
-    one_thread: bool = False  # only the job's last CPU, or rank, is struck
-    peers_wait: bool = False  # and the others feel it
-    expect_of_peers: tuple[Expectation, ...] = ()
-    onset: bool = False  # begins well and goes wrong after a while
+    one_thread: bool = False  # only the job's last CPU, or rank, is anomalous
+    peers_wait: bool = False  # the other ranks wait for it, and are labelled as peers
+    peer_expectations: tuple[Expectation, ...] = ()
+    has_onset: bool = False  # the job starts normally, and the anomaly begins later
     mpi: bool = False
 
 
-def program(module: str, job: Job, *more: str, cpus: tuple[int, ...] | None = None) -> list[Command]:
-    """The command of one program on these CPUs of the job; none where there are no such CPUs."""
+def program(module: str, job: JobSpec, *more: str, cpus: tuple[int, ...] | None = None) -> list[Command]:
+    """The command that runs a program on some CPUs of the job, by default on all; none for an empty selection."""
     chosen = job.cpus if cpus is None else cpus
     if not chosen:
         return []
     name = f"{__package__}.jobs.{module}"
-    where = [
+    common = [
         "--cpus",
         ",".join(map(str, chosen)),
         "--scratch",
@@ -73,58 +73,58 @@ def program(module: str, job: Job, *more: str, cpus: tuple[int, ...] | None = No
         "--seed",
         str(job.seed),
     ]
-    return [[sys.executable, "-m", name, *where, *more]]
+    return [[sys.executable, "-m", name, *common, *more]]
 
 
-def mpi_program(job: Job, *more: str) -> list[Command]:
-    """One rank per CPU of the job, started by MPICH's own launcher."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
+def mpi_program(job: JobSpec, *more: str) -> list[Command]:
+    """One rank per CPU of the job, started by `mpiexec`."""
+    installed = Path(sys.executable).with_name("mpiexec")
+    launcher = str(installed) if installed.exists() else shutil.which("mpiexec")
     if launcher is None:
         raise MissingExtra("mpiexec", "campaign")
     return [[launcher, "-n", str(last_rank(job) + 1), *program("mpi", job, *more)[0]]]
 
 
-def last_rank(job: Job) -> int:
+def last_rank(job: JobSpec) -> int:
     return (job.ranks or len(job.cpus)) - 1
 
 
-def _throttled(job: Job) -> list[Command]:
+def _throttled(job: JobSpec) -> list[Command]:
     *_, last = program("np_fit", job, cpus=job.cpus[-1:])
-    slowed = [sys.executable, "-m", f"{__package__}.jobs.throttle", "--share", "0.7", "--", *last]
-    return [*program("np_fit", job, cpus=job.cpus[:-1]), slowed]
+    throttled = [sys.executable, "-m", f"{__package__}.jobs.throttle", "--share", "0.7", "--", *last]
+    return [*program("np_fit", job, cpus=job.cpus[:-1]), throttled]
 
 
-def _straggler(factor: float) -> Callable[[Job], list[Command]]:
+def _straggler(factor: float) -> Callable[[JobSpec], list[Command]]:
     return lambda job: mpi_program(job, "--slow-rank", str(last_rank(job)), "--factor", str(factor))
 
 
 _COMPUTES = Expectation("user", least=0.9)
 _DISTURBED = Expectation("user", most=0.97)
 
-#: `mpi-N` stands for N ranks, N any number up to the host's threads.
+#: `mpi-N` stands for N ranks, where N is any number up to the host's threads.
 JOB_TYPES: dict[str, JobType] = {
     "np": JobType("partial-wave fits", lambda job: program("np_fit", job), (_COMPUTES,)),
     "good-io": JobType(
-        "a buffered writer per thread",
+        "one buffered writer per thread",
         lambda job: program("good_io", job),
         (Expectation("user", least=0.3), Expectation("system", least=0.05), Expectation("iowait", most=0.2)),
     ),
     "bad-io": JobType(
-        "a writer per thread that writes, seeks and flushes",
+        "one writer per thread that seeks and flushes after every write",
         lambda job: program("bad_io", job),
         (Expectation("iowait", least=0.5),),
         anomaly="bad-io",
     ),
     "mpi-N": JobType(
-        "ranks that compute for a random time, then Allreduce",
+        "ranks that compute for a random time and then call Allreduce",
         mpi_program,
         (Expectation("user", least=0.6), Expectation("system", least=0.01)),
         mpi=True,
     ),
     "idle": JobType("no job", lambda job: [], (Expectation("other", least=0.9),)),
     "throttled": JobType(
-        "np with one CPU at 70 % of its time",
+        "np whose last CPU runs 70 % of the time",
         _throttled,
         (Expectation("user", least=0.5, most=0.85),),
         job_type="np",
@@ -132,10 +132,10 @@ JOB_TYPES: dict[str, JobType] = {
         one_thread=True,
     ),
     "straggler-x2": JobType(
-        "mpi with one rank twice as slow",
+        "mpi with one rank that needs 2 times as long",
         _straggler(2.0),
         (Expectation("user", least=0.85),),
-        expect_of_peers=(Expectation("system", least=0.1),),
+        peer_expectations=(Expectation("system", least=0.1),),
         job_type="mpi-N",
         anomaly="straggler-x2",
         one_thread=True,
@@ -143,10 +143,10 @@ JOB_TYPES: dict[str, JobType] = {
         mpi=True,
     ),
     "straggler-x1.5": JobType(
-        "mpi with one rank one and a half times as slow",
+        "mpi with one rank that needs 1.5 times as long",
         _straggler(1.5),
         (Expectation("user", least=0.8),),
-        expect_of_peers=(Expectation("system", least=0.05),),
+        peer_expectations=(Expectation("system", least=0.05),),
         job_type="mpi-N",
         anomaly="straggler-x1.5",
         one_thread=True,
@@ -154,15 +154,15 @@ JOB_TYPES: dict[str, JobType] = {
         mpi=True,
     ),
     "hung-rank": JobType(
-        "mpi whose last rank stops, while the others wait for it",
+        "mpi whose last rank stops while the others wait for it",
         lambda job: mpi_program(job, "--hang-rank", str(last_rank(job)), "--hang-after-s", str(job.onset_s)),
         (Expectation("other", least=0.5),),
-        expect_of_peers=(Expectation("system", least=0.2),),
+        peer_expectations=(Expectation("system", least=0.2),),
         job_type="mpi-N",
         anomaly="hung-rank",
         one_thread=True,
         peers_wait=True,
-        onset=True,
+        has_onset=True,
         mpi=True,
     ),
     "hung-job": JobType(
@@ -171,17 +171,17 @@ JOB_TYPES: dict[str, JobType] = {
         (Expectation("other", least=0.5),),
         job_type="np",
         anomaly="hung-job",
-        onset=True,
+        has_onset=True,
     ),
     "swap-bursts": JobType(
-        "np on a node that pages in bursts",
+        "np on a node with bursts of page faults",
         lambda job: program("np_fit", job) + program("swap_bursts", job),
         (Expectation("system", least=0.05), _DISTURBED),
         job_type="np",
         anomaly="swap-bursts",
     ),
     "slow-io": JobType(
-        "computes and writes, and waits ever longer for the disk",
+        "computes and writes, with growing waits for the disk",
         lambda job: program("slow_io", job, "--seconds", str(job.seconds)),
         (Expectation("iowait", least=0.15), Expectation("user", least=0.3)),
         job_type="np",
@@ -196,7 +196,7 @@ JOB_TYPES: dict[str, JobType] = {
         mpi=True,
     ),
     "noisy-neighbour": JobType(
-        "np with someone else's work on one of its CPUs",
+        "np with another program on its last CPU",
         lambda job: program("np_fit", job) + program("neighbour", job, cpus=job.cpus[-1:]),
         (_DISTURBED,),
         job_type="np",
@@ -204,7 +204,7 @@ JOB_TYPES: dict[str, JobType] = {
         one_thread=True,
     ),
     "memory-leak": JobType(
-        "computes and keeps ever more memory, 512 MB at most",
+        "computes and allocates more and more memory, up to 512 MB",
         lambda job: program("leak", job, "--seconds", str(job.seconds)),
         (Expectation("user", least=0.8),),
         job_type="np",
@@ -212,19 +212,19 @@ JOB_TYPES: dict[str, JobType] = {
     ),
 }
 
-NORMAL = ("np", "good-io", "bad-io", "mpi-N", "idle")
-ANOMALIES = tuple(name for name in JOB_TYPES if name not in NORMAL)
+DEFAULT_TYPES = ("np", "good-io", "bad-io", "mpi-N", "idle")
+ANOMALOUS_TYPES = tuple(name for name in JOB_TYPES if name not in DEFAULT_TYPES)
 
 
 def find_type(name: str) -> JobType:
-    """The row of a name; `mpi-4` is the row of `mpi-N`."""
+    """The row of a job type; `mpi-4` has the row of `mpi-N`."""
     row = "mpi-N" if re.fullmatch(r"mpi-[1-9]\d*", name) else name
     if row not in JOB_TYPES:
-        raise SettingsError(f"no job type {name!r}; there are {', '.join(JOB_TYPES)}")
+        raise SettingsError(f"unknown job type {name!r}; available types: {', '.join(JOB_TYPES)}")
     return JOB_TYPES[row]
 
 
 def label_of(name: str, threads: int) -> str:
-    """The job type that labels carry: `np` for a throttled np, `mpi-2` for any MPI job of two ranks."""
+    """The job type in the labels: `np` for a throttled np, `mpi-2` for any MPI job of two ranks."""
     label = find_type(name).job_type or name
     return f"mpi-{threads}" if label == "mpi-N" else label

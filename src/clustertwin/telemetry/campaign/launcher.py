@@ -1,4 +1,4 @@
-"""The port between a round and what runs its jobs: this host directly, or Slurm."""
+"""The port between a round and the system that runs its jobs: this host, or Slurm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from clustertwin.core.traces import JobSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A job that is over: its labels, and what went wrong, if anything did."""
+class FinishedJob:
+    """A job that has ended: its labels, and the reason if it failed."""
 
     name: str
     spans: tuple[JobSpan, ...]
@@ -18,18 +18,18 @@ class Finished:
 
 
 class Launcher(Protocol):
-    """Runs the jobs of one round. `step` is called about once a second until `pending` is empty."""
+    """Runs the jobs of one round. `step` is called about once a second until `pending` is zero."""
 
-    def step(self, now_s: float) -> list[Finished]:
-        """Start what can start now; what ended since the last step."""
+    def step(self, now_s: float) -> list[FinishedJob]:
+        """Start the jobs that can start now; return those that ended since the last step."""
 
     @property
     def running(self) -> tuple[str, ...]:
-        """The names of the jobs that run now."""
+        """The names of the running jobs."""
 
     @property
     def pending(self) -> int:
-        """How many jobs are not over yet, those that run included."""
+        """The number of jobs that have not ended, running ones included."""
 
     def close(self) -> None:
-        """End what still runs, and leave nothing behind."""
+        """End all running jobs and remove their processes."""

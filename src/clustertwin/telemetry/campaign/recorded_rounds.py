@@ -1,6 +1,6 @@
-"""Run the rounds of a campaign: settings -> one recording per round, complete rounds kept, broken ones done again.
+"""Run the rounds of a campaign: settings -> one recording per round. Complete rounds are kept, broken ones repeated.
 
-DIR/campaign.json     the settings, which a resumed campaign must share, and the host
+DIR/campaign.json     the settings, which must not change when a campaign is resumed, and the host
 DIR/round-000/        a recording
 DIR/round-000.json    its plan and outcome, written when the round is complete
 """
@@ -19,24 +19,35 @@ from typing import Any
 
 import orjson
 
+from clustertwin.core import files
 from clustertwin.core.channels import CPU, NODE
-from clustertwin.core.errors import OutputError, SettingsError
+from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.launcher import Launcher
-from clustertwin.telemetry.campaign.plan import CampaignSettings, Planned, Room, plan_round
+from clustertwin.telemetry.campaign.plan import AvailableCpus, CampaignSettings, PlannedJob, plan_round, split_of
 from clustertwin.telemetry.campaign.sampler import Sampler
-from clustertwin.telemetry.campaign.splits import split_of
 from clustertwin.telemetry.recording import Recorder
 
-_BEFORE_S = 3  # recorded before the first job: the first steps may have to be compiled, and are late then
-_AFTER_S = 2  # recorded after the last job, so that its last second is there
+_BEFORE_S = 3  # recorded before the first job: the first samples may be late while code is compiled
+_AFTER_S = 2  # recorded after the last job, so that its last second is complete
 
-#: (jobs of the round, directory for their files, prefix of their ids) -> what runs them
-MakeLauncher = Callable[[Sequence[Planned], Path, str], Launcher]
+#: (jobs of the round, directory for their files, prefix of their ids) -> a launcher for them
+MakeLauncher = Callable[[Sequence[PlannedJob], Path, str], Launcher]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a campaign is; one a second."""
+class CampaignHost:
+    """The recorded nodes, the CPUs that jobs can use, and how jobs are started."""
+
+    nodes: Mapping[str, tuple[int, ...]]  # node -> its CPUs on this host
+    available: AvailableCpus
+    make_launcher: MakeLauncher
+    via: str = "direct"
+    scratch: Path | None = None  # None: below the campaign's directory
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """The state of the current round, reported once a second."""
 
     round: int
     split: str
@@ -46,8 +57,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A complete round: what was planned, and what went wrong."""
+class RoundOutcome:
+    """A complete round, and the jobs that failed."""
 
     round: int
     campaign: str
@@ -60,22 +71,15 @@ class Outcome:
 def run_rounds(
     out: Path,
     settings: CampaignSettings,
-    nodes: Mapping[str, tuple[int, ...]],
-    room: Room,
-    make_launcher: MakeLauncher,
+    host: CampaignHost,
     *,
-    via: str = "direct",
-    scratch: Path | None = None,
-    report: Callable[[Progress], None] = lambda _: None,
+    report: Callable[[RoundProgress], None] = lambda _: None,
     tick: Callable[[], float] | None = None,
-) -> list[Outcome]:
-    """Run what is not complete yet. `nodes` is what is recorded: node -> its CPUs on this host.
-
-    `tick` waits for the next second and says which it is.
-    """
+) -> list[RoundOutcome]:
+    """Run the rounds that are not complete yet; `tick` waits for the next second and returns the time."""
     tick = tick or _next_second
-    out.mkdir(parents=True, exist_ok=True)
-    _agree(out / "campaign.json", _document(settings, nodes, via))
+    files.make_directory(out)
+    _check_same_campaign(out / "campaign.json", _document(settings, host))
     outcomes = []
     for number in range(settings.rounds):
         directory, complete = out / f"round-{number:03d}", out / f"round-{number:03d}.json"
@@ -83,103 +87,99 @@ def run_rounds(
             outcomes.append(_read_outcome(complete, directory))
             continue
         if directory.exists():
-            shutil.rmtree(directory)  # it was killed: half a round is no round
-        jobs = plan_round(settings, number, room)
+            shutil.rmtree(directory)  # an interrupted round is repeated from its start
+        jobs = plan_round(settings, number, host.available)
         campaign = f"{settings.seed}-{number:03d}"
         schema = CPU + NODE if settings.node_channels else CPU
         with (
-            _room_for_files(scratch or out / "scratch", campaign) as files,
-            Recorder.create(directory, nodes, schema, campaign=campaign, split=split_of(number)) as recorder,
-            closing(make_launcher(jobs, files, campaign)) as launcher,
+            _round_scratch(host.scratch or out / "scratch", campaign) as scratch,
+            Recorder.create(directory, host.nodes, schema, campaign=campaign, split=split_of(number)) as recorder,
+            closing(host.make_launcher(jobs, scratch, campaign)) as launcher,
         ):
-            sampler = Sampler(nodes, recorder, settings.node_channels)
+            sampler = Sampler(host.nodes, recorder, settings.node_channels)
             failures = _run_round(number, jobs, launcher, recorder, sampler, tick, report)
-        outcome = Outcome(number, campaign, split_of(number), directory, failures)
+        outcome = RoundOutcome(number, campaign, split_of(number), directory, failures)
         _write_json(complete, {"outcome": _plain(outcome), "jobs": [asdict(job) for job in jobs]})
         outcomes.append(outcome)
     return outcomes
 
 
 @contextmanager
-def _room_for_files(scratch: Path, campaign: str) -> Iterator[Path]:
-    """A directory of this round alone, gone afterwards, and its parent too if it was only for us."""
-    ours = not scratch.exists()
+def _round_scratch(scratch: Path, campaign: str) -> Iterator[Path]:
+    """A temporary directory for one round; the scratch directory itself is removed too if this call created it."""
+    created = not scratch.exists()
     scratch.mkdir(parents=True, exist_ok=True)
-    # A cancelled job of a batch system may still be writing its last.
-    with TemporaryDirectory(prefix=f"campaign-{campaign}-", dir=scratch, ignore_cleanup_errors=True) as mine:
-        yield Path(mine)
-    if ours:
+    # A cancelled batch job may still be writing to it.
+    with TemporaryDirectory(prefix=f"campaign-{campaign}-", dir=scratch, ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+    if created:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _run_round(
     number: int,
-    jobs: Sequence[Planned],
+    jobs: Sequence[PlannedJob],
     launcher: Launcher,
     recorder: Recorder,
     sampler: Sampler,
     tick: Callable[[], float],
-    report: Callable[[Progress], None],
+    report: Callable[[RoundProgress], None],
 ) -> dict[str, str]:
-    """Record while the jobs run; name -> failure of those that did not work."""
+    """Record while the jobs run; returns name -> reason of the jobs that failed."""
     failures: dict[str, str] = {}
     for _ in range(_BEFORE_S):
         tick()
         sampler.sample()
-    left = _AFTER_S
-    while left:
+    seconds_left = _AFTER_S
+    while seconds_left:
         now_s = tick()
         sampler.sample()
-        for over in launcher.step(now_s):
-            for span in over.spans:
+        for finished in launcher.step(now_s):
+            for span in finished.spans:
                 recorder.label(span)
-            if over.failure:
-                failures[over.name] = over.failure
-        report(Progress(number, split_of(number), launcher.running, len(jobs) - launcher.pending, len(jobs)))
-        left = _AFTER_S if launcher.pending else left - 1
+            if finished.failure:
+                failures[finished.name] = finished.failure
+        report(RoundProgress(number, split_of(number), launcher.running, len(jobs) - launcher.pending, len(jobs)))
+        seconds_left = _AFTER_S if launcher.pending else seconds_left - 1
     return failures
 
 
 def _next_second() -> float:
-    """Sleep until the next whole second of the clock, and say which it is."""
+    """Sleep until the next whole second of the clock, and return the time."""
     time.sleep(1.0 - time.time() % 1.0)
     return time.time()
 
 
-def _document(settings: CampaignSettings, nodes: Mapping[str, tuple[int, ...]], via: str) -> dict[str, Any]:
-    host = {"kernel": platform.release(), "machine": platform.machine()}
-    return {"settings": settings.to_json(), "via": via, "nodes": {n: list(c) for n, c in nodes.items()}, "host": host}
+def _document(settings: CampaignSettings, host: CampaignHost) -> dict[str, Any]:
+    return {
+        "settings": settings.to_json(),
+        "via": host.via,
+        "nodes": {node: list(cpus) for node, cpus in host.nodes.items()},
+        "host": {"kernel": platform.release(), "machine": platform.machine()},
+    }
 
 
-def _agree(path: Path, document: dict[str, Any]) -> None:
-    """Write the campaign's document, or see that the one that is there says the same, but for the number of rounds."""
-    if not path.exists():
-        _write_json(path, document)
-        return
-    before = orjson.loads(path.read_bytes())
-    # Its plan does not depend on how many rounds there are: more of them may be asked for later.
-    old, new = ({**each["settings"], "via": each["via"], "nodes": each["nodes"]} for each in (before, document))
-    different = [name for name in new if name != "rounds" and old.get(name) != new[name]]
-    if different:
-        said = "; ".join(f"{name} was {old.get(name)}, now {new[name]}" for name in different)
-        raise SettingsError(f"{path.parent} holds another campaign ({said}); choose another --out")
+def _check_same_campaign(path: Path, document: dict[str, Any]) -> None:
+    """Write the campaign's document. A previous document may differ only in the number of rounds."""
+    if path.exists():
+        previous = orjson.loads(path.read_bytes())
+        # The plan of a round does not depend on the number of rounds, so that more can be added later.
+        old, new = ({**each["settings"], "via": each["via"], "nodes": each["nodes"]} for each in (previous, document))
+        different = [name for name in new if name != "rounds" and old.get(name) != new[name]]
+        if different:
+            changes = "; ".join(f"{name} was {old.get(name)}, now {new[name]}" for name in different)
+            raise SettingsError(f"{path.parent} holds a campaign with other settings ({changes}); choose another --out")
     _write_json(path, document)
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: RoundOutcome) -> dict[str, Any]:
     return asdict(outcome) | {"directory": outcome.directory.name}
 
 
-def _read_outcome(path: Path, directory: Path) -> Outcome:
-    kept = orjson.loads(path.read_bytes())["outcome"]
-    return Outcome(**kept | {"directory": directory, "kept": True})
+def _read_outcome(path: Path, directory: Path) -> RoundOutcome:
+    plain = orjson.loads(path.read_bytes())["outcome"]
+    return RoundOutcome(**plain | {"directory": directory, "kept": True})
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:
-    """Whole or not at all."""
-    draft = path.with_suffix(".tmp")
-    try:
-        draft.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-        draft.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from error
+    files.write(path, orjson.dumps(document, option=orjson.OPT_INDENT_2))

@@ -1,4 +1,4 @@
-"""Record this host each second: the kernel's counters -> the traces of the nodes that its CPUs stand for."""
+"""Record this host every second: kernel counters -> traces of the nodes to which its CPUs are assigned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustertwin.telemetry.recording import Recorder
 
 
 class Sampler:
-    """One reading of the kernel per call, shared out among the nodes and appended to the recording."""
+    """Reads the kernel once per call, divides the reading among the nodes and appends it to the recording."""
 
     def __init__(self, nodes: Mapping[str, tuple[int, ...]], recorder: Recorder, node_channels: bool = False) -> None:
         self._host, self._recorder = Host(jobs=False), recorder

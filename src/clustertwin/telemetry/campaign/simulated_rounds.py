@@ -1,4 +1,4 @@
-"""Write simulated campaigns: settings, signatures, rounds, seed -> one recording per round, each of one split."""
+"""Write simulated campaigns: settings, signatures, rounds, seed -> one recording per round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.campaign.splits import split_of
+from clustertwin.telemetry.campaign.plan import split_of
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import Signatures
@@ -19,7 +19,7 @@ _DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SimulatedRound:
     """One simulated campaign on disk."""
 
     directory: Path
@@ -32,20 +32,20 @@ class Round:
 
 def write_rounds(
     out: Path, settings: ClusterSettings, signatures: Signatures, rounds: int, seed: int
-) -> Iterator[Round]:
-    """Each round as it is written. Only test rounds hold anomalies: models learn and calibrate on healthy ones."""
+) -> Iterator[SimulatedRound]:
+    """Simulate and write round after round. Only test rounds have anomalies; training and validation are normal."""
     for number in range(rounds):
         split, days = split_of(number), int(np.ceil(settings.hours / 24)) * number
-        mine = replace(
+        round_settings = replace(
             settings,
             anomalies=settings.anomalies if split == "test" else (),
             start_s=settings.start_s + days * _DAY_S,  # no two rounds share a second
         )
-        traces = simulate(mine, signatures, seed=int(np.random.SeedSequence((seed, number)).generate_state(1)[0]))
+        traces = simulate(round_settings, signatures, int(np.random.SeedSequence((seed, number)).generate_state(1)[0]))
         directory, campaign = out / f"round-{number:03d}", f"simulated-{seed}-{number:03d}"
-        write(directory, traces, campaign, split)
+        write_recording(directory, traces, campaign, split)
         spans = [span for trace in traces for span in trace.spans]
-        yield Round(
+        yield SimulatedRound(
             directory,
             campaign,
             split,
@@ -55,8 +55,8 @@ def write_rounds(
         )
 
 
-def write(directory: Path, traces: list[Trace], campaign: str, split: str) -> None:
-    """One recording with its labels."""
+def write_recording(directory: Path, traces: list[Trace], campaign: str, split: str) -> None:
+    """Write one recording with its labels."""
     with Recorder.create(directory, {t.node: t.cpus for t in traces}, campaign=campaign, split=split) as recorder:
         for trace in traces:
             recorder.append(trace)

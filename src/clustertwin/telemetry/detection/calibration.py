@@ -15,14 +15,14 @@ from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.detection.features.observation import join, observe
 from clustertwin.telemetry.detection.views.contract import CalibrationData, DetectorSettings
 from clustertwin.telemetry.detection.views.view_table import make_views
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import LENGTH_S, WINDOW_S, Moment
 
 _SLOWED_EVERY = 4  # one reference moment in four gets copies with less activity
 
 
 def calibrate(
-    stored: Stored,
+    stored: StoredModel,
     normal: Iterable[Moment],
     settings: DetectorSettings = DetectorSettings(),
     learn: Iterable[Moment] | None = None,
@@ -43,7 +43,7 @@ def calibrate(
 
 
 def calibration_data(
-    stored: Stored, normal: Iterable[Moment], settings: DetectorSettings, learn: Iterable[Moment] | None = None
+    stored: StoredModel, normal: Iterable[Moment], settings: DetectorSettings, learn: Iterable[Moment] | None = None
 ) -> CalibrationData:
     """The observations that `calibrate` fits views to."""
     if learn is None:

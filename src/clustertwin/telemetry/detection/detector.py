@@ -19,7 +19,7 @@ from clustertwin.telemetry.detection.combination import Combination
 from clustertwin.telemetry.detection.features.observation import Observation, allocation_of, observe
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.detection.views.contract import ClosestFault, DetectorSettings, Surprise, View
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import Moment
 
 __all__ = ["Detector", "DetectorSettings", "surprise_of"]
@@ -29,7 +29,7 @@ __all__ = ["Detector", "DetectorSettings", "surprise_of"]
 class Detector:
     """Score a moment. Normal threads exceed `threshold` at the stated false-alarm rate."""
 
-    stored: Stored
+    stored: StoredModel
     settings: DetectorSettings
     fitted: Mapping[str, View]  # in the order of the table of views
     combination: Combination

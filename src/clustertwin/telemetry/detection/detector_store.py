@@ -18,7 +18,7 @@ from clustertwin.telemetry.detection.combination import Combination
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.views.contract import Arrays, DetectorSettings
 from clustertwin.telemetry.detection.views.view_table import VIEWS, make_views
-from clustertwin.telemetry.models.model_store import ModelError, Stored
+from clustertwin.telemetry.models.model_store import ModelError, StoredModel
 from clustertwin.telemetry.models.model_store import read as read_model
 from clustertwin.telemetry.models.model_store import save as save_model
 
@@ -85,7 +85,7 @@ def _arrays(detector: Detector) -> Arrays:
     return arrays
 
 
-def _restore(stored: Stored, settings: DetectorSettings, arrays: Arrays) -> Detector:
+def _restore(stored: StoredModel, settings: DetectorSettings, arrays: Arrays) -> Detector:
     """A view without arrays is not part of the detector."""
     if any(not np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("a number is not finite")

@@ -1,4 +1,4 @@
-"""The table of models: name -> (config, network), extended by the entry points `clustertwin.models`."""
+"""The table of models: name -> (config, network). Plug-ins join through the entry points `clustertwin.models`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ MODELS: dict[str, tuple[str, str]] = {
     )
 }
 
-#: The one that is trained where nobody says otherwise.
+#: The architecture that is trained unless another is chosen.
 DEFAULT = "linear"
 
 
 def names() -> list[str]:
-    """Every model there is: the table's, then the plug-ins'."""
+    """Every model: those of the table, then those of plug-ins."""
     return [*MODELS, *(point.name for point in entry_points(group="clustertwin.models"))]
 
 
 def find(name: str) -> tuple[type[Any], type[Autoencoder]]:
-    """The config and the network of a model."""
+    """The config class and the network class of a model."""
     require("torch", "models")
     if name in MODELS:
         config, network = MODELS[name]
@@ -42,4 +42,4 @@ def find(name: str) -> tuple[type[Any], type[Autoencoder]]:
     for point in entry_points(group="clustertwin.models", name=name):
         plugin = point.load()  # a module with Config and Network
         return plugin.Config, plugin.Network
-    raise SettingsError(f"no model {name!r}; there are {', '.join(names())}")
+    raise SettingsError(f"unknown model {name!r}; available models: {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""Windows -> tensors in batches of whole groups: what a model sees together stays together."""
+"""Windows -> tensors in batches of whole groups: windows that exchange messages stay in one batch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from clustertwin.telemetry.models.contract import Batch, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
-    """Windows as tensors, ordered by group; `order` tells which window each row was."""
+class GroupedWindows:
+    """Windows as tensors, sorted by group; row i is window `order[i]`."""
 
     x: Tensor  # (n, length, channel), zero where masked
     valid: Tensor  # (n, length)
@@ -33,7 +33,7 @@ class Grouped:
         return Batch(self.x[rows], self.valid[rows], self.group[rows], self.job[rows])
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
-        """Batches of about `size` windows, groups never split; shuffled by the generator, in order without one."""
+        """Batches of about `size` windows that never split a group; shuffled if a generator is given."""
         count = torch.bincount(self.group)
         first = count.cumsum(0) - count
         turn = torch.randperm(len(count), generator=generator) if generator else torch.arange(len(count))
@@ -49,36 +49,36 @@ class Grouped:
             yield self.batch(rows[start:stop])
 
 
-def group(windows: Windows, graph: str, shape: Shape) -> Grouped:
-    """Order windows by what sees what: `graph` is "" (nothing), "node" or "job"."""
+def group_windows(windows: Windows, graph: str, shape: Shape) -> GroupedWindows:
+    """Sort windows by the graph they belong to: `graph` is "" (no graph), "node" or "job"."""
     if windows.schema != shape.schema or windows.values.shape[1] != shape.length:
         raise SettingsError(
-            f"the model takes windows of {shape.length} samples of {', '.join(shape.schema.names)}; "
-            f"these have {windows.values.shape[1]} of {', '.join(windows.schema.names)}"
+            f"the model accepts windows of {shape.length} samples with the channels {', '.join(shape.schema.names)}; "
+            f"these windows have {windows.values.shape[1]} samples with {', '.join(windows.schema.names)}"
         )
-    number = _numbers(windows, graph)
+    number = _group_numbers(windows, graph)
     order = np.argsort(number, kind="stable")
     dense = np.unique(number[order], return_inverse=True)[1]
     valid = windows.valid[order] & np.isfinite(windows.values[order]).all(-1)
     x = np.where(valid[:, :, None], windows.values[order], np.float32(0))
-    # Copies that torch allots are aligned; numpy's may not be, and sums over them then differ in their last bit.
-    columns = (x, valid, dense.astype(np.int64), _jobs(windows)[order])
-    x_, valid_, dense_, job_ = (torch.from_numpy(column).clone() for column in columns)
-    return Grouped(x_, valid_, dense_, job_, order)
+    # torch allocates aligned memory and numpy may not. Sums over unaligned arrays can differ in the last bit.
+    columns = (x, valid, dense.astype(np.int64), _job_numbers(windows)[order])
+    x_, valid_, group, job = (torch.from_numpy(column).clone() for column in columns)
+    return GroupedWindows(x_, valid_, group, job, order)
 
 
-def _jobs(windows: Windows) -> NDArray[np.int64]:
-    """A number for each window's job; two campaigns may both have a job 1."""
-    named = np.char.add(np.char.add(windows.campaign, "/"), windows.job)
-    return np.where(windows.job == "", -1, np.unique(named, return_inverse=True)[1])
+def _job_numbers(windows: Windows) -> NDArray[np.int64]:
+    """A number for each window's job. The campaign is part of the name: two campaigns can both have a job 1."""
+    names = np.char.add(np.char.add(windows.campaign, "/"), windows.job)
+    return np.where(windows.job == "", -1, np.unique(names, return_inverse=True)[1])
 
 
-def _numbers(windows: Windows, graph: str) -> NDArray[np.int64]:
+def _group_numbers(windows: Windows, graph: str) -> NDArray[np.int64]:
     """A number for each window's group."""
-    alone = np.arange(len(windows), dtype=np.int64)
+    single = np.arange(len(windows), dtype=np.int64)
     if not graph:
-        return alone
+        return single
     name = windows.node if graph == "node" else windows.job
-    together = np.unique(name, return_inverse=True)[1] * np.int64(1 << 34) + (windows.start_s - windows.start_s.min())
-    # A thread without a job is a graph of one.
-    return np.where(name == "", -1 - alone, together)
+    shared = np.unique(name, return_inverse=True)[1] * np.int64(1 << 34) + (windows.start_s - windows.start_s.min())
+    # A thread without a job is a graph of one node.
+    return np.where(name == "", -1 - single, shared)

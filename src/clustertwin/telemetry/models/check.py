@@ -1,4 +1,4 @@
-"""The public check of a model: name -> nothing, or an AssertionError that names the broken promise.
+"""The public check of a model: name -> nothing, or an AssertionError that names the violated property.
 
 Plug-in authors call `check_model("their-name")`; our tests call it for every model of the table.
 """
@@ -13,21 +13,21 @@ import torch
 
 from clustertwin.core.channels import CPU, NODE
 from clustertwin.telemetry.models import find
-from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, errors
+from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, reconstruction_error
 from clustertwin.telemetry.models.model_store import read, save
 
 
 def check_model(name: str, options: dict[str, Any] | None = None) -> None:
-    """Shapes, possible ratios, masks, any number of threads, determinism, gradients, save and load."""
+    """Check shapes, valid ratios, masks, any number of threads, determinism, gradients, save and load."""
     for shape in (Shape(), Shape(CPU + NODE, 40)):
         model = _build(name, shape, options or {})
         batch = _batch(shape, groups=(1, 3, 7))
         model.prepare(_batch(shape, groups=(1, 3, 7), seed=2).x)
-        _gives_possible_ratios(model, batch)
-        _ignores_masked_seconds(model, batch)
-        _takes_any_number_of_threads(model, shape)
-        _trains(model, batch)
-        _survives_a_directory(name, model.eval(), batch)
+        _check_ratios(model, batch)
+        _check_masks(model, batch)
+        _check_groups(model, shape)
+        _check_training(model, batch)
+        _check_storage(name, model.eval(), batch)
 
 
 def _build(name: str, shape: Shape, options: dict[str, Any]) -> Autoencoder:
@@ -38,7 +38,7 @@ def _build(name: str, shape: Shape, options: dict[str, Any]) -> Autoencoder:
     second = network(config(shape=shape, **options))
     assert all(
         torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
-    ), "the same seed must give the same weights"
+    ), "the same seed gives different weights"
     return first
 
 
@@ -53,44 +53,45 @@ def _batch(shape: Shape, groups: tuple[int, ...], seed: int = 1) -> Batch:
 
 
 @torch.no_grad()
-def _gives_possible_ratios(model: Autoencoder, batch: Batch) -> None:
+def _check_ratios(model: Autoencoder, batch: Batch) -> None:
     z, x = model(batch)
-    assert z.shape == (len(batch.x), model.config.latent), f"embedding has shape {tuple(z.shape)}"
-    assert x.shape == batch.x.shape, f"reconstruction has shape {tuple(x.shape)}"
+    assert z.shape == (len(batch.x), model.config.latent), f"the embedding has shape {tuple(z.shape)}"
+    assert x.shape == batch.x.shape, f"the reconstruction has shape {tuple(x.shape)}"
     assert torch.isfinite(z).all(), "an embedding is not finite"
-    assert ((x >= 0) & (x <= 1)).all(), "a ratio lies outside [0, 1]"
+    assert ((x >= 0) & (x <= 1)).all(), "a reconstructed ratio lies outside [0, 1]"
     for name, indices in model.config.shape.schema.simplexes.items():
         total = x[..., list(indices)].sum(-1)
         assert torch.allclose(total, torch.ones_like(total), atol=1e-5), f"the channels of {name} do not sum to one"
-    assert torch.equal(x, model(batch)[1]), "the same windows must give the same reconstruction"
+    assert torch.equal(x, model(batch)[1]), "the same windows give different reconstructions"
 
 
 @torch.no_grad()
-def _ignores_masked_seconds(model: Autoencoder, batch: Batch) -> None:
+def _check_masks(model: Autoencoder, batch: Batch) -> None:
     valid = batch.valid.clone()
     valid[:, 10:20] = False
-    poisoned = batch.x.clone()
-    poisoned[:, 10:20] = 0.123
-    clean, odd = Batch(batch.x, valid, batch.group), Batch(poisoned, valid, batch.group)
-    (z, x), (z_odd, x_odd) = model(clean), model(odd)
-    assert torch.equal(z, z_odd), "a masked second changes the embedding"
-    assert torch.allclose(errors(clean, x), errors(odd, x_odd)), "a masked second changes the error"
-    dark = Batch(batch.x, torch.zeros_like(valid), batch.group)
-    assert torch.isfinite(errors(dark, model(dark)[1])).all(), "a wholly masked window gives an error that is no number"
+    other_values = batch.x.clone()
+    other_values[:, 10:20] = 0.123
+    masked, changed = Batch(batch.x, valid, batch.group), Batch(other_values, valid, batch.group)
+    (z, x), (z_changed, x_changed) = model(masked), model(changed)
+    assert torch.equal(z, z_changed), "a masked second changes the embedding"
+    error, error_changed = reconstruction_error(masked, x), reconstruction_error(changed, x_changed)
+    assert torch.allclose(error, error_changed), "a masked second changes the reconstruction error"
+    empty = Batch(batch.x, torch.zeros_like(valid), batch.group)
+    error = reconstruction_error(empty, model(empty)[1])
+    assert torch.isfinite(error).all(), "the reconstruction error of a fully masked window is not finite"
 
 
 @torch.no_grad()
-def _takes_any_number_of_threads(model: Autoencoder, shape: Shape) -> None:
+def _check_groups(model: Autoencoder, shape: Shape) -> None:
     for groups in ((1,), (2, 1), (33,)):
         batch = _batch(shape, groups)
-        assert model(batch)[0].shape[0] == sum(groups), f"groups of {groups} threads are not taken"
-    # What one group does is no business of another's.
+        assert model(batch)[0].shape[0] == sum(groups), f"groups of {groups} threads are not accepted"
     batch = _batch(shape, (4, 2))
     alone = Batch(batch.x[:4], batch.valid[:4], batch.group[:4])
-    assert torch.allclose(model(batch)[0][:4], model(alone)[0], atol=1e-5), "a group sees its neighbours' windows"
+    assert torch.allclose(model(batch)[0][:4], model(alone)[0], atol=1e-5), "one group changes another's embedding"
 
 
-def _trains(model: Autoencoder, batch: Batch) -> None:
+def _check_training(model: Autoencoder, batch: Batch) -> None:
     model.train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
@@ -102,15 +103,15 @@ def _trains(model: Autoencoder, batch: Batch) -> None:
         assert not without, f"no gradient reaches {', '.join(without)}"
         optimiser.step()
         losses.append(float(loss.detach()))
-    perfect = losses[0] < 1e-6  # begins with nothing to lower, as principal components of a short window do
+    perfect = losses[0] < 1e-6  # principal components reconstruct a short window exactly: there is nothing to lower
     assert perfect or losses[-1] < losses[0], f"eight steps do not lower the loss: {losses[0]:.4g} -> {losses[-1]:.4g}"
 
 
 @torch.no_grad()
-def _survives_a_directory(name: str, model: Autoencoder, batch: Batch) -> None:
+def _check_storage(name: str, model: Autoencoder, batch: Batch) -> None:
     with tempfile.TemporaryDirectory() as directory:
         save(Path(directory), name, model)
-        back = read(Path(directory))
-        assert b"pickle" not in (Path(directory) / "weights.safetensors").read_bytes(), "pickle in the weights"
-    assert back.model.config == model.config, "the config changes on its way through the file"
-    assert torch.equal(back.model(batch)[1], model(batch)[1]), "the weights change on their way through the file"
+        loaded = read(Path(directory))
+        assert b"pickle" not in (Path(directory) / "weights.safetensors").read_bytes(), "the weights contain a pickle"
+    assert loaded.model.config == model.config, "saving and loading changes the config"
+    assert torch.equal(loaded.model(batch)[1], model(batch)[1]), "saving and loading changes the weights"

@@ -1,8 +1,8 @@
-"""A contrastive term: embeddings (n, latent) and their jobs (n,) -> how poorly the windows of one job find each other.
+"""The supervised contrastive loss with jobs as classes: embeddings (n, latent) and their jobs (n,) -> a scalar.
 
-Threads of one job do the same work, and that is known without any label. The term is the cross-entropy of naming a
-window's job by the directions of the other windows' embeddings; added to the loss with a small weight it gathers what
-belongs together, at some cost to what reconstruction alone would detect.
+The threads of one job do the same work, and this is known without labels. The loss is the cross-entropy of predicting
+the job of a window from the cosine similarity of its embedding to the others. Added to the reconstruction error with a
+small weight, it pulls the threads of a job together. Detection by reconstruction error becomes slightly worse.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def scatter(z: Tensor, job: Tensor, temperature: float = 0.1) -> Tensor:
-    """Zero where a window's direction is far nearer to its own job's than to any other's; idle threads are one job."""
+def contrastive_loss(z: Tensor, job: Tensor, temperature: float = 0.1) -> Tensor:
+    """Near zero if every window is far closer to its own job than to any other; idle threads count as one job."""
     direction = F.normalize(z, dim=1)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    likeness = (direction @ direction.T / temperature).masked_fill(itself, -torch.inf)  # (n, n)
-    kin = (job[:, None] == job[None]) & ~itself
-    chance = likeness - likeness.logsumexp(1, keepdim=True)
-    count = kin.sum(1)  # (n,) how many of its job are in the batch
-    missed = -chance.masked_fill(~kin, 0).sum(1) / count.clamp(min=1)
-    return missed[count > 0].sum() / (count > 0).sum().clamp(min=1)
+    similarity = (direction @ direction.T / temperature).masked_fill(itself, -torch.inf)  # (n, n)
+    positive = (job[:, None] == job[None]) & ~itself
+    log_probability = similarity - similarity.logsumexp(1, keepdim=True)
+    positives = positive.sum(1)  # (n,) other windows of the same job in the batch
+    cross_entropy = -log_probability.masked_fill(~positive, 0).sum(1) / positives.clamp(min=1)
+    return cross_entropy[positives > 0].sum() / (positives > 0).sum().clamp(min=1)

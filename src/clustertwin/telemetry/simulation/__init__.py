@@ -1,1 +1,1 @@
-"""A simulated cluster: recorded campaigns -> signatures -> whole clusters of labelled traces."""
+"""A simulated cluster: signatures fitted to recorded campaigns -> labelled traces of whole clusters."""

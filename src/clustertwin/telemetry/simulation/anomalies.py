@@ -1,7 +1,7 @@
-"""What can go wrong with a job, and how its threads' seconds look then: a visible table of anomalies.
+"""The table of anomalies: name -> which jobs it affects and how their seconds are drawn.
 
-Some follow from what a job does: a slow rank makes the others wait, a hung one leaves them waiting for ever.
-The others are drawn from the signature that was fitted to their own recording.
+Anomalies of MPI jobs follow from the barrier model: a slow rank makes the others wait, and a hung rank makes them wait
+forever. A hung job is drawn as idle threads. All others are drawn from the signature of their own recording.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.simulation.barrier import Barrier, draw_ranks, mix, wait_shares
-from clustertwin.telemetry.simulation.process import draw
-from clustertwin.telemetry.simulation.signature import Signature, Signatures
+from clustertwin.telemetry.simulation.barrier import Barrier, draw_mixture, draw_ranks, wait_fractions
+from clustertwin.telemetry.simulation.copula_process import draw_ticks
+from clustertwin.telemetry.simulation.signature import IDLE, Signature, Signatures
 
 Ticks = NDArray[np.uint8]  # (thread, second, channel)
-#: signatures, threads, seconds, the afflicted thread, rng -> what all threads of the job do while it lasts
+#: signatures, threads, seconds, index of the anomalous thread, rng -> the seconds of all threads of the job
 Effect = Callable[[Signatures, int, int, int, np.random.Generator], Ticks]
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Which jobs it strikes, whom in them, and since when."""
+    """Which jobs an anomaly affects, which of their threads, and when."""
 
-    strikes: tuple[str, ...]  # job types; "mpi" stands for every mpi-N
+    job_types: tuple[str, ...]  # "mpi" stands for every mpi-N
     effect: Effect | None = None  # None: drawn from the recorded signature of (job type, anomaly)
-    one_thread: bool = False  # else every thread of the job is afflicted
-    peers_wait: bool = False  # the other threads look different too: they are labelled as its peers
-    from_start: bool = False  # else it begins some time into the job
-    grows: bool = False  # else it is as bad at first as at last
+    one_thread: bool = False  # otherwise every thread of the job is anomalous
+    peers_wait: bool = False  # the other threads change too, and are labelled as peers
+    from_start: bool = False  # otherwise it begins some time into the job
+    grows: bool = False  # its intensity increases through the job
 
 
 def straggler(factor: float) -> Effect:
-    """One rank needs `factor` times as long for each step; every other rank waits for it."""
+    """One rank needs `factor` times as long for each step, and every other rank waits for it."""
 
-    def effect(signatures: Signatures, threads: int, seconds: int, which: int, rng: np.random.Generator) -> Ticks:
+    def effect(signatures: Signatures, threads: int, seconds: int, thread: int, rng: np.random.Generator) -> Ticks:
         slowness = np.ones(threads)
-        slowness[which] = factor
+        slowness[thread] = factor
         return draw_ranks(barrier_of(signatures), slowness, seconds, rng)
 
     return effect
 
 
-def hung_rank(signatures: Signatures, threads: int, seconds: int, which: int, rng: np.random.Generator) -> Ticks:
-    """One rank sleeps; every other rank waits in the collective for ever."""
-    ticks = mix(barrier_of(signatures), np.ones((threads, seconds)), rng)
-    ticks[which] = draw(kind_of(signatures, "idle"), 1, seconds, rng)[0]
+def hung_rank(signatures: Signatures, threads: int, seconds: int, thread: int, rng: np.random.Generator) -> Ticks:
+    """One rank sleeps, and every other rank waits in the collective."""
+    ticks = draw_mixture(barrier_of(signatures), np.ones((threads, seconds)), rng)
+    ticks[thread] = draw_ticks(signature_of(signatures, IDLE), 1, seconds, rng)[0]
     return ticks
 
 
 def hung_job(signatures: Signatures, threads: int, seconds: int, _: int, rng: np.random.Generator) -> Ticks:
-    """Every thread sleeps; the job holds them still."""
-    return draw(kind_of(signatures, "idle"), threads, seconds, rng)
+    """Every thread sleeps, and the job still holds them."""
+    return draw_ticks(signature_of(signatures, IDLE), threads, seconds, rng)
 
 
 def misbound(signatures: Signatures, threads: int, seconds: int, _: int, rng: np.random.Generator) -> Ticks:
-    """All ranks share the job's first thread; its others lie idle."""
+    """All ranks share the job's first thread, and its other threads are idle."""
     barrier = barrier_of(signatures)
-    # Every rank gets an equal turn of the one CPU, polling or not: a step takes `threads` times as long.
+    # The ranks take equal turns on the one CPU, even while they poll: a step takes `threads` times as long.
     low_s, high_s = barrier.step_s
-    waiting = wait_shares((low_s * threads, high_s * threads), np.ones(threads), seconds, rng)
-    ticks = draw(kind_of(signatures, "idle"), threads, seconds, rng)
-    ticks[0] = mix(barrier, waiting.mean(axis=0), rng)
+    waiting = wait_fractions((low_s * threads, high_s * threads), np.ones(threads), seconds, rng)
+    ticks = draw_ticks(signature_of(signatures, IDLE), threads, seconds, rng)
+    ticks[0] = draw_mixture(barrier, waiting.mean(axis=0), rng)
     return ticks
 
 
@@ -84,16 +84,16 @@ ANOMALIES: dict[str, Anomaly] = {
 
 
 def family(job_type: str) -> str:
-    """`mpi-8` -> `mpi`: sizes of one program share what they do; any other type is its own family."""
+    """`mpi-8` -> `mpi`: all sizes of one program are a family; any other type is its own family."""
     name, _, number = job_type.rpartition("-")
     return name if name == "mpi" and number.isdigit() else job_type
 
 
 def draw_healthy(signatures: Signatures, job_type: str, threads: int, seconds: int, rng: np.random.Generator) -> Ticks:
-    """What the threads of a job do while nothing is wrong."""
+    """The seconds of a job's threads without an anomaly."""
     if family(job_type) == "mpi":
         return draw_ranks(barrier_of(signatures), np.ones(threads), seconds, rng)
-    return draw(kind_of(signatures, job_type), threads, seconds, rng)
+    return draw_ticks(signature_of(signatures, job_type), threads, seconds, rng)
 
 
 def draw_afflicted(
@@ -102,41 +102,41 @@ def draw_afflicted(
     anomaly: str,
     threads: int,
     seconds: int,
-    which: int,
+    thread: int,
     rng: np.random.Generator,
 ) -> Ticks:
-    """What they do while `anomaly` lasts; `which` is the afflicted thread where only one is."""
+    """The seconds of a job's threads during `anomaly`; `thread` is the anomalous one if only one is."""
     row = ANOMALIES[anomaly]
     if row.effect is not None:
-        return row.effect(signatures, threads, seconds, which, rng)
+        return row.effect(signatures, threads, seconds, thread, rng)
     if not row.one_thread:
-        return draw(kind_of(signatures, job_type, anomaly), threads, seconds, rng)
+        return draw_ticks(signature_of(signatures, job_type, anomaly), threads, seconds, rng)
     ticks = draw_healthy(signatures, job_type, threads, seconds, rng)
-    ticks[which] = draw(kind_of(signatures, job_type, anomaly), 1, seconds, rng)[0]
+    ticks[thread] = draw_ticks(signature_of(signatures, job_type, anomaly), 1, seconds, rng)[0]
     return ticks
 
 
-def possible(signatures: Signatures) -> tuple[str, ...]:
-    """The anomalies that these signatures can draw."""
+def available_anomalies(signatures: Signatures) -> tuple[str, ...]:
+    """The anomalies that can be drawn from these signatures."""
     return tuple(
         name
         for name, anomaly in ANOMALIES.items()
-        if (anomaly.effect is not None and (signatures.barrier is not None or "mpi" not in anomaly.strikes))
-        or (anomaly.strikes[0], name) in signatures.kinds
+        if (anomaly.effect is not None and (signatures.barrier is not None or "mpi" not in anomaly.job_types))
+        or (anomaly.job_types[0], name) in signatures.kinds
     )
 
 
-def kind_of(signatures: Signatures, job_type: str, anomaly: str = "") -> Signature:
+def signature_of(signatures: Signatures, job_type: str, anomaly: str = "") -> Signature:
     """The signature of this kind of thread, or an error that says what to record."""
     try:
         return signatures.kinds[job_type, anomaly]
     except KeyError:
-        what = f"{job_type} with {anomaly}" if anomaly else job_type
-        raise SettingsError(f"no recorded signature of {what}: record it and run `twin campaign fit`") from None
+        kind = f"{job_type} with {anomaly}" if anomaly else job_type
+        raise SettingsError(f"no signature of {kind}: record such a job and run `twin campaign fit`") from None
 
 
 def barrier_of(signatures: Signatures) -> Barrier:
-    """What MPI ranks do, or an error that says what to record."""
+    """The model of MPI jobs, or an error that says what to record."""
     if signatures.barrier is None:
-        raise SettingsError("no recorded MPI job among the signatures: record mpi-N and run `twin campaign fit`")
+        raise SettingsError("the signatures contain no MPI job: record mpi-N and run `twin campaign fit`")
     return signatures.barrier

@@ -1,30 +1,31 @@
-"""A signature: how the threads of one kind of job spend their seconds, as the numbers of a random process.
+"""A signature: the stochastic process that the seconds of one kind of thread follow, as its parameters.
 
-The process is a Gaussian copula: a stationary Gaussian series per share gives time its structure, and the
-recorded quantiles give each second its value. The spectrum is split in two: what the threads of a job have in
-common and what each has on its own.
+The process is a Gaussian copula process over stick-breaking shares. A stationary Gaussian series per share carries the
+autocorrelation, and the recorded quantiles are the marginal distribution. The spectrum has two parts: one is common to
+the threads of a job, the other is independent for each thread.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.errors import InputError, OutputError
+from clustertwin.core import files
+from clustertwin.core.errors import InputError
 from clustertwin.telemetry.simulation.barrier import Barrier
-from clustertwin.telemetry.simulation.shares import ORDERS, Order
+from clustertwin.telemetry.simulation.stick_breaking import ORDERS, Order
 
-#: Normal scores at which quantiles are kept: fine enough for one second in a thousand.
-SCORES = np.linspace(-3.2, 3.2, 65)
-SEGMENT_S = 64  # spectra are known at multiples of 1/64 Hz
+#: Normal scores at which quantiles are stored: they resolve one second in a thousand.
+NORMAL_SCORES = np.linspace(-3.2, 3.2, 65)
+SEGMENT_S = 64  # spectra are stored at multiples of 1/64 Hz
 FREQUENCIES = SEGMENT_S // 2 + 1
-PEER = "/peer"  # a healthy thread of a job in which another is afflicted: `straggler-x2/peer`
+PEER = "/peer"  # suffix for a healthy thread of a job in which another one is anomalous: `straggler-x2/peer`
 IDLE = "idle"  # a thread without a job
 FORMAT = 1
 _LOWER = np.tril_indices(3)
@@ -33,19 +34,19 @@ _BELOW = np.tril_indices(3, -1)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One kind of thread; `anomaly` is empty for a normal one and ends in `/peer` beside an afflicted one."""
+    """One kind of thread. `anomaly` is empty for a normal thread and ends in `/peer` for a peer of an anomalous one."""
 
     job_type: str
     anomaly: str
-    order: Order  # of the channels, in which they take their shares of a second
-    quantiles: NDArray[np.float64]  # (share, score) the share at each of SCORES
-    shared: NDArray[np.complex128]  # (frequency, share, share) lower factor of the spectrum common to a job's threads
-    own: NDArray[np.complex128]  # (frequency, share, share) lower factor of what a thread has on its own
-    trend: NDArray[np.float64]  # (share,) how far it climbs through a job: 1 is in perfect order, 0 not at all
+    order: Order  # of the channels in the stick-breaking transform
+    quantiles: NDArray[np.float64]  # (share, score) the marginal: the share at each of NORMAL_SCORES
+    shared: NDArray[np.complex128]  # (frequency, share, share) Cholesky factor of the part common to a job
+    own: NDArray[np.complex128]  # (frequency, share, share) Cholesky factor of a thread's independent part
+    trend: NDArray[np.float64]  # (share,) correlation with a ramp through the job: 1 sorts the values, 0 is stationary
     start: NDArray[np.float64]  # (second, channel) mean ratios while a job starts
     end: NDArray[np.float64]  # (second, channel) mean ratios while it ends
-    jobs: int  # how many recorded jobs stand behind it
-    thread_s: int  # and how many seconds of threads
+    jobs: int  # number of recorded jobs it was fitted to
+    thread_s: int  # their length, summed over threads
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,26 +55,26 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """All kinds of threads that were recorded, and where they come from."""
+    """The signatures of every recorded kind of thread, and their origin."""
 
     kinds: dict[tuple[str, str], Signature]  # (job type, anomaly) -> signature
-    barrier: Barrier | None  # what an MPI rank's seconds look like; None where no MPI job was recorded
+    barrier: Barrier | None  # the model of MPI jobs; None if no MPI job was recorded
     provenance: dict[str, Any]  # host, kernel, CPUs, date, command
 
 
 def to_json(signatures: Signatures) -> str:
-    """One line per signature: small, and still a diff that a person can follow."""
+    """One line per signature: the file is small and its diffs stay readable."""
     lines = ",\n".join(json.dumps(_row(kind)) for kind in signatures.kinds.values())
     head, barrier = json.dumps(signatures.provenance, indent=1), json.dumps(_barrier_row(signatures.barrier))
     return f'{{"format": {FORMAT}, "provenance": {head},\n"barrier": {barrier},\n"signatures": [\n{lines}\n]}}\n'
 
 
 def parse_signatures(text: str, where: str = "signatures") -> Signatures:
-    """The text of a signatures file; a foreign or damaged one is refused with a reason."""
+    """Parse the text of a signatures file. Any other or a damaged file raises an InputError with the reason."""
     try:
         document = json.loads(text)
         if document["format"] != FORMAT:
-            raise InputError(where, f"format {document['format']}, this version reads {FORMAT}")
+            raise InputError(where, f"format {document['format']} is not supported; this version reads format {FORMAT}")
         kinds = [_signature(row) for row in document["signatures"]]
         return Signatures(
             {kind.key: kind for kind in kinds}, _barrier(document["barrier"]), dict(document["provenance"])
@@ -83,24 +84,19 @@ def parse_signatures(text: str, where: str = "signatures") -> Signatures:
 
 
 def read_signatures(path: Path | None = None) -> Signatures:
-    """A file made by `twin campaign fit`, or the one that came with clustertwin."""
+    """Read a file made by `twin campaign fit`, or the one that is part of clustertwin."""
     if path is None:
-        return parse_signatures(files(__package__).joinpath("signatures.json").read_text(), "signatures.json")
+        return parse_signatures(resources.files(__package__).joinpath("signatures.json").read_text(), "signatures.json")
     try:
         return parse_signatures(path.read_text(), str(path))
     except OSError as error:
-        raise InputError(path, f"cannot be read: {error.strerror}") from error
+        raise InputError(path, f"cannot read: {error.strerror}") from error
 
 
 def write_signatures(path: Path, signatures: Signatures) -> None:
-    """One JSON file, whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(path.name + ".part")
-        draft.write_text(to_json(signatures))
-        draft.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+    """Write one JSON file; its directory is created if needed."""
+    files.make_directory(path.parent)
+    files.write(path, to_json(signatures))
 
 
 def _row(kind: Signature) -> dict[str, Any]:
@@ -124,7 +120,7 @@ def _signature(row: dict[str, Any]) -> Signature:
         job_type=str(row["job_type"]),
         anomaly=str(row["anomaly"]),
         order=ORDERS[ORDERS.index(tuple(row["order"]))],
-        quantiles=_shaped(row["quantiles"], (3, len(SCORES))),
+        quantiles=_shaped(row["quantiles"], (3, len(NORMAL_SCORES))),
         shared=_unpacked(_shaped(row["shared"], (FREQUENCIES, 9))),
         own=_unpacked(_shaped(row["own"], (FREQUENCIES, 9))),
         trend=_shaped(row["trend"], (3,)),
@@ -149,7 +145,7 @@ def _barrier(row: dict[str, Any] | None) -> Barrier | None:
 
 
 def _packed(factor: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """(frequency, 3, 3) lower factors with a real diagonal -> (frequency, 9) numbers."""
+    """(frequency, 3, 3) lower triangular factors with a real diagonal -> (frequency, 9) real numbers."""
     return np.concatenate([factor[:, *_LOWER].real, factor[:, *_BELOW].imag], axis=1)
 
 
@@ -163,7 +159,7 @@ def _unpacked(numbers: NDArray[np.float64]) -> NDArray[np.complex128]:
 def _shaped(numbers: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     array = np.asarray(numbers, np.float64).reshape(shape)
     if not np.isfinite(array).all():
-        raise ValueError("a number that is not finite")
+        raise ValueError("a number is not finite")
     return array
 
 

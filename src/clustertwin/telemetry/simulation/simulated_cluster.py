@@ -1,4 +1,4 @@
-"""A whole cluster at work: settings, signatures, seed -> a `Trace` per node, with its jobs and what went wrong.
+"""Simulate a whole cluster: settings, signatures, seed -> a `Trace` per node, labelled with jobs and anomalies.
 
 The same settings, signatures and seed give the same bytes.
 """
@@ -18,25 +18,25 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.simulation.anomalies import (
     ANOMALIES,
     Ticks,
+    available_anomalies,
     draw_afflicted,
     draw_healthy,
     family,
-    kind_of,
-    possible,
+    signature_of,
 )
-from clustertwin.telemetry.simulation.demand import ClusterSettings, ask
-from clustertwin.telemetry.simulation.placement import Placed, Seat, place
-from clustertwin.telemetry.simulation.process import add_edges, draw
-from clustertwin.telemetry.simulation.shares import TICKS
+from clustertwin.telemetry.simulation.copula_process import draw_ticks, overwrite_edges
+from clustertwin.telemetry.simulation.demand import ClusterSettings, draw_request
+from clustertwin.telemetry.simulation.placement import NodeAllocation, PlacedJob, place_jobs
 from clustertwin.telemetry.simulation.signature import IDLE, PEER, Signature, Signatures
+from clustertwin.telemetry.simulation.stick_breaking import TICKS
 
 _RATIOS: NDArray[np.float32] = (np.arange(TICKS + 1) / TICKS).astype(np.float32)
-_ONSET = (0.1, 0.4)  # an anomaly begins after this part of its job
+_ONSET = (0.1, 0.4)  # an anomaly begins after this fraction of its job
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of a job: which anomaly, after how many seconds, on which of its threads."""
+class Injection:
+    """The anomaly of a job, empty for none, its onset in seconds after the start, and the thread that it affects."""
 
     anomaly: str
     onset: int
@@ -44,33 +44,36 @@ class Fate:
 
 
 def simulate(settings: ClusterSettings, signatures: Signatures, seed: int) -> list[Trace]:
-    """One trace per node; jobs and anomalies are in its spans."""
-    if missing := set(settings.anomalies) - set(possible(signatures)):
-        raise SettingsError(f"no recorded signature of {', '.join(sorted(missing))}: record it, `twin campaign fit`")
+    """One trace per node; its spans label jobs and anomalies."""
+    if missing := set(settings.anomalies) - set(available_anomalies(signatures)):
+        anomalies = ", ".join(sorted(missing))
+        raise SettingsError(f"no signature of {anomalies}: record such jobs and run `twin campaign fit`")
     nodes, threads, seconds = settings.nodes, settings.threads, settings.seconds
-    jobs = place(partial(ask, settings), nodes, threads, seconds, np.random.default_rng((seed, 0)), settings.gap_s)
-    idle = kind_of(signatures, IDLE)
-    # (thread, second, channel) of each node; every node and every job has a random generator of its own
-    ticks = [draw(idle, threads, seconds, np.random.default_rng((seed, 1, node))) for node in range(nodes)]
+    requests = partial(draw_request, settings)
+    jobs = place_jobs(requests, nodes, threads, seconds, np.random.default_rng((seed, 0)), settings.gap_s)
+    idle = signature_of(signatures, IDLE)
+    # (thread, second, channel) of each node; every node and every job has its own random generator
+    ticks = [draw_ticks(idle, threads, seconds, np.random.default_rng((seed, 1, node))) for node in range(nodes)]
     names = node_names(nodes)
     spans: list[list[JobSpan]] = [[] for _ in names]
     for number, job in enumerate(jobs):
         rng = np.random.default_rng((seed, 2, number))
-        fate = _fate(job, rng)
-        mine = _perform(job, fate, signatures, rng)
-        for seat, first in _seats(job):
-            ticks[seat.node][list(seat.cpus), job.start : job.end] = mine[first : first + len(seat.cpus)]
-            for cpus, anomaly in _struck(seat.cpus, fate.thread - first, fate.anomaly):
-                spans[seat.node].append(
+        injection = _draw_injection(job, rng)
+        job_ticks = _draw_job(job, injection, signatures, rng)
+        for allocation, first in _with_first_thread(job):
+            cpus = allocation.cpus
+            ticks[allocation.node][list(cpus), job.start : job.end] = job_ticks[first : first + len(cpus)]
+            for labelled, anomaly in _label_threads(cpus, injection.thread - first, injection.anomaly):
+                spans[allocation.node].append(
                     JobSpan(
                         job=str(number + 1),
-                        node=names[seat.node],
-                        cpus=cpus,
+                        node=names[allocation.node],
+                        cpus=labelled,
                         start_s=settings.start_s + job.start,
                         end_s=settings.start_s + job.end,
                         job_type=job.request.job_type,
                         anomaly=anomaly,
-                        onset_s=settings.start_s + job.start + fate.onset if anomaly and fate.onset else None,
+                        onset_s=settings.start_s + job.start + injection.onset if anomaly and injection.onset else None,
                     )
                 )
     return [
@@ -88,54 +91,55 @@ def simulate(settings: ClusterSettings, signatures: Signatures, seed: int) -> li
 
 
 def node_names(nodes: int) -> list[str]:
-    """`n01`, `n02`, … as wide as the last needs."""
+    """`n01`, `n02`, …, all with the width of the last."""
     return [f"n{i + 1:0{max(2, len(str(nodes)))}d}" for i in range(nodes)]
 
 
-def _fate(job: Placed, rng: np.random.Generator) -> Fate:
-    """Draw it; an anomaly that would begin after the recording's end does not happen."""
+def _draw_injection(job: PlacedJob, rng: np.random.Generator) -> Injection:
+    """Draw onset and thread. An anomaly that would begin after the end of the recording is left out."""
     thread, length = int(rng.integers(job.request.threads)), job.end - job.start
     anomaly = job.request.anomaly
     if not anomaly:
-        return Fate("", length, thread)
+        return Injection("", length, thread)
     onset = 0 if ANOMALIES[anomaly].from_start else int(job.request.length * rng.uniform(*_ONSET))
-    return Fate(anomaly, onset, thread) if onset < length else Fate("", length, thread)
+    return Injection(anomaly, onset, thread) if onset < length else Injection("", length, thread)
 
 
-def _perform(job: Placed, fate: Fate, signatures: Signatures, rng: np.random.Generator) -> Ticks:
-    """What a job's threads do from its first second to its last: (thread, second, channel)."""
-    kind, threads, length = job.request.job_type, job.request.threads, job.end - job.start
+def _draw_job(job: PlacedJob, injection: Injection, signatures: Signatures, rng: np.random.Generator) -> Ticks:
+    """All seconds of a job's threads: (thread, second, channel)."""
+    job_type, threads, length = job.request.job_type, job.request.threads, job.end - job.start
+    anomaly, onset = injection.anomaly, injection.onset
     parts = []
-    if fate.onset:
-        parts.append(draw_healthy(signatures, kind, threads, fate.onset, rng))
-    if fate.anomaly:
-        parts.append(draw_afflicted(signatures, kind, fate.anomaly, threads, length - fate.onset, fate.thread, rng))
+    if onset:
+        parts.append(draw_healthy(signatures, job_type, threads, onset, rng))
+    if anomaly:
+        parts.append(draw_afflicted(signatures, job_type, anomaly, threads, length - onset, injection.thread, rng))
     ticks = np.concatenate(parts, axis=1)
-    add_edges(ticks, _edges_of(signatures, kind, fate.anomaly), rng)
+    overwrite_edges(ticks, _edge_signature(signatures, job_type, anomaly), rng)
     return ticks
 
 
-def _edges_of(signatures: Signatures, job_type: str, anomaly: str) -> Signature:
-    """The signature whose start and end such a job has: of its own kind, or of the recorded size of its family."""
+def _edge_signature(signatures: Signatures, job_type: str, anomaly: str) -> Signature:
+    """The signature that gives such a job its start and end: that of its kind, or of a recorded size of its family."""
     if (job_type, anomaly) in signatures.kinds and not (anomaly and ANOMALIES[anomaly].one_thread):
         return signatures.kinds[job_type, anomaly]
     same = [kind for kind in signatures.kinds.values() if family(kind.job_type) == family(job_type)]
     return next((kind for kind in same if not kind.anomaly), same[0])
 
 
-def _seats(job: Placed) -> Iterator[tuple[Seat, int]]:
-    """Each node's threads with the number of the first among all threads of the job."""
+def _with_first_thread(job: PlacedJob) -> Iterator[tuple[NodeAllocation, int]]:
+    """Each allocation with the index of its first thread among all threads of the job."""
     first = 0
-    for seat in job.seats:
-        yield seat, first
-        first += len(seat.cpus)
+    for allocation in job.allocations:
+        yield allocation, first
+        first += len(allocation.cpus)
 
 
-def _struck(cpus: tuple[int, ...], afflicted: int, anomaly: str) -> list[tuple[tuple[int, ...], str]]:
-    """The threads of one node by what is wrong with them; `afflicted` counts from the node's first."""
+def _label_threads(cpus: tuple[int, ...], anomalous: int, anomaly: str) -> list[tuple[tuple[int, ...], str]]:
+    """The threads of one node by label. `anomalous` is an index into them and may lie on another node."""
     if not anomaly or not ANOMALIES[anomaly].one_thread:
         return [(cpus, anomaly)]
-    here = cpus[afflicted : afflicted + 1] if afflicted >= 0 else ()
-    peers = tuple(cpu for cpu in cpus if cpu not in here)
-    labels = [(here, anomaly), (peers, anomaly + PEER if ANOMALIES[anomaly].peers_wait else "")]
-    return [(some, what) for some, what in labels if some]
+    affected = cpus[anomalous : anomalous + 1] if anomalous >= 0 else ()
+    peers = tuple(cpu for cpu in cpus if cpu not in affected)
+    labels = [(affected, anomaly), (peers, anomaly + PEER if ANOMALIES[anomaly].peers_wait else "")]
+    return [(threads, label) for threads, label in labels if threads]

@@ -1,8 +1,7 @@
-"""How well events are found: a detector and labelled traces -> which anomalies became events, how late, how many false.
+"""Event metrics: a detector and labelled traces -> detected anomalies, their delay after the onset, false events.
 
-What a person asks of alarms is counted in events, not in windows: of the anomalies there were, how many were told of;
-how long after their onset; and how often a healthy node disturbs somebody. There is one rule: an event is true if it
-opened after the onset of an anomaly in a job of its own, and false otherwise.
+Operators see events, not windows. All studies and benchmarks count events by one rule: an event is true if it opened
+after the onset of an anomaly in one of its jobs, and false otherwise.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracke
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import IDLE, LENGTH_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
+from clustertwin.telemetry.simulation.signature import PEER
 
-PEER = "/peer"
-#: An anomaly is looked for when its job goes on for so long after the onset: a window, a persistence, a stride.
-LEAST_S = 300
-#: An event that opens so soon after an anomaly's end still is about it.
+#: An anomaly counts if its job lasts this long after the onset: a window, a persistence and a stride.
+SHORTEST_ANOMALY_S = 300
+#: An event that opens within this time after the end of an anomaly still detects it.
 GRACE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """One job that went wrong."""
+class LabelledAnomaly:
+    """One job with an anomaly."""
 
     job: str
     anomaly: str
@@ -37,17 +36,17 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What became of the anomalies of one kind."""
+class AnomalyRecall:
+    """How many anomalies of one kind were detected, and how long after their onset."""
 
     anomaly: str
-    there: int
-    found: int
+    total: int
+    detected: int
     delays_s: tuple[float, ...]
 
     @property
     def recall(self) -> float:
-        return self.found / self.there if self.there else float("nan")
+        return self.detected / self.total if self.total else float("nan")
 
     @property
     def delay_s(self) -> float:
@@ -55,20 +54,20 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    found: tuple[Found, ...]
-    false: tuple[Event, ...]  # that no anomaly explains
+class EventCounts:
+    anomalies: tuple[AnomalyRecall, ...]  # by kind
+    false: tuple[Event, ...]
     node_days: float
 
     @property
-    def there(self) -> int:
-        """Anomalies that were looked for."""
-        return sum(row.there for row in self.found)
+    def total(self) -> int:
+        """The number of anomalies."""
+        return sum(row.total for row in self.anomalies)
 
     @property
-    def seen(self) -> int:
-        """… of which an event told."""
-        return sum(row.found for row in self.found)
+    def detected(self) -> int:
+        """The number of anomalies with an event."""
+        return sum(row.detected for row in self.anomalies)
 
     @property
     def false_events(self) -> int:
@@ -79,27 +78,29 @@ class Result:
         return self.false_events / self.node_days if self.node_days else float("nan")
 
 
-def count_events(detector: Detector, traces: Sequence[Trace], stride_s: int = 10, least_s: float = LEAST_S) -> Result:
-    """Replay one campaign through the ring and the tracker of the live service, and judge what comes of it."""
-    return judge(track(score_all(detector, traces, stride_s), detector.threshold), traces, least_s)
+def count_events(
+    detector: Detector, traces: Sequence[Trace], stride_s: int = 10, shortest_s: float = SHORTEST_ANOMALY_S
+) -> EventCounts:
+    """Replay one campaign through the buffer and the tracker of the live service, and count its events."""
+    return match_events(track_events(replay(detector, traces, stride_s), detector.threshold), traces, shortest_s)
 
 
-def score_all(detector: Detector, traces: Sequence[Trace], stride_s: int) -> Iterator[tuple[Moment, Scores]]:
-    """Traces as a live loop would have scored them; what a moment was made of is not kept."""
-    ring = TraceBuffer(traces[0].schema)
+def replay(detector: Detector, traces: Sequence[Trace], stride_s: int) -> Iterator[tuple[Moment, Scores]]:
+    """Score traces as the live service would. The values of each moment are dropped to save memory."""
+    buffer = TraceBuffer(traces[0].schema)
     start_s, end_s = min(trace.start_s for trace in traces), max(trace.end_s for trace in traces)
     for now_s in range(start_s + stride_s, end_s + 1, stride_s):
         for trace in traces:
-            ring.push(_piece(trace, now_s - stride_s, now_s))
-        moment = ring.moment(now_s)
+            buffer.push(_live_part(trace, now_s - stride_s, now_s))
+        moment = buffer.moment(now_s)
         scores = detector.score(moment)
         yield replace(moment, values=moment.values[:, :0], valid=moment.valid[:, :0]), scores
 
 
-def track(
+def track_events(
     scored: Iterable[tuple[Moment, Scores]], threshold: float, settings: EventSettings = EventSettings()
 ) -> list[tuple[int, Event]]:
-    """(the second it opened, the event as it was in the end) of every event."""
+    """(second of opening, final state) of every event."""
     tracker = Tracker(settings)
     opened: dict[str, int] = {}
     last: dict[str, Event] = {}
@@ -111,59 +112,63 @@ def track(
     return [(opened[name], event) for name, event in last.items()]
 
 
-def truths(traces: Sequence[Trace], least_s: float = LEAST_S) -> list[Truth]:
-    """Every job that goes wrong and goes on for at least so long after that."""
+def labelled_anomalies(traces: Sequence[Trace], shortest_s: float = SHORTEST_ANOMALY_S) -> list[LabelledAnomaly]:
+    """Every job with an anomaly that lasts at least `shortest_s` after the onset."""
     spans = [span for trace in traces for span in trace.spans if span.anomaly]
-    jobs: dict[str, Truth] = {}
+    jobs: dict[str, LabelledAnomaly] = {}
     for span in spans:
-        truth = Truth(span.job, span.anomaly.removesuffix(PEER), _onset_s(span), span.end_s)
-        jobs.setdefault(span.job, truth)
-    return [truth for truth in jobs.values() if truth.end_s - truth.onset_s >= least_s]
+        anomaly = LabelledAnomaly(span.job, span.anomaly.removesuffix(PEER), _onset_s(span), span.end_s)
+        jobs.setdefault(span.job, anomaly)
+    return [anomaly for anomaly in jobs.values() if anomaly.end_s - anomaly.onset_s >= shortest_s]
 
 
-def judge(events: Sequence[tuple[int, Event]], traces: Sequence[Trace], least_s: float = LEAST_S) -> Result:
-    """Match events and truths by their jobs and times."""
-    there = truths(traces, least_s)
-    wrong = {span.job: _onset_s(span) for trace in traces for span in trace.spans if span.anomaly}
+def match_events(
+    events: Sequence[tuple[int, Event]], traces: Sequence[Trace], shortest_s: float = SHORTEST_ANOMALY_S
+) -> EventCounts:
+    """Match events with labelled anomalies by job and time."""
+    anomalies = labelled_anomalies(traces, shortest_s)
+    onsets_s = {span.job: _onset_s(span) for trace in traces for span in trace.spans if span.anomaly}
     false = [
-        event for opened_s, event in events if not any(job in wrong and opened_s > wrong[job] for job in event.jobs)
+        event
+        for opened_s, event in events
+        if not any(job in onsets_s and opened_s > onsets_s[job] for job in event.jobs)
     ]
-    found = []
-    for anomaly in sorted({truth.anomaly for truth in there}):
-        mine = [truth for truth in there if truth.anomaly == anomaly]
-        delays = [delay for truth in mine if (delay := _delay_s(truth, events)) is not None]
-        found.append(Found(anomaly, len(mine), len(delays), tuple(delays)))
-    return Result(tuple(found), tuple(false), sum(trace.end_s - trace.start_s for trace in traces) / 86_400)
+    rows = []
+    for kind in sorted({anomaly.anomaly for anomaly in anomalies}):
+        same_kind = [anomaly for anomaly in anomalies if anomaly.anomaly == kind]
+        delays = [delay for anomaly in same_kind if (delay := _delay_s(anomaly, events)) is not None]
+        rows.append(AnomalyRecall(kind, len(same_kind), len(delays), tuple(delays)))
+    return EventCounts(tuple(rows), tuple(false), sum(trace.end_s - trace.start_s for trace in traces) / 86_400)
 
 
-def merged(results: Sequence[Result]) -> Result:
-    """Several campaigns as one."""
-    kinds: dict[str, Found] = {}
-    for one in (found for result in results for found in result.found):
-        known = kinds.get(one.anomaly, Found(one.anomaly, 0, 0, ()))
-        kinds[one.anomaly] = Found(
-            one.anomaly, known.there + one.there, known.found + one.found, known.delays_s + one.delays_s
+def merge_counts(counts: Sequence[EventCounts]) -> EventCounts:
+    """The counts of several campaigns, added up."""
+    kinds: dict[str, AnomalyRecall] = {}
+    for row in (row for each in counts for row in each.anomalies):
+        sum_ = kinds.get(row.anomaly, AnomalyRecall(row.anomaly, 0, 0, ()))
+        kinds[row.anomaly] = AnomalyRecall(
+            row.anomaly, sum_.total + row.total, sum_.detected + row.detected, sum_.delays_s + row.delays_s
         )
-    ordered = tuple(kinds[name] for name in sorted(kinds))
-    false = tuple(event for result in results for event in result.false)
-    return Result(ordered, false, sum(r.node_days for r in results))
+    rows = tuple(kinds[name] for name in sorted(kinds))
+    false = tuple(event for each in counts for event in each.false)
+    return EventCounts(rows, false, sum(each.node_days for each in counts))
 
 
-def _delay_s(truth: Truth, events: Sequence[tuple[int, Event]]) -> float | None:
+def _delay_s(anomaly: LabelledAnomaly, events: Sequence[tuple[int, Event]]) -> float | None:
     times = [
         opened_s
         for opened_s, event in events
-        if truth.job in event.jobs and truth.onset_s < opened_s <= truth.end_s + GRACE_S
+        if anomaly.job in event.jobs and anomaly.onset_s < opened_s <= anomaly.end_s + GRACE_S
     ]
-    return min(times) - truth.onset_s if times else None
+    return min(times) - anomaly.onset_s if times else None
 
 
 def _onset_s(span: JobSpan) -> float:
     return span.start_s if span.onset_s is None else span.onset_s
 
 
-def _piece(trace: Trace, start_s: int, end_s: int) -> Trace:
-    """The trace's seconds from `start_s` on; of its spans those that a live source would have seen by then."""
+def _live_part(trace: Trace, start_s: int, end_s: int) -> Trace:
+    """The seconds from `start_s` to `end_s`, with the spans that a live source would know by then."""
     a, b = max(start_s, trace.start_s) - trace.start_s, min(end_s, trace.end_s) - trace.start_s
     known = (span for span in trace.spans if span.start_s < end_s and span.end_s > start_s - LENGTH_S)
     spans = tuple(span for span in known if span.job_type != IDLE)

@@ -16,7 +16,7 @@ from pathlib import Path
 from clustertwin.core import files
 from clustertwin.core.errors import TwinError
 from clustertwin.core.extras import require
-from clustertwin.telemetry.campaign.simulated_rounds import write
+from clustertwin.telemetry.campaign.simulated_rounds import write_recording
 from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.learning.night.day_checks import DayLimits
 from clustertwin.telemetry.learning.night.night_run import NightContext, NightSettings
@@ -71,7 +71,7 @@ def time_nights(
 def _time_night(home: Path, hours: float, threads: int, settings: NightSettings) -> NightTiming:
     nodes = max(1, threads // _THREADS_PER_NODE)
     cluster = ClusterSettings(nodes=nodes, threads=threads // nodes, hours=hours)
-    write(home / "recording" / "day", simulate(cluster, read_signatures(), seed=1), "", "")
+    write_recording(home / "recording" / "day", simulate(cluster, read_signatures(), seed=1), "", "")
     for architecture in settings.architectures:
         config, network = find(architecture)
         save(home / "nights" / "2025-12-31" / "challengers" / architecture, architecture, network(config()))

@@ -1,7 +1,7 @@
-"""How well detectors see: scorers, labelled moments -> ROC-AUC and recall for each anomaly, against all normal windows.
+"""Window metrics: scorers, labelled moments -> ROC-AUC and recall for each anomaly against all normal windows.
 
-A scorer is any function of a moment that gives one number a thread, higher for stranger. All are judged on the same
-windows: settled, valid, and not mixed. Nothing is point-adjusted.
+A scorer is a function of a moment that returns one number per thread; higher is more anomalous. All scorers are
+evaluated on the same windows: settled, valid, and not mixed. The metrics are not point-adjusted.
 """
 
 from __future__ import annotations
@@ -21,72 +21,74 @@ Scorer = Callable[[Moment], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AnomalyMetrics:
     """One scorer on one anomaly."""
 
     windows: int
     auc: float
-    recall: float  # where normal windows are called strange at the rate asked for
-    found: float  # above the scorer's own threshold, NaN where it has none
+    recall: float  # at the chosen false-positive rate
+    recall_at_threshold: float  # at the scorer's own threshold; NaN if it has none
 
 
 @dataclass(frozen=True, slots=True)
-class Assessment:
-    """One scorer on everything."""
+class ScorerMetrics:
+    """One scorer on all anomalies."""
 
-    normal: int  # windows
-    false_alarms: float  # part of them above the scorer's own threshold, NaN where it has none
-    cells: dict[str, Cell]  # by anomaly
+    normal_windows: int
+    false_positive_rate: float  # at the scorer's own threshold; NaN if it has none
+    anomalies: dict[str, AnomalyMetrics]
 
 
-def assess(
+def evaluate_scorers(
     scorers: Mapping[str, Scorer],
     test: Iterable[tuple[Moment, Windows]],
-    rate: float = 1e-3,
+    false_positive_rate: float = 1e-3,
     thresholds: Mapping[str, float] | None = None,
-) -> dict[str, Assessment]:
-    """Every scorer on every label; `rate` of the normal windows may be false alarms where recall is measured."""
-    kept: dict[str, list[Array]] = {name: [] for name in scorers}
+) -> dict[str, ScorerMetrics]:
+    """The metrics of every scorer; recall is measured at `false_positive_rate` of the normal windows."""
+    scores: dict[str, list[Array]] = {name: [] for name in scorers}
     labels = []
     for moment, window in test:
-        judged = moment.settled & moment.windows()[1].all(1) & (window.job_type != "mixed")
-        labels.append(window.anomaly[judged])
+        evaluated = moment.settled & moment.windows()[1].all(1) & (window.job_type != "mixed")
+        labels.append(window.anomaly[evaluated])
         for name, scorer in scorers.items():
-            kept[name].append(np.nan_to_num(scorer(moment)[judged], nan=-np.inf))
+            scores[name].append(np.nan_to_num(scorer(moment)[evaluated], nan=-np.inf))
     label = np.concatenate(labels) if labels else np.array([], np.str_)
     if not (label == "").any():
-        raise SettingsError("nothing to compare with: no normal window among the moments")
+        raise SettingsError("the moments contain no normal window to compare with")
     return {
-        name: _assess(np.concatenate(kept[name]), label, rate, (thresholds or {}).get(name, np.nan)) for name in scorers
+        name: _metrics(np.concatenate(scores[name]), label, false_positive_rate, (thresholds or {}).get(name, np.nan))
+        for name in scorers
     }
 
 
-def _assess(score: Array, label: NDArray[np.str_], rate: float, threshold: float) -> Assessment:
+def _metrics(score: Array, label: NDArray[np.str_], false_positive_rate: float, threshold: float) -> ScorerMetrics:
     normal = score[label == ""]
-    level = np.quantile(normal, 1 - rate, method="higher")
+    level = np.quantile(normal, 1 - false_positive_rate, method="higher")
 
-    def part(some: Array) -> float:
+    def rate_above_threshold(some: Array) -> float:
         return float("nan") if np.isnan(threshold) else float((some > threshold).mean())
 
-    cells = {}
+    anomalies = {}
     for anomaly in np.unique(label[label != ""]).tolist():
-        strange = score[label == anomaly]
-        recall = float((strange > level).mean())
-        cells[anomaly] = Cell(len(strange), roc_auc(normal, strange), recall, part(strange))
-    return Assessment(len(normal), part(normal), cells)
+        anomalous = score[label == anomaly]
+        recall = float((anomalous > level).mean())
+        auc = roc_auc(normal, anomalous)
+        anomalies[anomaly] = AnomalyMetrics(len(anomalous), auc, recall, rate_above_threshold(anomalous))
+    return ScorerMetrics(len(normal), rate_above_threshold(normal), anomalies)
 
 
-def roc_auc(normal: Array, strange: Array) -> float:
-    """The chance that a strange one scores above a normal one; ties count half."""
+def roc_auc(normal: Array, anomalous: Array) -> float:
+    """The probability that an anomalous window scores above a normal one; ties count half."""
     order = np.sort(normal)
-    below = np.searchsorted(order, strange, side="left") + np.searchsorted(order, strange, side="right")
+    below = np.searchsorted(order, anomalous, side="left") + np.searchsorted(order, anomalous, side="right")
     return float(below.mean() / (2 * len(normal)))
 
 
 def average_precision(label: NDArray[np.bool_], score: Array) -> float:
-    """Area under precision and recall, by steps; scores that are equal are taken together."""
+    """Area under the precision-recall curve, as a step function; equal scores form one step."""
     order = np.argsort(-score, kind="stable")
     hits = np.cumsum(label[order])
-    last = np.flatnonzero(np.diff(score[order], append=-np.inf))  # where one score ends and a lower one begins
+    last = np.flatnonzero(np.diff(score[order], append=-np.inf))  # the last index of each distinct score
     precision, recall = hits[last] / (last + 1), hits[last] / max(int(label.sum()), 1)
     return float((precision * np.diff(recall, prepend=0)).sum())

@@ -1,4 +1,4 @@
-"""Fitting: what was drawn is found again; recordings give bouts; files that are none are refused."""
+"""Fitting: the parameters of simulated data are recovered, recordings give excerpts, invalid files are refused."""
 
 from dataclasses import replace
 
@@ -10,12 +10,11 @@ from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.campaign.fitting.fit_barrier import fit_barrier
 from clustertwin.telemetry.campaign.fitting.fit_recordings import fit_signatures
-from clustertwin.telemetry.campaign.fitting.fit_signature import Scale, fit
-from clustertwin.telemetry.campaign.fitting.recorded_bouts import Bout, take
+from clustertwin.telemetry.campaign.fitting.fit_signature import NormalScores, fit
+from clustertwin.telemetry.campaign.fitting.job_excerpts import JobExcerpt, take_excerpts
 from clustertwin.telemetry.campaign.fitting.spectra import WEIGHTS, estimate, factor, product
 from clustertwin.telemetry.simulation.barrier import draw_ranks
-from clustertwin.telemetry.simulation.process import draw
-from clustertwin.telemetry.simulation.shares import ORDERS
+from clustertwin.telemetry.simulation.copula_process import draw_ticks
 from clustertwin.telemetry.simulation.signature import (
     SEGMENT_S,
     parse_signatures,
@@ -23,6 +22,7 @@ from clustertwin.telemetry.simulation.signature import (
     to_json,
     write_signatures,
 )
+from clustertwin.telemetry.simulation.stick_breaking import ORDERS
 
 
 def trace_of(spans=(), seconds=300):
@@ -34,26 +34,26 @@ def trace_of(spans=(), seconds=300):
     return Trace("n1", (0, 1), 1000, CPU, values, np.ones((2, seconds), bool), tuple(spans))
 
 
-def test_a_bout_is_the_whole_seconds_of_a_job_on_its_threads():
+def test_an_excerpt_has_the_full_seconds_of_a_job_on_its_threads():
     span = JobSpan("1", "n1", (1,), 1050.4, 1150.9, "np")
-    bout = next(b for b in take([trace_of([span])]) if b.job_type == "np")
-    assert bout.ratios.shape == (1, 99, 4)  # from second 1051 up to 1150
+    excerpt = next(b for b in take_excerpts([trace_of([span])]) if b.job_type == "np")
+    assert excerpt.ratios.shape == (1, 99, 4)  # from second 1051 up to 1150
 
 
 def test_an_onset_divides_a_job_in_two():
     span = JobSpan("1", "n1", (0, 1), 1050, 1150, "np", anomaly="swap-bursts", onset_s=1090)
-    bouts = {b.anomaly: b for b in take([trace_of([span])]) if b.job_type == "np"}
-    assert bouts[""].ratios.shape[1] == 40
-    assert bouts[""].starts
-    assert not bouts[""].ends
-    assert bouts["swap-bursts"].ratios.shape[1] == 60
-    assert bouts["swap-bursts"].ends
-    assert not bouts["swap-bursts"].starts
+    excerpts = {b.anomaly: b for b in take_excerpts([trace_of([span])]) if b.job_type == "np"}
+    assert excerpts[""].ratios.shape[1] == 40
+    assert excerpts[""].starts
+    assert not excerpts[""].ends
+    assert excerpts["swap-bursts"].ratios.shape[1] == 60
+    assert excerpts["swap-bursts"].ends
+    assert not excerpts["swap-bursts"].starts
 
 
 def test_idle_time_keeps_its_distance_from_jobs():
     span = JobSpan("1", "n1", (0,), 1100, 1200, "np")
-    idle = [b for b in take([trace_of([span])]) if b.job_type == "idle"]
+    idle = [b for b in take_excerpts([trace_of([span])]) if b.job_type == "idle"]
     assert [b.ratios.shape[1] for b in idle] == [97, 97]
     assert all((b.ratios[..., 3] == 1).all() for b in idle)
 
@@ -61,15 +61,15 @@ def test_idle_time_keeps_its_distance_from_jobs():
 def test_seconds_without_a_value_stay_unknown():
     trace = trace_of([JobSpan("1", "n1", (0,), 1100, 1200, "np")])
     trace.valid[0, 120] = False
-    bout = next(b for b in take([trace]) if b.job_type == "np")
-    assert np.isnan(bout.ratios[0, 20]).all()
-    assert np.isfinite(bout.ratios[0, 19]).all()
+    excerpt = next(b for b in take_excerpts([trace]) if b.job_type == "np")
+    assert np.isnan(excerpt.ratios[0, 20]).all()
+    assert np.isfinite(excerpt.ratios[0, 19]).all()
 
 
-def test_ties_share_the_score_in_their_middle():
-    scale = Scale.of(np.array([0.0, 0.0, 1.0, 1.0]))
-    assert scale.score(np.array([0.0, 1.0])) == pytest.approx([-0.6745, 0.6745], abs=1e-3)
-    assert scale.score(np.array([np.nan])) == 0
+def test_ties_get_the_score_of_their_mid_rank():
+    scores = NormalScores.of(np.array([0.0, 0.0, 1.0, 1.0]))
+    assert scores.transform(np.array([0.0, 1.0])) == pytest.approx([-0.6745, 0.6745], abs=1e-3)
+    assert scores.transform(np.array([np.nan])) == 0
 
 
 def test_factors_multiply_back_to_a_positive_matrix():
@@ -84,22 +84,22 @@ def test_factors_multiply_back_to_a_positive_matrix():
 
 def test_the_spectrum_of_white_noise_is_flat_and_sums_to_its_variance():
     jobs = [np.random.default_rng(i).normal(size=(2, 640, 3)) for i in range(20)]
-    found = estimate(jobs)
-    total = np.einsum("fii->fi", found.total).real
+    spectrum = estimate(jobs)
+    total = np.einsum("fii->fi", spectrum.total).real
     assert total.mean() == pytest.approx(1, abs=0.05)
     assert total.std() < 0.15
-    assert np.einsum("f,fii->i", WEIGHTS, found.total).real == pytest.approx(np.ones(3), abs=0.06)
-    assert np.abs(found.shared).max() < 0.25
+    assert np.einsum("f,fii->i", WEIGHTS, spectrum.total).real == pytest.approx(np.ones(3), abs=0.06)
+    assert np.abs(spectrum.shared).max() < 0.25
 
 
-def test_a_fitted_process_draws_what_it_was_fitted_to(signatures):
+def test_a_fitted_process_reproduces_the_statistics_of_its_data(signatures):
     rng = np.random.default_rng(1)
     kind = signatures.kinds["good-io", ""]
     slow = np.where(np.arange(len(kind.own)) < 3, 3.0, 0.4)[:, None, None]  # most power below 1/20 Hz
     true = replace(kind, own=kind.own * slow * 0.7, shared=kind.own * slow * 0.7)
-    jobs = [draw(true, 2, 3 * SEGMENT_S, rng) / 100 for _ in range(16)]
-    found = fit([Bout("good-io", "", job.astype(np.float32)) for job in jobs], orders=ORDERS[:2])
-    again = [draw(found, 2, 3 * SEGMENT_S, rng) / 100 for _ in range(16)]
+    jobs = [draw_ticks(true, 2, 3 * SEGMENT_S, rng) / 100 for _ in range(16)]
+    fitted = fit([JobExcerpt("good-io", "", job.astype(np.float32)) for job in jobs], orders=ORDERS[:2])
+    again = [draw_ticks(fitted, 2, 3 * SEGMENT_S, rng) / 100 for _ in range(16)]
     for statistic in (_means, _deviations, _lag_one, _between_threads):
         assert statistic(again) == pytest.approx(statistic(jobs), abs=0.09), statistic.__name__
 
@@ -125,31 +125,31 @@ def _between_threads(jobs):
 def test_a_climbing_job_gets_a_trend(signatures):
     rng = np.random.default_rng(2)
     climbing = replace(signatures.kinds["good-io", ""], trend=np.array([0, 0, 0.9]))
-    jobs = [Bout("np", "slow-io", (draw(climbing, 2, 120, rng) / 100).astype(np.float32)) for _ in range(4)]
-    found = fit(jobs, grows=True, orders=ORDERS[:2])
-    drawn = draw(found, 40, 120, rng)[..., 2].mean(axis=0)
+    jobs = [JobExcerpt("np", "slow-io", (draw_ticks(climbing, 2, 120, rng) / 100).astype(np.float32)) for _ in range(4)]
+    fitted = fit(jobs, grows=True, orders=ORDERS[:2])
+    drawn = draw_ticks(fitted, 40, 120, rng)[..., 2].mean(axis=0)
     assert drawn[-20:].mean() > drawn[:20].mean() + 3
 
 
-def test_what_computing_and_waiting_look_like_is_found_again(signatures):
+def test_the_ratios_of_computing_and_waiting_are_recovered(signatures):
     ticks = draw_ranks(signatures.barrier, np.ones(2), 2000, np.random.default_rng(3))
-    found = fit_barrier([Bout("mpi-2", "", (ticks / 100).astype(np.float32))], signatures.barrier.step_s)
-    assert found.compute == pytest.approx(signatures.barrier.compute, abs=0.03)
-    assert found.wait == pytest.approx(signatures.barrier.wait, abs=0.05)
+    fitted = fit_barrier([JobExcerpt("mpi-2", "", (ticks / 100).astype(np.float32))], signatures.barrier.step_s)
+    assert fitted.compute == pytest.approx(signatures.barrier.compute, abs=0.03)
+    assert fitted.wait == pytest.approx(signatures.barrier.wait, abs=0.05)
 
 
 def test_kinds_do_not_mix_in_one_signature():
     ratios = np.zeros((1, 50, 4), np.float32)
     with pytest.raises(SettingsError, match="one kind"):
-        fit([Bout("np", "", ratios), Bout("good-io", "", ratios)])
+        fit([JobExcerpt("np", "", ratios), JobExcerpt("good-io", "", ratios)])
 
 
 def test_recordings_without_idle_time_are_refused():
     with pytest.raises(InputError, match="no idle time"):
-        fit_signatures([Bout("np", "", np.full((1, 50, 4), 0.25, np.float32))], {})
+        fit_signatures([JobExcerpt("np", "", np.full((1, 50, 4), 0.25, np.float32))], {})
 
 
-def test_signatures_survive_their_file(signatures, tmp_path):
+def test_signatures_can_be_written_and_read(signatures, tmp_path):
     write_signatures(tmp_path / "new" / "signatures.json", signatures)
     read = read_signatures(tmp_path / "new" / "signatures.json")
     assert read.provenance == signatures.provenance
@@ -172,6 +172,6 @@ def test_a_newer_format_says_so(signatures):
         parse_signatures(to_json(signatures).replace('"format": 1', '"format": 7'))
 
 
-def test_a_number_that_is_none_is_refused(signatures):
+def test_a_number_that_is_not_finite_is_refused(signatures):
     with pytest.raises(InputError, match="not finite"):
         parse_signatures(to_json(signatures).replace('"trend": [0.0', '"trend": [NaN', 1))

@@ -1,1 +1,1 @@
-"""Recorded campaigns -> signatures, and how well simulated windows match recorded ones."""
+"""Fit signatures to recorded campaigns, and compare simulated with recorded windows."""

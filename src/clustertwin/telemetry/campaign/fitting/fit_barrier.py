@@ -1,4 +1,4 @@
-"""Fit what MPI ranks' seconds look like: recorded mpi-N jobs and the program's step -> `Barrier`."""
+"""Fit the ratios of computing and waiting MPI ranks: recorded mpi-N jobs and the program's step -> `Barrier`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clustertwin.telemetry.campaign.fitting.recorded_bouts import Bout
-from clustertwin.telemetry.simulation.barrier import Barrier, wait_shares
+from clustertwin.telemetry.campaign.fitting.job_excerpts import JobExcerpt
+from clustertwin.telemetry.simulation.barrier import Barrier, wait_fractions
 
 _USER = 0
 
 
-def fit_barrier(bouts: Sequence[Bout], step_s: tuple[float, float], seed: int = 0) -> Barrier:
-    """Straight lines, one per channel, from a second's part of waiting to its recorded ratios.
+def fit_barrier(excerpts: Sequence[JobExcerpt], step_s: tuple[float, float], seed: int = 0) -> Barrier:
+    """Linear regression of the recorded ratios on the fraction of each second that a rank waits.
 
-    Nobody recorded when a rank waited, but how often it waits how long follows from the step: the recorded
-    seconds, ordered by their user time, are paired with simulated waits in order of size.
+    The fraction was not recorded, but its distribution follows from the step: recorded seconds, sorted by user time,
+    are paired with the quantiles of simulated waits.
     """
     rng = np.random.default_rng(seed)
     waits, ratios = [], []
-    for bout in bouts:
-        body = bout.body().reshape(-1, 4)
+    for excerpt in excerpts:
+        body = excerpt.body().reshape(-1, 4)
         body = body[np.isfinite(body).all(axis=1)].astype(np.float64)
-        simulated = wait_shares(step_s, np.ones(len(bout.ratios)), 4096, rng).ravel()
+        simulated = wait_fractions(step_s, np.ones(len(excerpt.ratios)), 4096, rng).ravel()
         waits.append(np.quantile(simulated, (np.arange(len(body)) + 0.5) / len(body)))
         ratios.append(body[np.argsort(-body[:, _USER], kind="stable")])
-    wait, seen = np.concatenate(waits), np.concatenate(ratios)  # (n,), (n, channel)
+    wait, recorded = np.concatenate(waits), np.concatenate(ratios)  # (n,), (n, channel)
     design = np.stack([1 - wait, wait], axis=1)
-    compute, waiting = np.clip(np.linalg.lstsq(design, seen, rcond=None)[0], 0, 1)
+    compute, waiting = np.clip(np.linalg.lstsq(design, recorded, rcond=None)[0], 0, 1)
     return Barrier(step_s, compute / compute.sum(), waiting / waiting.sum())

@@ -1,4 +1,4 @@
-"""Where numbers come from: /proc of a host -> its kernel, CPU model and number of threads."""
+"""Describe a host: its /proc -> kernel, CPU model and number of threads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def describe_host(proc: Path) -> dict[str, str | int]:
-    """What a reader of a signatures file must know about the machine; what cannot be read is left empty."""
+    """The kernel and CPUs for the provenance of a signatures file; unreadable fields are empty."""
     return {"kernel": _first_words(_read(proc / "version"), 3), **parse_cpuinfo(_read(proc / "cpuinfo"))}
 
 
 def parse_cpuinfo(text: str) -> dict[str, str | int]:
-    """The text of /proc/cpuinfo -> model and number of threads.
+    """CPU model and number of threads from the text of /proc/cpuinfo.
 
     >>> parse_cpuinfo("processor\\t: 0\\nmodel name\\t: Abacus 9\\n\\nprocessor\\t: 1\\nmodel name\\t: Abacus 9\\n")
     {'cpu': 'Abacus 9', 'threads': 2}

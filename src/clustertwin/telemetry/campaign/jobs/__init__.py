@@ -1,1 +1,1 @@
-"""The job programs: each works on its CPUs until it is ended, and keeps its files in its scratch directory."""
+"""The job programs: each runs on its CPUs until it is ended, and writes only to its scratch directory."""

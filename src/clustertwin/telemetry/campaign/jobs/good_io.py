@@ -1,4 +1,4 @@
-"""good-io: a writer per CPU that makes event records and hands them to the kernel through a buffer; it seldom waits."""
+"""good-io: one writer per CPU that generates records and writes them through a buffer; it rarely waits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustertwin.telemetry.campaign.jobs.options import parser
+from clustertwin.telemetry.campaign.jobs.program_options import parser
 from clustertwin.telemetry.campaign.jobs.workers import run_workers
 
-FILE_BYTES = 48 << 20  # a writer's last two files are on the disk at any time, no more
+FILE_BYTES = 48 << 20  # each writer keeps its last two files
 BUFFER_BYTES = 1 << 20
 RECORDS = 4096  # per write; 16 bytes each
 
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         rng = np.random.default_rng((options.seed, index))
         for number in count():
             write_file(options.scratch / f"good-{cpu}-{number}.bin", rng)
-            # A file of its own each time: truncating an old one would make ext4 write at once, and us wait.
+            # Use a new file each time: if an old file is truncated, ext4 writes its data at once and the job waits.
             (options.scratch / f"good-{cpu}-{number - 1}.bin").unlink(missing_ok=True)
 
     return run_workers(work, options.cpus)

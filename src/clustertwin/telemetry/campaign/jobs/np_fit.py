@@ -1,6 +1,6 @@
-"""np: partial-wave fits from random starts, one worker per CPU, events read from disk for each fit; all user time.
+"""np: partial-wave fits from random starts, one worker per CPU; each fit reads its events from disk. All user time.
 
-With `--hang-after-s` every worker stops in the middle of its work, as a job that waits for what never comes.
+With `--hang-after-s` every worker stops in the middle of its work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from clustertwin.telemetry.campaign.jobs import partial_waves as pwa
-from clustertwin.telemetry.campaign.jobs.options import parser
+from clustertwin.telemetry.campaign.jobs.program_options import parser
 from clustertwin.telemetry.campaign.jobs.workers import run_workers
 
 

@@ -1,9 +1,9 @@
-"""A partial-wave analysis of two pseudoscalars: events (mass, angles) + parameters -> likelihood and its gradient.
+"""A partial-wave analysis of two pseudoscalars: events (mass, angles), parameters -> likelihood and its gradient.
 
-The intensity of an event is |Σ_w c_w · BW_w(m) · Y_l^m(θ, φ)|²: each wave w is a relativistic Breit-Wigner
-resonance with a free mass and width, an angular function, and a free complex strength. The negative log
-likelihood is unbinned, -Σ log I(event) + N log ∫ I, the integral taken over Monte-Carlo events flat in
-phase space. Parameters are laid out as [Re c, Im c, mass, width], each of one number per wave.
+The intensity of an event is |Σ_w c_w · BW_w(m) · Y_l^m(θ, φ)|². Each wave w is a relativistic Breit-Wigner resonance
+with a free mass and width, an angular function, and a free complex strength. The negative log likelihood is unbinned,
+-Σ log I(event) + N log ∫ I, with the integral over Monte-Carlo events that are flat in phase space. Parameters are laid
+out as [Re c, Im c, mass, width], with one number per wave in each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MASS_RANGE_GEV = (0.7, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """One resonance: orbital momentum, its projection, and the values that made the events."""
+    """One resonance: orbital angular momentum, its projection, and the true values of its parameters."""
 
-    l: int  # noqa: E741, the name every textbook gives it
+    l: int  # noqa: E741, the symbol in every textbook
     m: int
     mass_gev: float
     width_gev: float
@@ -43,27 +43,27 @@ WAVES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
-    """Events as the likelihood needs them: squared mass and the angular functions, which no parameter changes."""
+class ParticleEvents:
+    """The parts of the likelihood that do not depend on the parameters: squared mass and angular functions."""
 
     mass2: Floats  # (event,)
     angular: Complexes  # (wave, event)
 
 
-def prepare(rows: Floats, waves: tuple[Wave, ...] = WAVES) -> Events:
+def prepare(rows: Floats, waves: tuple[Wave, ...] = WAVES) -> ParticleEvents:
     """Rows of mass, cos θ, φ -> squared masses and Y_l^m of each wave."""
     sph_harm_y = require("scipy.special", "campaign").sph_harm_y
     mass, theta, phi = rows[:, 0], np.arccos(rows[:, 1]), rows[:, 2]
-    return Events(mass**2, np.stack([sph_harm_y(w.l, w.m, theta, phi) for w in waves]))
+    return ParticleEvents(mass**2, np.stack([sph_harm_y(w.l, w.m, theta, phi) for w in waves]))
 
 
 def truth(waves: tuple[Wave, ...] = WAVES) -> Floats:
-    """The parameters that made the events."""
+    """The parameters from which events are drawn."""
     c = np.array([w.strength for w in waves])
     return np.concatenate([c.real, c.imag, [w.mass_gev for w in waves], [w.width_gev for w in waves]])
 
 
-def intensity(parameters: Floats, events: Events) -> tuple[Floats, Floats]:
+def intensity(parameters: Floats, events: ParticleEvents) -> tuple[Floats, Floats]:
     """I of each event and dI/dparameters: (event,), (parameter, event)."""
     re, im, mass, width = parameters.reshape(4, -1, 1)
     c = re + 1j * im
@@ -79,9 +79,9 @@ def intensity(parameters: Floats, events: Events) -> tuple[Floats, Floats]:
 
 
 def negative_log_likelihood(
-    parameters: Floats, data: Events, phase_space: Events, chunk: int = 2048
+    parameters: Floats, data: ParticleEvents, phase_space: ParticleEvents, chunk: int = 2048
 ) -> tuple[float, Floats]:
-    """-log L and its gradient, in chunks that stay in the CPU's cache."""
+    """-log L and its gradient, computed in chunks that fit into the CPU's cache."""
     value, gradient = 0.0, np.zeros_like(parameters)
     for events in _chunks(data, chunk):
         density, slope = intensity(parameters, events)
@@ -96,16 +96,16 @@ def negative_log_likelihood(
     return value + n * float(np.log(total / len(phase_space.mass2))), gradient + n * total_slope / total
 
 
-def _chunks(events: Events, size: int) -> list[Events]:
+def _chunks(events: ParticleEvents, size: int) -> list[ParticleEvents]:
     starts = range(0, len(events.mass2), size)
-    return [Events(events.mass2[i : i + size], events.angular[:, i : i + size]) for i in starts]
+    return [ParticleEvents(events.mass2[i : i + size], events.angular[:, i : i + size]) for i in starts]
 
 
-def fit(start: Floats, data: Events, phase_space: Events) -> tuple[Floats, float]:
+def fit(start: Floats, data: ParticleEvents, phase_space: ParticleEvents) -> tuple[Floats, float]:
     """The parameters at the nearest likelihood maximum, and -log L there."""
     waves = len(start) // 4
     bounds = [(-2.0, 2.0)] * waves
-    # One phase and the scale mean nothing in an unnormalised coherent sum: hold the first wave's strength.
+    # The overall phase and scale of a coherent sum are free, so the strength of the first wave is fixed.
     bounds += [(-2.0, 2.0)] * waves + [MASS_RANGE_GEV] * waves + [(0.02, 0.8)] * waves
     bounds[0], bounds[waves] = (start[0], start[0]), (start[waves], start[waves])
     minimize = require("scipy.optimize", "campaign").minimize
@@ -116,7 +116,7 @@ def fit(start: Floats, data: Events, phase_space: Events) -> tuple[Floats, float
 
 
 def random_start(rng: np.random.Generator, waves: tuple[Wave, ...] = WAVES) -> Floats:
-    """Strengths anywhere, resonances within a width of where they are: likelihoods of amplitudes have many maxima."""
+    """Random strengths, and resonances near their true values, because the likelihood has many maxima."""
     n = len(waves)
     start = truth(waves)
     start[: 2 * n] = rng.uniform(-0.6, 0.6, 2 * n)
@@ -131,14 +131,14 @@ def draw_phase_space(n: int, rng: np.random.Generator) -> Floats:
 
 
 def draw_events(n: int, rng: np.random.Generator) -> Floats:
-    """Events of the true intensity, by accept and reject: (n, 3)."""
-    kept: list[Floats] = []
-    # The ceiling comes from an independent draw with a margin; an event above it would only be drawn too seldom.
+    """Events of the true intensity, by rejection sampling: (n, 3)."""
+    accepted: list[Floats] = []
+    # The ceiling is the maximum of an independent draw with a margin. Events above it would be drawn too rarely.
     ceiling = 1.2 * intensity(truth(), prepare(draw_phase_space(20_000, rng)))[0].max()
-    while sum(map(len, kept)) < n:
+    while sum(map(len, accepted)) < n:
         rows = draw_phase_space(20_000, rng)
-        kept.append(rows[rng.uniform(0, ceiling, len(rows)) < intensity(truth(), prepare(rows))[0]])
-    return np.concatenate(kept)[:n]
+        accepted.append(rows[rng.uniform(0, ceiling, len(rows)) < intensity(truth(), prepare(rows))[0]])
+    return np.concatenate(accepted)[:n]
 
 
 def write_events(path: Path, rows: Floats) -> None:

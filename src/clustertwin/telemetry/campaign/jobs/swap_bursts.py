@@ -1,6 +1,6 @@
-"""swap-bursts: a process per CPU that now and then gives its memory back and faults it in again: bursts of system time.
+"""swap-bursts: one process per CPU that releases its memory and faults it in again, in bursts of system time.
 
-What a swapping node shows is the kernel at work on pages; this makes the kernel do that work without a swap device.
+On a swapping node, the kernel spends system time on pages. This program causes such work without a swap device.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 import sys
 import time
 
-from clustertwin.telemetry.campaign.jobs.options import parser
+from clustertwin.telemetry.campaign.jobs.program_options import parser
 from clustertwin.telemetry.campaign.jobs.workers import run_workers
 
 REGION_BYTES = 32 << 20
@@ -19,7 +19,7 @@ PAUSE_S = (2.0, 8.0)
 
 
 def fault(region: mmap.mmap, seconds: float) -> None:
-    """Drop all pages and touch each again, for this long."""
+    """Drop all pages and touch each of them again, repeatedly for `seconds`."""
     touch = b"\x01" * (REGION_BYTES // mmap.PAGESIZE)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser(__doc__).parse_args(argv)
 
     def work(index: int, cpu: int) -> None:
-        # The whole node swaps at once: every CPU follows the same clock of bursts.
+        # A whole node swaps at once: all CPUs use the same seed, and so the same times of bursts.
         region, rng = (
             mmap.mmap(-1, REGION_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS),
             random.Random(options.seed),

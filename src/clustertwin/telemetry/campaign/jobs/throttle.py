@@ -1,6 +1,6 @@
-"""throttled: a program that may run only a share of each tenth of a second, as under a CPU quota; `… -- COMMAND`.
+"""throttled: run a program for only a share of each tenth of a second, as under a CPU quota; `… -- COMMAND`.
 
-Stopping and continuing the program needs no rights, and looks to the CPU as the kernel's own bandwidth limit does.
+Stopping and continuing the program needs no privileges and has the effect of the kernel's own bandwidth limit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PERIOD_S = 0.1  # the kernel's default bandwidth period
 
 def main(argv: list[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--share", type=float, default=0.7, help="of the time that the program may run")
+    options.add_argument("--share", type=float, default=0.7, help="fraction of the time that the program can run")
     options.add_argument("command", nargs=argparse.REMAINDER)
     chosen = options.parse_args(argv)
     command = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Its own process group, so that one signal stops the program with its workers and not this one.
+    # In its own process group, one signal stops the program and its workers but not this process.
     program = subprocess.Popen(command, preexec_fn=die_with_parent, process_group=0)
     try:
         while program.poll() is None:

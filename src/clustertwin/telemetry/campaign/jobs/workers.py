@@ -1,4 +1,4 @@
-"""One worker process per CPU: a function of (index, cpu) -> processes pinned to their CPUs, ended together."""
+"""One worker process per CPU: a function of (index, cpu) -> pinned processes that end together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send this signal when the parent dies, however it dies."""
+    """Ask the kernel to send this signal when the parent dies, for whatever reason."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def run_workers(work: Callable[[int, int], None], cpus: Sequence[int]) -> int:
-    """Fork a worker per CPU; when one ends, end them all: the exit code is 0 only if each ended well."""
+    """Fork one worker per CPU. When one ends, the others are killed; returns the exit code of the one that ended."""
     children = []
     for index, cpu in enumerate(cpus):
         child = os.fork()
@@ -52,4 +52,4 @@ def _kill(child: int) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     except (ProcessLookupError, ChildProcessError):
-        pass  # the one that ended by itself
+        pass  # this worker has already ended

@@ -13,10 +13,9 @@ from clustertwin.telemetry.detection.bundled.synthetic_threads import synthetic_
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.models import DEFAULT
-from clustertwin.telemetry.models.model_store import Stored
-from clustertwin.telemetry.models.training import Settings as Training
-from clustertwin.telemetry.models.training import fit
-from clustertwin.telemetry.models.training_data import normal
+from clustertwin.telemetry.models.model_store import StoredModel
+from clustertwin.telemetry.models.training import TrainingSettings, fit
+from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
@@ -44,14 +43,16 @@ def make(recipe: Recipe = Recipe(), report: Callable[[str], None] = lambda line:
     learn = [campaigns[0], *([trace] for trace in synthetic[::2])]
     check = [*campaigns[1:], *([trace] for trace in synthetic[1::2])]
     report(f"{len(campaigns)} simulated campaigns and {len(synthetic)} synthetic nodes")
-    fitted = fit(_windows(learn), _windows(check[:1] + check[2:]), Training(model=DEFAULT, epochs=recipe.epochs))
+    fitted = fit(
+        _windows(learn), _windows(check[:1] + check[2:]), TrainingSettings(model=DEFAULT, epochs=recipe.epochs)
+    )
     report(f"model trained: validation error {fitted.validation:.5f}")
-    stored = Stored(DEFAULT, fitted.model, {"validation_error": fitted.validation})
+    stored = StoredModel(DEFAULT, fitted.model, {"validation_error": fitted.validation})
     return calibrate(stored, _moments(check), DetectorSettings(), _moments(learn))
 
 
 def _windows(clusters: list[list[Trace]]) -> Windows:
-    return normal(Windows.concat([cut(trace) for traces in clusters for trace in traces]))
+    return normal_windows(Windows.concat([cut(trace) for traces in clusters for trace in traces]))
 
 
 def _moments(clusters: list[list[Trace]]) -> Iterator[Moment]:

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.models.contract import Batch, errors
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.contract import Batch, reconstruction_error
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import Moment
 
 _CHUNK = 8192  # threads per batch, so that memory use does not grow with the cluster
 
 
 @torch.no_grad()
-def infer(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def infer(stored: StoredModel, moment: Moment) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings (thread, latent) and mean squared reconstruction errors (thread,) of the last window."""
     model = stored.model
     moment = moment.select(model.config.shape.schema)
@@ -38,12 +38,12 @@ def infer(stored: Stored, moment: Moment) -> tuple[NDArray[np.float32], NDArray[
         return embedding, error
     for indices, batch in _batches(moment, model.graph, model.config.shape.length):
         z, reconstruction = model(batch)
-        embedding[indices], error[indices] = z.numpy(), errors(batch, reconstruction).numpy()
+        embedding[indices], error[indices] = z.numpy(), reconstruction_error(batch, reconstruction).numpy()
     return embedding, error
 
 
 @torch.no_grad()
-def reconstruct(stored: Stored, moment: Moment) -> NDArray[np.float32]:
+def reconstruct(stored: StoredModel, moment: Moment) -> NDArray[np.float32]:
     """The model's reconstruction of the last window of every thread: (thread, length, channel of the model)."""
     shape = stored.model.config.shape
     moment = moment.select(shape.schema)

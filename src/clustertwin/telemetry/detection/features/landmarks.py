@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
 from clustertwin.telemetry.detection.features.inference import infer
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.simulation.anomalies import draw_afflicted, draw_healthy, family
-from clustertwin.telemetry.simulation.shares import TICKS
 from clustertwin.telemetry.simulation.signature import PEER, Signatures
+from clustertwin.telemetry.simulation.stick_breaking import TICKS
 
 JOBS = 16  # drawn of each kind
 
@@ -35,7 +35,7 @@ class Landmarks:
         return tuple((self.names[i], float(distance[i])) for i in np.argsort(distance, kind="stable")[:most])
 
 
-def find_landmarks(stored: Stored, signatures: Signatures, seed: int = 0) -> Landmarks:
+def find_landmarks(stored: StoredModel, signatures: Signatures, seed: int = 0) -> Landmarks:
     """A landmark for every recorded kind; the same seed gives the same landmarks."""
     names, faulty, centres = [], [], []
     for number, (job_type, anomaly) in enumerate(sorted(signatures.kinds)):

@@ -17,7 +17,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.features.inference import infer
 from clustertwin.telemetry.detection.features.peer_deviation import Deviation, measure_deviation
 from clustertwin.telemetry.detection.features.statistics import Statistics, measure_each
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import LENGTH_S, WINDOW_S, Moment
 
 #: Statistics and deviation are measured over each of these lengths.
@@ -45,7 +45,7 @@ class WindowFeatures:
 class Observation:
     """A model's measurements of the threads of one or several moments, one row per thread."""
 
-    stored: Stored  # the model
+    stored: StoredModel  # the model
     moments: tuple[Moment, ...]  # the rows are the threads of these moments, in order
     allocation: NDArray[np.int8]  # (thread,) UNALLOCATED, ALLOCATED or UNKNOWN
     error: NDArray[np.float32]  # (thread,) mean squared reconstruction error
@@ -63,7 +63,7 @@ class Observation:
         raise SettingsError(f"no features over {length_s} s; the lengths are {', '.join(map(str, LENGTHS_S))} s")
 
 
-def observe(stored: Stored, moment: Moment, enough: float) -> Observation:
+def observe(stored: StoredModel, moment: Moment, enough: float) -> Observation:
     """Measure a moment; `enough` is the share of a window's seconds that must be valid."""
     selected = moment.select(stored.model.config.shape.schema)
     observation = _observe(stored, selected, enough)
@@ -76,7 +76,7 @@ def observe(stored: Stored, moment: Moment, enough: float) -> Observation:
     return replace(observation, moments=(moment,))
 
 
-def _observe(stored: Stored, moment: Moment, enough: float) -> Observation:
+def _observe(stored: StoredModel, moment: Moment, enough: float) -> Observation:
     embedding, error = infer(stored, moment)
     settled = moment.settled & (moment.windows(WINDOW_S)[1].mean(1) >= enough)
     windows = []

@@ -26,7 +26,7 @@ from clustertwin.telemetry.detection.views.contract import (
 )
 from clustertwin.telemetry.detection.views.group_tables import lowest_surprise, stored_groups, tables_for
 from clustertwin.telemetry.detection.views.p_value import MIN_SAMPLE, SurvivalFunction, fit_pareto_tail
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.simulation.signature import read_signatures
 
@@ -145,7 +145,7 @@ class DistanceView(View):
         return max(faults, key=lambda fault: fault.normal_distance / fault.distance, default=None)
 
 
-def find_regions(stored: Stored) -> FaultRegions:
+def find_regions(stored: StoredModel) -> FaultRegions:
     """The regions of recorded faults; none for a model of channels that were not recorded."""
     if stored.model.config.shape.schema != CPU:
         return NO_REGIONS

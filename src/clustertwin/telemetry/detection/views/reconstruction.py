@@ -18,7 +18,7 @@ from clustertwin.telemetry.detection.views.group_tables import (
     survival_arrays,
 )
 from clustertwin.telemetry.detection.views.p_value import SurvivalFunction
-from clustertwin.telemetry.models.model_store import Stored
+from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
 _STORED = "errors"
@@ -58,7 +58,7 @@ def _log_error(observation: Observation) -> NDArray[np.float64]:
     return np.log(np.asarray(observation.error, np.float64) + 1e-9)
 
 
-def _mean_reconstruction(stored: Stored, moment: Moment) -> NDArray[np.float32]:
+def _mean_reconstruction(stored: StoredModel, moment: Moment) -> NDArray[np.float32]:
     """(thread, channel) over the valid seconds of the last window; NaN without any."""
     valid = moment.windows(WINDOW_S)[1][:, :, None]
     total = valid.sum(1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, moments
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import Signatures, read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
@@ -83,7 +83,7 @@ def standard_golden_set() -> GoldenSet:
 def simulated_golden_set(settings: ClusterSettings, seed: int, signatures: Signatures) -> GoldenSet:
     """A few nodes for each anomaly that the signatures describe, so that rare kinds count as much as common ones."""
     traces = []
-    for i, kind in enumerate(possible(signatures)):
+    for i, kind in enumerate(available_anomalies(signatures)):
         cluster = simulate(replace(settings, anomalies=(kind,)), signatures, seed + i)
         traces += [_prefixed(trace, f"{kind}/") for trace in cluster]
     return labelled_golden_set(traces)

@@ -18,8 +18,8 @@ from clustertwin.telemetry.detection.detector import DetectorSettings
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
 from clustertwin.telemetry.learning.night.training_windows import subsample, training_windows
 from clustertwin.telemetry.models.contract import config_to_json
-from clustertwin.telemetry.models.model_store import Stored, read, save
-from clustertwin.telemetry.models.training import Epoch, Settings, fit
+from clustertwin.telemetry.models.model_store import StoredModel, read, save
+from clustertwin.telemetry.models.training import Epoch, TrainingSettings, fit
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.moment_files import read_moments
 
@@ -44,7 +44,7 @@ class ChallengerJob:
     """One challenger to train, with everything that another process needs."""
 
     name: str  # linear/warm
-    settings: Settings
+    settings: TrainingSettings
     directory: Path
     train: tuple[Path, ...]  # files of moments: the day's, and those of the rehearsal memory
     validation: tuple[Path, ...]
@@ -79,13 +79,13 @@ def train_challenger(job: ChallengerJob, progress: Callable[[Epoch], None] = lam
 
 
 def training_settings(
-    architecture: str, epochs: int, training: ChallengerTraining, start: Stored | None = None
-) -> Settings:
+    architecture: str, epochs: int, training: ChallengerTraining, start: StoredModel | None = None
+) -> TrainingSettings:
     """Settings of one training run. A warm start keeps the configuration of the model it starts from."""
     if start is None:
-        return Settings(architecture, epochs=epochs, rate=training.rate, seed=training.seed)
+        return TrainingSettings(architecture, epochs=epochs, rate=training.rate, seed=training.seed)
     options = {key: value for key, value in config_to_json(start.model.config).items() if key != "shape"}
-    return Settings(architecture, options, epochs=epochs, rate=training.warm_rate, seed=training.seed)
+    return TrainingSettings(architecture, options, epochs=epochs, rate=training.warm_rate, seed=training.seed)
 
 
 def _read_all(paths: Sequence[Path]) -> list[Moment]:

@@ -17,7 +17,7 @@ from clustertwin.core.traces import Windows
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start
 from clustertwin.telemetry.learning.night.training_windows import subsample
 from clustertwin.telemetry.models.model_store import ModelError, read
-from clustertwin.telemetry.models.training import Settings, fit
+from clustertwin.telemetry.models.training import TrainingSettings, fit
 
 _TRIAL_WINDOWS = 512
 _FEWEST_EPOCHS = 2  # a challenger that would get fewer is not trained
@@ -72,9 +72,9 @@ def training_speed(architecture: str, windows: Windows, clock: Callable[[], floa
     sample, threads = subsample(windows, _TRIAL_WINDOWS, 0), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        fit(sample, sample, Settings(architecture, epochs=1))  # the first run includes one-off costs
+        fit(sample, sample, TrainingSettings(architecture, epochs=1))  # the first run includes one-off costs
         started_s = clock()
-        fit(sample, sample, Settings(architecture, epochs=1))
+        fit(sample, sample, TrainingSettings(architecture, epochs=1))
         return len(sample) / max(clock() - started_s, 1e-6)
     finally:
         torch.set_num_threads(threads)

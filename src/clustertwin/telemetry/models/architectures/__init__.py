@@ -1,1 +1,1 @@
-"""One file for each architecture, with its configuration."""
+"""One file per architecture, with its config."""

@@ -1,4 +1,4 @@
-"""The reference autoencoder: Conv1D + MaxPool1D blocks with additive residuals, an MLP to z, and the mirror image."""
+"""The reference autoencoder: residual Conv1D blocks with max pooling and an MLP to z; the decoder mirrors them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Config:
 
 
 class Block(nn.Module):
-    """Two convolutions and what went in."""
+    """A residual block: two convolutions and a skip connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class ConvAutoencoder(Autoencoder):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         shape, width = config.shape, config.width
-        # Lengths on the way down, so that the way up meets each of them again: 100 -> 50 -> 25.
+        # The lengths after each pooling step, 100 -> 50 -> 25, which the decoder restores in reverse order.
         self.lengths = [shape.length]
         for _ in range(config.blocks):
             self.lengths.append(max(self.lengths[-1] // 2, 1))
@@ -48,13 +48,13 @@ class ConvAutoencoder(Autoencoder):
         self.leave = nn.Conv1d(width, len(shape.schema), 5, padding=2)
 
     def encode(self, batch: Batch) -> Tensor:
-        x = self.enter(self.seen(batch).transpose(1, 2))  # (n, width, length)
+        x = self.enter(self.masked_inputs(batch).transpose(1, 2))  # (n, width, length)
         for block in self.down:
             x = F.max_pool1d(block(x), 2) if x.shape[-1] > 1 else block(x)
         return self.to_z(x.flatten(1))  # (n, latent)
 
     def decode(self, z: Tensor) -> Tensor:
-        x = F.gelu(self.from_z(z)).unflatten(1, (self.config.width, -1))  # (n, width, shortest)
+        x = F.gelu(self.from_z(z)).unflatten(1, (self.config.width, -1))  # (n, width, shortest length)
         for block, length in zip(self.up, reversed(self.lengths[:-1]), strict=True):
             x = block(F.interpolate(x, size=length))
         return self.leave(x).transpose(1, 2)  # (n, length, channel)

@@ -1,4 +1,4 @@
-"""The graph-assisted autoencoders: the reference one, whose embeddings see those of their node or of their job."""
+"""The graph-assisted autoencoders: the reference one with message passing between the threads of a node or a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustertwin.telemetry.models.contract import Batch
 
 @dataclass(frozen=True, slots=True)
 class Config(ae.Config):
-    message: int = 32  # width of the MLPs that weigh and take in what the others send
+    message: int = 32  # hidden width of the attention and update MLPs
 
 
 class NodeGraphAutoencoder(ae.ConvAutoencoder):

@@ -1,10 +1,11 @@
-"""A small, fast autoencoder: short patches embedded by one matrix product, mixed by an MLP into z, and back.
+"""A small, fast autoencoder: a linear embedding of short patches, an MLP to z, and the reverse.
 
-A patch of five seconds holds most of what a thread does next to itself; one matrix product over all patches does the
-work of the reference's first convolutions at a fraction of their cost.
+A patch of five seconds covers most short-range structure of a thread. One matrix product over all patches replaces the
+first convolutions of the reference model at a fraction of their cost.
 
-Sixteen numbers cannot hold a hundred independent seconds, but they can hold how restless these are. With `steps`, the
-encoder also sees how far each second is from the last, and the embedding must tell the mean of it.
+Sixteen numbers cannot store a hundred independent seconds, but they can store how much the seconds vary. With `steps`,
+the encoder also receives the absolute difference between consecutive seconds, and a linear readout of the embedding
+must predict its mean.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, errors
+from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape, reconstruction_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Config:
     patch_s: int = 5
     width: int = 24
     hidden: int = 128
-    steps: float = 0.0  # weight of telling how restless a thread is; 0: neither seen nor told
+    steps: float = 0.0  # weight of predicting the mean step between seconds; 0: steps are not used
 
     def __post_init__(self) -> None:
         if self.shape.length % self.patch_s:
@@ -50,7 +51,7 @@ class PatchAutoencoder(Autoencoder):
             self.tell_steps = nn.Linear(config.latent, inputs)
 
     def encode(self, batch: Batch) -> Tensor:
-        x = self.seen(batch)  # (n, length, input)
+        x = self.masked_inputs(batch)  # (n, length, input)
         if self.config.steps:
             x = torch.cat([x, self.steps(batch)], 2)  # (n, length, 2 * input)
         x = x.unflatten(1, (-1, self.config.patch_s)).flatten(2)  # (n, patch, patch_s * input)
@@ -61,15 +62,15 @@ class PatchAutoencoder(Autoencoder):
         return self.unembed(x).unflatten(2, (self.config.patch_s, -1)).flatten(1, 2)  # (n, length, channel)
 
     def steps(self, batch: Batch) -> Tensor:
-        """How far each second is from the one before; zero where either is masked: (n, length, input)."""
-        x = self.seen(batch)
+        """Absolute difference to the previous second, zero if either is masked: (n, length, input)."""
+        x = self.masked_inputs(batch)
         both = (batch.valid[:, 1:] & batch.valid[:, :-1])[:, :, None]
         return F.pad((x[:, 1:] - x[:, :-1]).abs() * both, (0, 0, 1, 0))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         z, reconstruction = self(batch)
-        loss = errors(batch, reconstruction).mean()
+        loss = reconstruction_error(batch, reconstruction).mean()
         if self.config.steps:
-            restless = self.steps(batch).mean(1)  # (n, input)
-            loss = loss + self.config.steps * (self.tell_steps(z) - restless).square().mean()
+            mean_step = self.steps(batch).mean(1)  # (n, input)
+            loss = loss + self.config.steps * (self.tell_steps(z) - mean_step).square().mean()
         return loss, z

@@ -1,7 +1,7 @@
-"""The elementwise parts of a model, in place and in vectors: rows of one value each for many threads.
+"""The elementwise parts of the fused model, in place: rows of one value each, columns of threads.
 
-A column is a thread, so no loop ever looks across its vector. `exp` and `erf` are approximated, to 4e-7 of e^x and to
-2e-7 (Abramowitz and Stegun's 7.1.26); a ratio or an embedding is off by less than 1e-6.
+Every thread is a column, so the inner loops are vectorised across threads. `exp` and `erf` are approximated, with
+errors of 4e-7 (relative) and 2e-7 (Abramowitz and Stegun, 7.1.26). A ratio or an embedding is off by less than 1e-6.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from clustertwin.core.compiled import vectorised
 
 f = np.float32
 
-#: Beyond, e^x is no float32.
-FAR = 87.0
+#: The largest x for which e^x is a float32.
+MAX_EXPONENT = 87.0
 
 
 @vectorised
 def exponential(x):  # type: ignore[no-untyped-def]
-    """e^x for x up to FAR; below -FAR there is nothing. 2^n by its bits, what remains by the best polynomial for it."""
-    x = x if x > f(-FAR) else f(-FAR)
+    """e^x for x <= MAX_EXPONENT; smaller values are clipped at -MAX_EXPONENT.
+
+    2^n is built from the bits of the exponent, the remainder from a minimax polynomial.
+    """
+    x = x if x > f(-MAX_EXPONENT) else f(-MAX_EXPONENT)
     n = np.floor(x * f(1.44269504) + f(0.5))
     y = x - n * f(0.69314718)
     p = f(0.49998895) + y * (f(0.16667575) + y * (f(0.04191538) + y * f(0.00829766)))
@@ -28,13 +31,13 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 
 @vectorised
-def bend(rows, bias, straight):  # type: ignore[no-untyped-def]
-    """rows (r, n) <- rows + bias (r,), and x Φ(x) of it (GELU) in all but the first `straight` rows."""
-    for r in range(straight):
+def add_bias_and_gelu(rows, bias, linear):  # type: ignore[no-untyped-def]
+    """rows (r, n) += bias (r,), followed by GELU, x Φ(x), in all but the first `linear` rows."""
+    for r in range(linear):
         row, b = rows[r], bias[r]
         for j in range(row.size):
             row[j] += b
-    for r in range(straight, rows.shape[0]):
+    for r in range(linear, rows.shape[0]):
         row, b = rows[r], bias[r]
         for j in range(row.size):
             x = row[j] + b
@@ -46,21 +49,24 @@ def bend(rows, bias, straight):  # type: ignore[no-untyped-def]
 
 
 @vectorised
-def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scratch, out):  # type: ignore[no-untyped-def]
-    """out (n,) += Σ over valid seconds of the squared distance between one group's ratios, as made and as seen.
+def add_squared_errors(paths, floor, observed, group, valid, scratch, out):  # type: ignore[no-untyped-def]
+    """out (n,) += the squared reconstruction error of one group of channels, summed over valid seconds.
 
-    A group has the free rows first to end - 1 and, if it is a simplex, one implied row; else (implied < 0) it is one
-    bounded channel, whose rest nobody measured. ratio (free row, second, n) and bias (free row, second) make the linear
-    path, whose rest to one is the implied row's; bent (free row, second, n) what it is multiplied by, as logarithms
-    about the implied row's; seen (row, second, n); scratch (free rows + 3, n).
+    group is (first, end, implied): the free rows are first to end - 1; a simplex also has one implied row. A negative
+    `implied` stands for a single bounded channel, whose complement is not observed.
+    paths is (ratio, bias, correction): the linear path is ratio (free row, second, n) + bias (free row, second), and
+    the implied row is one minus its sum; correction (free row, second, n) is the logarithm of the factor, relative to
+    that of the implied row. observed is (row, second, n), scratch (free rows + 3, n).
     """
+    ratio, bias, correction = paths
+    first, end, implied = group
     n = out.size
     top, total = scratch[0], scratch[1]
     for s in range(valid.shape[0]):
         for j in range(n):
             top[j] = f(0)
         for c in range(first, end):
-            b = bent[c, s]
+            b = correction[c, s]
             for j in range(n):
                 top[j] = b[j] if b[j] > top[j] else top[j]
         rest = scratch[2]
@@ -70,7 +76,7 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
             u, v = ratio[c, s], bias[c, s]
             for j in range(n):
                 rest[j] -= u[j] + v
-        # What one bounded channel leaves is no more than the floor allows.
+        # The complement of a bounded channel is at most 1 - floor.
         most = f(1) - floor if implied < 0 else f(np.inf)
         for j in range(n):
             x = rest[j] if rest[j] < most else most
@@ -78,39 +84,41 @@ def add_squares(ratio, bias, floor, bent, seen, first, end, implied, valid, scra
         for j in range(n):
             total[j] = rest[j]
         for c in range(first, end):
-            made, u, v, b = scratch[3 + c - first], ratio[c, s], bias[c, s], bent[c, s]
+            scaled, u, v, b = scratch[3 + c - first], ratio[c, s], bias[c, s], correction[c, s]
             for j in range(n):
                 x = u[j] + v
                 x = (x if x > floor else floor) * exponential(b[j] - top[j])
-                made[j] = x
+                scaled[j] = x
                 total[j] += x
         for j in range(n):
             total[j] = f(1) / total[j]
             top[j] = f(0)
         for c in range(first, end):
-            made, x = scratch[3 + c - first], seen[c, s]
+            scaled, x = scratch[3 + c - first], observed[c, s]
             for j in range(n):
-                d = made[j] * total[j] - x[j]
+                d = scaled[j] * total[j] - x[j]
                 top[j] += d * d
         if implied >= 0:
-            x = seen[implied, s]
+            x = observed[implied, s]
             for j in range(n):
                 d = rest[j] * total[j] - x[j]
                 top[j] += d * d
-        there = valid[s]
+        present = valid[s]
         for j in range(n):
-            out[j] += top[j] if there[j] else f(0)
+            out[j] += top[j] if present[j] else f(0)
 
 
 @vectorised
-def add_squares_of_four(ratio, bias, floor, bent, seen, valid, out):  # type: ignore[no-untyped-def]
-    """`add_squares` of one simplex of four channels, rows 0 to 3, where no logarithm is near FAR: all of a second in
-    registers, three times as fast."""
+def add_squared_errors_of_four(ratio, bias, floor, correction, observed, valid, out):  # type: ignore[no-untyped-def]
+    """`add_squared_errors` for a single simplex of four channels whose corrections are far below MAX_EXPONENT.
+
+    A second of a thread stays in registers, which is three times as fast.
+    """
     for s in range(valid.shape[0]):
-        u0, u1, u2, there = ratio[0, s], ratio[1, s], ratio[2, s], valid[s]
+        u0, u1, u2, present = ratio[0, s], ratio[1, s], ratio[2, s], valid[s]
         v0, v1, v2 = bias[0, s], bias[1, s], bias[2, s]
-        b0, b1, b2 = bent[0, s], bent[1, s], bent[2, s]
-        x0, x1, x2, x3 = seen[0, s], seen[1, s], seen[2, s], seen[3, s]
+        b0, b1, b2 = correction[0, s], correction[1, s], correction[2, s]
+        x0, x1, x2, x3 = observed[0, s], observed[1, s], observed[2, s], observed[3, s]
         for j in range(out.size):
             r0, r1, r2 = u0[j] + v0, u1[j] + v1, u2[j] + v2
             r3 = f(1) - r0 - r1 - r2
@@ -118,7 +126,7 @@ def add_squares_of_four(ratio, bias, floor, bent, seen, valid, out):  # type: ig
             m1 = (r1 if r1 > floor else floor) * exponential(b1[j])
             m2 = (r2 if r2 > floor else floor) * exponential(b2[j])
             m3 = r3 if r3 > floor else floor
-            part = f(1) / (m0 + m1 + m2 + m3)
-            d0, d1, d2, d3 = m0 * part - x0[j], m1 * part - x1[j], m2 * part - x2[j], m3 * part - x3[j]
+            scale = f(1) / (m0 + m1 + m2 + m3)
+            d0, d1, d2, d3 = m0 * scale - x0[j], m1 * scale - x1[j], m2 * scale - x2[j], m3 * scale - x3[j]
             square = d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
-            out[j] += square if there[j] else f(0)
+            out[j] += square if present[j] else f(0)

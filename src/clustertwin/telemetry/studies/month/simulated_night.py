@@ -26,7 +26,7 @@ from clustertwin.telemetry.learning.night.rehearsal_memory import evenly_spaced
 from clustertwin.telemetry.learning.night.training_windows import training_windows
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan, has_new_normal
 from clustertwin.telemetry.models import DEFAULT
-from clustertwin.telemetry.models.model_store import Stored, read, save
+from clustertwin.telemetry.models.model_store import StoredModel, read, save
 from clustertwin.telemetry.models.training import fit
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive
@@ -106,7 +106,7 @@ def train_detector(
     start: Start,
     split: DaySplit,
     memory: Sequence[DaySplit],
-    champion: Stored | None,
+    champion: StoredModel | None,
     replay_moments: int = 0,
 ) -> tuple[Detector, float]:
     """A calibrated detector and the CPU seconds it took. `replay_moments` overrides the settings."""
@@ -120,8 +120,8 @@ def train_detector(
 
 
 def _train_model(
-    training: ChallengerTraining, train: list[Moment], validation: list[Moment], start: Stored | None
-) -> Stored:
+    training: ChallengerTraining, train: list[Moment], validation: list[Moment], start: StoredModel | None
+) -> StoredModel:
     name = start.name if start else DEFAULT
     epochs = training.warm_epochs if start else training.epochs
     model = fit(

@@ -21,7 +21,7 @@ from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, score_by_chance
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
-from clustertwin.telemetry.studies.event_metrics import judge, track
+from clustertwin.telemetry.studies.event_metrics import match_events, track_events
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 
 _EVENTS = EventSettings()
@@ -51,8 +51,8 @@ def watch_day(
 ) -> WatchedDay:
     """`actual` is what the cluster did, `healthy` what it would have done with a healthy disk."""
     scored = _score(detector, actual)
-    opened = track(scored, detector.threshold, _EVENTS)
-    counted = judge(opened, actual)
+    opened = track_events(scored, detector.threshold, _EVENTS)
+    counted = match_events(opened, actual)
     unexplained = {event.id for event in counted.false}
     disk_fails = actual is not healthy
     about_disk = {
@@ -65,8 +65,8 @@ def watch_day(
         events=tuple(event for _, event in opened),
         true=frozenset({event.id for _, event in opened} - unexplained | about_disk),
         disk=frozenset(about_disk),
-        jobs_wrong=counted.there,
-        jobs_found=counted.seen,
+        jobs_wrong=counted.total,
+        jobs_found=counted.detected,
         node_days=counted.node_days,
         error=_error_on_normal(scenario, actual, {moment.end_s: scores for moment, scores in scored}, disk_fails),
     )

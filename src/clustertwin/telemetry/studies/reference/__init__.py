@@ -1,1 +1,1 @@
-"""The study: campaigns -> tables, figures and one report on sampling, reconstruction, detection and separability."""
+"""The reference study: campaigns -> tables and figures on sampling, reconstruction, detection and separability."""

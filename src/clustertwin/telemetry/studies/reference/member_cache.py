@@ -1,6 +1,7 @@
-"""Trained members on disk: `Judged` <-> two files, so that a study that was cut short goes on with what it has.
+"""A cache of trained members: `EvaluatedMember` <-> two files, so that an interrupted study can resume.
 
-A member is known by its settings, by the very seconds it was trained and judged on, and by the version that did it.
+A member is identified by its settings, by the data on which it was trained and evaluated, and by the version of the
+package.
 """
 
 from __future__ import annotations
@@ -12,60 +13,62 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from clustertwin import __version__
+from clustertwin.core import files
 from clustertwin.core.extras import require
 from clustertwin.engine import Engine
-from clustertwin.telemetry.models.training import Settings
-from clustertwin.telemetry.studies.reference.ensembles import Judged, Member, train_all
+from clustertwin.telemetry.models.training import TrainingSettings
+from clustertwin.telemetry.studies.reference.ensembles import EnsembleMember, EvaluatedMember, train_all
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A directory of members that were trained on the data of this digest."""
+class MemberCache:
+    """A directory of members that were trained on the data with this digest."""
 
     directory: Path
     data: str
 
-    def name(self, member: Member) -> str:
-        known_by = json.dumps([__version__, self.data, member.recipe, asdict(member.settings)], sort_keys=True)
-        return f"{member.settings.model}-{member.settings.seed}-{hashlib.sha256(known_by.encode()).hexdigest()[:16]}"
+    def name(self, member: EnsembleMember) -> str:
+        key = json.dumps([__version__, self.data, member.recipe, asdict(member.settings)], sort_keys=True)
+        return f"{member.settings.model}-{member.settings.seed}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
-    def save(self, member: Member, judged: Judged) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        weights, figures = (self.directory / f"{self.name(member)}{end}" for end in (".safetensors", ".json"))
-        draft = weights.with_suffix(".part")
-        require("safetensors.numpy", "models").save_file(judged.weights, draft)
-        draft.replace(weights)
-        # The figures come last: where they are, the member is whole.
-        draft.write_text(json.dumps(asdict(replace(judged, weights={}))))
-        draft.replace(figures)
+    def save(self, member: EnsembleMember, evaluated: EvaluatedMember) -> None:
+        files.make_directory(self.directory)
+        weights, results = self._paths(member)
+        files.write(weights, require("safetensors.numpy", "models").save(evaluated.weights))
+        # The results are written last: if they exist, the member is complete.
+        files.write(results, json.dumps(asdict(replace(evaluated, weights={}))))
 
-    def read(self, member: Member) -> Judged | None:
-        """The member as it was judged, or nothing where it is not here."""
-        weights, figures = (self.directory / f"{self.name(member)}{end}" for end in (".safetensors", ".json"))
-        if not figures.exists():
+    def read(self, member: EnsembleMember) -> EvaluatedMember | None:
+        """The evaluated member, or None if it is not in the cache."""
+        weights, results = self._paths(member)
+        if not results.exists():
             return None
-        plain = json.loads(figures.read_text())
-        plain["settings"] = Settings(**plain["settings"])
-        return Judged(**plain | {"weights": require("safetensors.numpy", "models").load_file(weights)})
+        plain = json.loads(results.read_text())
+        plain["settings"] = TrainingSettings(**plain["settings"])
+        return EvaluatedMember(**plain | {"weights": require("safetensors.numpy", "models").load_file(weights)})
+
+    def _paths(self, member: EnsembleMember) -> tuple[Path, Path]:
+        name = self.name(member)
+        return self.directory / f"{name}.safetensors", self.directory / f"{name}.json"
 
 
 def train_missing(
-    wanted: Sequence[Member],
-    kept: Kept,
+    members: Sequence[EnsembleMember],
+    cache: MemberCache,
     engine: Engine = "here",
     workers: int | None = None,
-    done: Callable[[int, Judged], None] = lambda index, judged: None,
-) -> list[Judged]:
-    """Every member, those that are not kept trained side by side; each is kept as soon as it is judged."""
-    found = {index: judged for index, member in enumerate(wanted) if (judged := kept.read(member))}
-    missing = [index for index in range(len(wanted)) if index not in found]
-    for index, judged in found.items():
-        done(index, judged)
+    done: Callable[[int, EvaluatedMember], None] = lambda index, member: None,
+) -> list[EvaluatedMember]:
+    """All members. Those that are not in the cache are trained in parallel and cached one by one."""
+    evaluated = {index: cached for index, member in enumerate(members) if (cached := cache.read(member))}
+    missing = [index for index in range(len(members)) if index not in evaluated]
+    for index, member in evaluated.items():
+        done(index, member)
 
-    def ended(index: int, judged: Judged) -> None:
-        kept.save(wanted[missing[index]], judged)
-        done(missing[index], judged)
+    def save(position: int, member: EvaluatedMember) -> None:
+        cache.save(members[missing[position]], member)
+        done(missing[position], member)
 
-    made = train_all([wanted[index] for index in missing], engine, workers, ended)
-    found |= dict(zip(missing, made, strict=True))
-    return [found[index] for index in range(len(wanted))]
+    trained = train_all([members[index] for index in missing], engine, workers, save)
+    evaluated |= dict(zip(missing, trained, strict=True))
+    return [evaluated[index] for index in range(len(members))]

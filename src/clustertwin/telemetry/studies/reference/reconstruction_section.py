@@ -1,7 +1,7 @@
-"""How well windows are put together again: an ensemble of each architecture -> errors, silhouettes, traces.
+"""Reconstruction: an ensemble of each architecture -> reconstruction errors, silhouettes, example traces.
 
-The errors are mean squared differences over channels and seconds. Every table has the rows of what needs no network:
-the four channel means of a window, and principal components of as many numbers as the models have.
+Errors are mean squared differences over channels and seconds. The tables include baselines that need no network: the
+channel means of a window, and principal components with the latent sizes of the models.
 """
 
 from __future__ import annotations
@@ -14,156 +14,166 @@ from numpy.typing import NDArray
 
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
-from clustertwin.telemetry.models.batches import group
+from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
-from clustertwin.telemetry.studies.reference.directions import job_directions
 from clustertwin.telemetry.studies.reference.embedding_quality import (
-    BAD,
-    KindPca,
+    BAD_IO,
+    Embedding,
     Pca,
-    Space,
-    drawn_rows,
-    labels,
-    means,
+    PcaPerKind,
+    balanced_sample,
+    channel_means,
+    channel_statistics,
+    kind_labels,
     silhouette,
-    statistics,
 )
-from clustertwin.telemetry.studies.reference.ensembles import Judged
-from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, spread
-from clustertwin.telemetry.studies.reference.study_data import Data
+from clustertwin.telemetry.studies.reference.ensembles import EvaluatedMember
+from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
+from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, mean_and_deviation
+from clustertwin.telemetry.studies.reference.study_data import StudyData
 
-ERRORS = ("model", "numbers", "error, normal", "error, bad I/O", "ratio", "of PCA's")
-COLUMNS = (*ERRORS, "silhouette", "by jobs", "models", "CPU s")
+COLUMNS = (
+    *("model", "numbers", "error, normal", "error, bad I/O", "ratio", "of PCA's"),
+    *("silhouette", "by jobs", "models", "CPU s"),
+)
 
-
-Embed = Callable[[Windows], tuple[Space, NDArray[np.floating]]]  # embedding and error of each window
+Embed = Callable[[Windows], tuple[Embedding, NDArray[np.floating]]]  # embedding and error of each window
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
-    """What needs no training, judged as the models are."""
+class BaselineResult:
+    """A baseline without training, evaluated like the models."""
 
     normal: float
-    bad: float
+    bad_io: float
     silhouette: float
     by_jobs: float
 
 
-def by_recipe(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
-    """The ensembles, in the order they came."""
-    found: dict[str, list[Judged]] = {}
-    for one in judged:
-        found.setdefault(one.recipe, []).append(one)
-    return found
+def by_recipe(members: Sequence[EvaluatedMember]) -> dict[str, list[EvaluatedMember]]:
+    """The ensemble of each recipe, in the original order."""
+    ensembles: dict[str, list[EvaluatedMember]] = {}
+    for member in members:
+        ensembles.setdefault(member.recipe, []).append(member)
+    return ensembles
 
 
-def reconstruction(data: Data, judged: Sequence[Judged]) -> Section:
-    """The section: one row for each ensemble, errors by kind of job, traces of the first model."""
-    ensembles = by_recipe(judged)
+def reconstruction_section(data: StudyData, members: Sequence[EvaluatedMember]) -> Section:
+    """The section: one row per ensemble, errors by kind of job, traces of the model with the lowest error."""
+    ensembles = by_recipe(members)
     train, validation, test = data.normal("train"), data.normal("validation"), data.windows("test")
-    latents = sorted({one.latent for one in judged})
-    linear = {latent: _judge(Pca(train, latent).embed, validation, test) for latent in latents}
-    yardsticks = [
-        _row("channel means, no model", 4, _judge(_level, validation, test)),
-        _row("means, deviations, steps, no model", 12, _judge(_statistics, validation, test)),
+    latents = sorted({member.latent for member in members})
+    pca = {latent: _evaluate(Pca(train, latent).embed, validation, test) for latent in latents}
+    baselines = [
+        _baseline_row("channel means, no model", 4, _evaluate(_mean_baseline, validation, test)),
+        _baseline_row("means, deviations, steps, no model", 12, _evaluate(_statistics_baseline, validation, test)),
     ]
-    yardsticks += [_row(f"PCA-{latent}", latent, linear[latent]) for latent in latents]
-    yardsticks += [_told(train, test, latent, linear[latent].normal) for latent in latents]
-    rows = []
-    for name, ensemble in ensembles.items():
-        normal, bad = [one.normal for one in ensemble], [one.anomalous for one in ensemble]
-        rows.append(
-            (
-                name,
-                ensemble[0].latent,
-                spread(normal, 5),
-                spread(bad),
-                f"{np.mean(bad) / np.mean(normal):.0f}",
-                f"{np.mean(normal) / linear[ensemble[0].latent].normal:.2f}",
-                spread([one.silhouette for one in ensemble], 3),
-                spread([one.by_jobs for one in ensemble], 3),
-                len(ensemble),
-                f"{np.mean([one.cpu_s for one in ensemble]):.0f}",
-            )
-        )
-    kinds = sorted({kind for one in judged for kind in one.by_kind})
-    errors = Table(
-        "Error by kind of job",
-        ("model", *kinds),
-        tuple(
-            (name, *(spread([one.by_kind[kind] for one in some], 5) for kind in kinds))
-            for name, some in ensembles.items()
-        ),
-        "Bad I/O is not among the normal kinds: no model has seen it.",
-    )
+    baselines += [_baseline_row(f"PCA-{latent}", latent, pca[latent]) for latent in latents]
+    baselines += [_pca_per_kind_row(train, test, latent, pca[latent].normal) for latent in latents]
+    rows = [_ensemble_row(name, ensemble, pca) for name, ensemble in ensembles.items()]
     main = Table(
         "Reconstruction and separation",
         COLUMNS,
-        (*yardsticks, *rows),
-        "Errors are mean squared over channels and seconds, on test campaigns; mean ± standard deviation over models. "
-        "Of PCA's: error against principal components of as many numbers. Told the kind: components of each kind on "
-        "its own, what a linear code could do that knew the job. Silhouette: of kinds of jobs; by jobs: in the "
-        "directions that tell jobs apart, found without labels. CPU s: to train and judge one model, on one core.",
-        yardsticks=len(yardsticks),
+        (*baselines, *rows),
+        "Errors are mean squared errors over channels and seconds on test campaigns; mean ± standard deviation over "
+        "the models of an ensemble. Numbers: size of the embedding. Of PCA's: the error divided by that of PCA with "
+        "the same number of components. Per kind of job: separate components for each kind, a linear code that also "
+        "knows the kind. Silhouette: of the kinds of jobs; by jobs: in the discriminant directions of jobs, which need "
+        "no labels. CPU s: to train and evaluate one model on one core.",
+        baselines=len(baselines),
     )
-    best = min(ensembles, key=lambda name: float(np.mean([one.normal for one in ensembles[name]])))
-    lowest = float(np.mean([one.normal for one in ensembles[best]]))
+    best = min(ensembles, key=lambda name: _mean_error(ensembles[name]))
+    lowest, pca_error = _mean_error(ensembles[best]), pca[ensembles[best][0].latent].normal
     text = (
-        f"{len(train)} training windows, {int((test.anomaly == '').sum())} normal test windows. The lowest error on "
-        f"normal windows is {lowest:.5f} ({best}), {lowest / linear[ensembles[best][0].latent].normal:.2f} of that of "
-        f"principal components of as many numbers. {len(judged)} models took "
-        f"{sum(one.cpu_s for one in judged) / 60:.1f} CPU minutes to train and judge."
+        f"{len(train)} training windows, {int((test.anomaly == '').sum())} normal test windows. {best} has the lowest "
+        f"error on normal windows, {lowest:.5f}, which is {lowest / pca_error:.2f} of the error of PCA with the same "
+        f"number of components. Training and evaluating {len(members)} models took "
+        f"{sum(member.cpu_s for member in members) / 60:.1f} CPU minutes."
     )
     model = ensembles[best][0].model(Shape(train.schema, train.values.shape[1]))
-    return Section(
-        "reconstruction", "How well windows are put together again", text, (main, errors), (_traces(model, test, best),)
+    tables = (main, _errors_by_kind(ensembles))
+    return Section("reconstruction", "Reconstruction", text, tables, (_traces(model, test, best),))
+
+
+def _mean_error(ensemble: Sequence[EvaluatedMember]) -> float:
+    return float(np.mean([member.normal for member in ensemble]))
+
+
+def _ensemble_row(name: str, ensemble: Sequence[EvaluatedMember], pca: dict[int, BaselineResult]) -> tuple[object, ...]:
+    normal, bad_io = [member.normal for member in ensemble], [member.anomalous for member in ensemble]
+    return (
+        name,
+        ensemble[0].latent,
+        mean_and_deviation(normal, 5),
+        mean_and_deviation(bad_io),
+        f"{np.mean(bad_io) / np.mean(normal):.0f}",
+        f"{np.mean(normal) / pca[ensemble[0].latent].normal:.2f}",
+        mean_and_deviation([member.silhouette for member in ensemble], 3),
+        mean_and_deviation([member.by_jobs for member in ensemble], 3),
+        len(ensemble),
+        f"{np.mean([member.cpu_s for member in ensemble]):.0f}",
     )
 
 
-def _judge(embed: Embed, validation: Windows, test: Windows) -> Yardstick:
-    label, (z, error) = labels(test), embed(test)
-    rows = drawn_rows(test, np.random.default_rng(0))
-    bad = float(error[label == BAD].mean()) if (label == BAD).any() else float("nan")
-    directions = job_directions(embed(validation)[0], validation)
-    apart = tuple(silhouette(some, label[rows]) for some in (z[rows], z[rows] @ directions))
-    return Yardstick(float(error[test.anomaly == ""].mean()), bad, *apart)
+def _errors_by_kind(ensembles: dict[str, list[EvaluatedMember]]) -> Table:
+    kinds = sorted({kind for ensemble in ensembles.values() for member in ensemble for kind in member.by_kind})
+    return Table(
+        "Error by kind of job",
+        ("model", *kinds),
+        tuple(
+            (name, *(mean_and_deviation([member.by_kind[kind] for member in ensemble], 5) for kind in kinds))
+            for name, ensemble in ensembles.items()
+        ),
+        "Bad I/O is an anomaly: the training data contain none.",
+    )
 
 
-def _level(windows: Windows) -> tuple[Space, NDArray[np.floating]]:
-    """The four channel means, and what they leave of a window."""
-    rest = windows.values - windows.values.mean(axis=1, keepdims=True)
-    return means(windows), np.square(rest).mean(axis=(1, 2))
+def _evaluate(embed: Embed, validation: Windows, test: Windows) -> BaselineResult:
+    label, (z, error) = kind_labels(test), embed(test)
+    sample = balanced_sample(test, np.random.default_rng(0))
+    bad_io = float(error[label == BAD_IO].mean()) if (label == BAD_IO).any() else float("nan")
+    directions = discriminant_directions(embed(validation)[0], validation)
+    silhouettes = tuple(silhouette(x, label[sample]) for x in (z[sample], z[sample] @ directions))
+    return BaselineResult(float(error[test.anomaly == ""].mean()), bad_io, *silhouettes)
 
 
-def _statistics(windows: Windows) -> tuple[Space, NDArray[np.floating]]:
-    """Level and restlessness of a window; only the level puts it together again."""
-    return statistics(windows), _level(windows)[1]
+def _mean_baseline(windows: Windows) -> tuple[Embedding, NDArray[np.floating]]:
+    """The channel means, and the error of reconstructing every second by them."""
+    residual = windows.values - windows.values.mean(axis=1, keepdims=True)
+    return channel_means(windows), np.square(residual).mean(axis=(1, 2))
 
 
-def _row(name: str, numbers: int, one: Yardstick) -> tuple[object, ...]:
-    errors = (f"{one.normal:.5f}", f"{one.bad:.4f}", f"{one.bad / one.normal:.0f}")
-    return (name, numbers, *errors, "", f"{one.silhouette:.3f}", f"{one.by_jobs:.3f}", "", "")
+def _statistics_baseline(windows: Windows) -> tuple[Embedding, NDArray[np.floating]]:
+    """The channel statistics; only the means contribute to the reconstruction."""
+    return channel_statistics(windows), _mean_baseline(windows)[1]
 
 
-def _told(train: Windows, test: Windows, latent: int, pca: float) -> tuple[object, ...]:
-    """How far a linear code gets that is told the kind of job: what is left after it, no kind explains."""
-    normal = float(np.nanmean(KindPca(train, latent).error(test)))
-    return (f"PCA-{latent}, told the kind", latent, f"{normal:.5f}", "", "", f"{normal / pca:.2f}", "", "", "", "")
+def _baseline_row(name: str, numbers: int, result: BaselineResult) -> tuple[object, ...]:
+    errors = (f"{result.normal:.5f}", f"{result.bad_io:.4f}", f"{result.bad_io / result.normal:.0f}")
+    return (name, numbers, *errors, "", f"{result.silhouette:.3f}", f"{result.by_jobs:.3f}", "", "")
+
+
+def _pca_per_kind_row(train: Windows, test: Windows, latent: int, pca_error: float) -> tuple[object, ...]:
+    """The error that remains if a linear code also knows the kind of job."""
+    error = float(np.nanmean(PcaPerKind(train, latent).error(test)))
+    ratio = f"{error / pca_error:.2f}"
+    return (f"PCA-{latent} per kind of job", latent, f"{error:.5f}", "", "", ratio, "", "", "", "")
 
 
 def _traces(model: Autoencoder, test: Windows, name: str) -> Picture:
-    """One window of each kind, as it was and as it came back."""
-    label = labels(test)
+    """One window of each kind and its reconstruction."""
+    label = kind_labels(test)
     kinds = sorted(set(label.tolist()) - {""})
     rows = np.array([np.flatnonzero(label == kind)[(label == kind).sum() // 2] for kind in kinds])
-    grouped = group(test.take(rows), "", model.config.shape)  # each window alone: how it looks without company
-    made = model(grouped.batch(np.arange(len(rows))))[1].detach().numpy()
-    figure_, axes = figure(11, 1.9 * len(kinds), len(kinds), 2)
+    grouped = group_windows(test.take(rows), "", model.config.shape)  # every window is a graph of its own
+    reconstruction = model(grouped.batch(np.arange(len(rows))))[1].detach().numpy()
+    drawing, axes = figure(11, 1.9 * len(kinds), len(kinds), 2)
     for i, kind in enumerate(kinds):
-        for side, (values, title) in enumerate(((test.values[rows[i]], "original"), (made[i], "reconstructed"))):
+        sides = ((test.values[rows[i]], "original"), (reconstruction[i], "reconstructed"))
+        for side, (values, title) in enumerate(sides):
             axis = axes[i, side]
             for channel, colour in zip(test.schema.names[:3], COLOURS, strict=False):
                 axis.plot(values[:, test.schema.index(channel)], color=colour, linewidth=1, label=channel)
             axis.set(ylim=(-0.02, 1.02), title=f"{kind}, {title}")
     axes[0, 0].legend(frameon=False, labelcolor="linecolor", ncols=3)
-    return Picture(f"Windows of each kind, and what {name} makes of them", svg(figure_, "traces"))
+    return Picture(f"A window of each kind and its reconstruction by {name}", svg(drawing, "traces"))

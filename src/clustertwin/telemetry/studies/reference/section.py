@@ -1,4 +1,4 @@
-"""What each part of the study gives: a `Section` of tables and pictures, for the page, the terminal or JSON."""
+"""The result of one part of the study: a `Section` of tables and figures, for the page, the terminal or JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of plain values; `yardsticks` of them, the first, are what every model must beat."""
+    """Rows of plain values. The first `baselines` rows are baselines that need no training.
+
+    `title` and `columns` are keys of study.json.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
-    yardsticks: int = 0
+    baselines: int = 0
 
     def to_json(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -22,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An inline SVG and what it shows."""
+    """An inline SVG and its caption."""
 
     title: str
     svg: str
@@ -32,7 +35,7 @@ class Picture:
 class Section:
     name: str  # as on the command line
     title: str
-    text: str  # what was found, in a sentence or two, with the numbers
+    text: str  # the main result in a sentence or two, with its numbers
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
@@ -40,7 +43,7 @@ class Section:
         return {"text": self.text, "tables": {table.title: table.to_json() for table in self.tables}}
 
 
-def spread(values: list[float] | tuple[float, ...], digits: int = 4) -> str:
+def mean_and_deviation(values: list[float] | tuple[float, ...], digits: int = 4) -> str:
     """`0.0064 ± 0.0002`: mean and standard deviation over models."""
     n = len(values)
     mean = sum(values) / n

@@ -1,4 +1,4 @@
-"""Do embeddings tell jobs apart? Fitted models and campaigns -> silhouettes, probes, and the way to bad I/O."""
+"""Separability of job types: trained models, campaigns -> silhouettes, linear probes, distance to bad I/O."""
 
 from __future__ import annotations
 
@@ -12,139 +12,142 @@ from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
 from clustertwin.telemetry.models.contract import Autoencoder
-from clustertwin.telemetry.studies.reference.directions import job_directions
 from clustertwin.telemetry.studies.reference.embedding_quality import (
-    BAD,
-    EACH,
+    BAD_IO,
+    WINDOWS_PER_KIND,
+    Embedding,
     Pca,
     Separation,
-    Space,
-    drawn_rows,
+    balanced_sample,
+    channel_means,
+    channel_statistics,
     embed,
-    labels,
-    means,
+    kind_labels,
     separation,
     silhouette,
-    statistics,
 )
+from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
 from clustertwin.telemetry.studies.reference.section import Picture, Section, Table
-from clustertwin.telemetry.studies.reference.study_data import Data
+from clustertwin.telemetry.studies.reference.study_data import StudyData
 
-Embed = Callable[[Windows], Space]
+Embed = Callable[[Windows], Embedding]
 MEANS = "channel means, no model"
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How near windows come to the centre of bad I/O as their iowait rises."""
+    """The distance of windows to the centre of bad I/O, and its correlation with iowait."""
 
-    distance: NDArray[np.float64]  # (n,) in units of the normal windows' median distance
-    iowait: NDArray[np.float64]  # (n,) the window's maximum
-    correlation: float  # rank correlation of the two
+    distance: NDArray[np.float64]  # (n,) in units of the median distance of normal windows
+    iowait: NDArray[np.float64]  # (n,) maximum in the window
+    correlation: float  # Spearman's rank correlation of the two
 
 
-def spaces(models: Mapping[str, Autoencoder], train: Windows) -> dict[str, Embed]:
-    """Every space to compare, the one without a model first."""
+def embeddings(models: Mapping[str, Autoencoder], train: Windows) -> dict[str, Embed]:
+    """The embeddings to compare, those without a model first."""
 
-    def by(model: Autoencoder) -> Embed:
+    def of_model(model: Autoencoder) -> Embed:
         return lambda windows: embed(model, windows)[0]
 
     pca = Pca(train, 16)
-    trivial: dict[str, Embed] = {
-        MEANS: means,
-        "means, deviations, steps, no model": statistics,
+    baselines: dict[str, Embed] = {
+        MEANS: channel_means,
+        "means, deviations, steps, no model": channel_statistics,
         "PCA-16": lambda windows: pca.embed(windows)[0],
     }
-    return trivial | {name: by(model) for name, model in models.items()}
+    return baselines | {name: of_model(model) for name, model in models.items()}
 
 
-def separability(data: Data, models: Mapping[str, Autoencoder], seed: int = 0, umap: bool = False) -> Section:
-    """The section: one row for each space, a scatter of each model, distance to bad I/O against iowait."""
+def separability_section(
+    data: StudyData, models: Mapping[str, Autoencoder], seed: int = 0, umap: bool = False
+) -> Section:
+    """The section: one row per embedding, a scatter plot of each model, distance to bad I/O against iowait."""
     rng = np.random.default_rng(seed)
-    parts = data.normal("train"), data.windows("validation"), data.windows("test")
-    train, other, test = parts
-    # Every window is embedded, in the company it has; as many of each kind are looked at.
-    of_train, of_other, of_test = (drawn_rows(part, rng) for part in parts)
-    # Bad I/O is seen in the test campaigns only: the classifiers learn the normal kinds.
-    label, other_label = labels(test)[of_test], labels(other)[of_other]
-    found: dict[str, Separation] = {}
+    splits = data.normal("train"), data.windows("validation"), data.windows("test")
+    train, validation, test = splits
+    # All windows are embedded, so that graphs are complete; a balanced sample is evaluated.
+    train_rows, validation_rows, test_rows = (balanced_sample(split, rng) for split in splits)
+    # Only test campaigns have bad I/O: the classifiers learn the normal kinds.
+    label, validation_label = kind_labels(test)[test_rows], kind_labels(validation)[validation_rows]
+    separations: dict[str, Separation] = {}
     pictures: list[Picture] = []
     drifts: dict[str, Drift] = {}
     by_jobs: dict[str, tuple[float, int]] = {}
-    for name, space in spaces(models, train).items():
-        z, z_other = space(test)[of_test], space(other)
-        found[name] = separation(z, label, z_other[of_other], other_label)
-        directions = job_directions(z_other, other)
+    for name, embedding in embeddings(models, train).items():
+        z, z_validation = embedding(test)[test_rows], embedding(validation)
+        separations[name] = separation(z, label, z_validation[validation_rows], validation_label)
+        directions = discriminant_directions(z_validation, validation)
         by_jobs[name] = silhouette(z @ directions, label), directions.shape[1]
-        if (label == BAD).any():
-            drifts[name] = drift(z, test.take(of_test), label)
+        if (label == BAD_IO).any():
+            drifts[name] = drift(z, test.take(test_rows), label)
         if name in models:
-            pictures.append(_scatter(name, space(train)[of_train], z, label, umap))
+            pictures.append(_scatter(name, embedding(train)[train_rows], z, label, umap))
     rows = tuple(
         (
             name,
-            f"{one.silhouette:.3f}",
+            f"{row.silhouette:.3f}",
             "{:.3f} ({})".format(*by_jobs[name]),
-            f"{one.probe:.3f}",
-            f"{one.neighbours:.3f}",
+            f"{row.linear_probe:.3f}",
+            f"{row.nearest_neighbours:.3f}",
             f"{drifts[name].correlation:+.2f}" if name in drifts else "",
         )
-        for name, one in found.items()
+        for name, row in separations.items()
     )
     best = max(models, key=lambda name: by_jobs[name][0]) if models else ""
-    text = f"{len(of_test)} test windows of {', '.join(sorted(set(label.tolist())))}, at most {EACH} of each. " + (
-        f"The best silhouette is {by_jobs[best][0]:.3f}: {best}, in the {by_jobs[best][1]} directions that tell jobs "
-        f"apart; channel means alone, without any model, reach {found[MEANS].silhouette:.3f}."
-        if best
-        else ""
-    )
+    kinds = ", ".join(sorted(set(label.tolist())))
+    text = f"{len(test_rows)} test windows of {kinds}, at most {WINDOWS_PER_KIND} of each."
+    if best:
+        text += (
+            f" {best} has the best silhouette, {by_jobs[best][0]:.3f}, in its {by_jobs[best][1]} discriminant "
+            f"directions of jobs; the channel means without a model reach {separations[MEANS].silhouette:.3f}."
+        )
     table = Table(
         "Kinds of jobs in each space",
         ("space", "silhouette", "by jobs (numbers)", "linear probe", "5 nearest", "distance to bad I/O ~ iowait"),
         rows,
-        "By jobs: silhouette in the directions in which jobs differ five times more than their own windows do, on "
-        "validation campaigns; nobody names a kind. Probe and neighbours: accuracy on test campaigns after learning on "
-        "validation campaigns. Last column: rank correlation of a window's distance to the centre of bad I/O with its "
-        "maximum iowait.",
-        yardsticks=3,
+        "By jobs: silhouette in the directions in which the variance between jobs is at least five times the variance "
+        "within jobs, fitted on validation campaigns without labels. Linear probe and 5 nearest: accuracy on test "
+        "campaigns after training on validation campaigns. Last column: rank correlation of a window's distance to the "
+        "centre of bad I/O with its maximum iowait.",
+        baselines=3,
     )
     if best and best in drifts:
         pictures.append(_drift_picture(best, drifts[best], label))
-    return Section("separability", "Do embeddings tell jobs apart?", text, (table,), tuple(pictures))
+    return Section("separability", "Separability of job types", text, (table,), tuple(pictures))
 
 
-def drift(z: Space, windows: Windows, label: NDArray[np.str_]) -> Drift:
+def drift(z: Embedding, windows: Windows, label: NDArray[np.str_]) -> Drift:
     """Distance of every window to the centre of the bad-I/O windows."""
-    distance = np.linalg.norm(z - z[label == BAD].mean(axis=0), axis=1)
-    distance = distance / max(float(np.median(distance[label != BAD])), 1e-12)
+    distance = np.linalg.norm(z - z[label == BAD_IO].mean(axis=0), axis=1)
+    distance = distance / max(float(np.median(distance[label != BAD_IO])), 1e-12)
     iowait = windows.values[..., windows.schema.index("iowait")].max(axis=1).astype(np.float64)
     rank = require("scipy.stats", "models").spearmanr(distance, iowait).statistic
     return Drift(distance, iowait, float(rank))
 
 
-def _scatter(name: str, train: Space, z: Space, label: NDArray[np.str_], umap: bool) -> Picture:
-    """Fitted on the embeddings of training windows, drawn for those of the test."""
+def _scatter(name: str, train: Embedding, z: Embedding, label: NDArray[np.str_], umap: bool) -> Picture:
+    """A projection fitted on embeddings of training windows, applied to those of test windows."""
     if umap:
-        fitted = require("umap", "umap").UMAP(random_state=0).fit(train)
+        projection = require("umap", "umap").UMAP(random_state=0).fit(train)
     else:
-        fitted = require("sklearn.decomposition", "models").PCA(2).fit(train)
-    flat = fitted.transform(z)
-    made, axes = figure(6, 4.2, 1, 1)
+        projection = require("sklearn.decomposition", "models").PCA(2).fit(train)
+    projected = projection.transform(z)
+    drawing, axes = figure(6, 4.2, 1, 1)
     for i, kind in enumerate(sorted(set(label.tolist()))):
-        mine = flat[label == kind]
-        axes[0, 0].scatter(mine[:, 0], mine[:, 1], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind)
-    axes[0, 0].set(xlabel="UMAP 1" if umap else "first component", ylabel="UMAP 2" if umap else "second")
+        points = projected[label == kind]
+        axes[0, 0].scatter(points[:, 0], points[:, 1], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind)
+    axes[0, 0].set(xlabel="UMAP 1" if umap else "first component", ylabel="UMAP 2" if umap else "second component")
     axes[0, 0].legend(frameon=False, labelcolor="linecolor")
-    return Picture(f"{name}: embeddings of test windows", svg(made, f"scatter-{name}"))
+    return Picture(f"{name}: embeddings of test windows", svg(drawing, f"scatter-{name}"))
 
 
-def _drift_picture(name: str, one: Drift, label: NDArray[np.str_]) -> Picture:
-    made, axes = figure(6, 3.6, 1, 1)
+def _drift_picture(name: str, drift: Drift, label: NDArray[np.str_]) -> Picture:
+    drawing, axes = figure(6, 3.6, 1, 1)
     for i, kind in enumerate(sorted(set(label.tolist()))):
-        mine = label == kind
+        rows = label == kind
         axes[0, 0].scatter(
-            one.iowait[mine], one.distance[mine], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind
+            drift.iowait[rows], drift.distance[rows], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind
         )
     axes[0, 0].set(xlabel="maximum iowait in the window", ylabel="distance to the centre of bad I/O")
     axes[0, 0].legend(frameon=False, labelcolor="linecolor")
-    return Picture(f"{name}: a job that drifts towards bad I/O comes nearer", svg(made, "drift"))
+    return Picture(f"{name}: distance to the centre of bad I/O against iowait", svg(drawing, "drift"))

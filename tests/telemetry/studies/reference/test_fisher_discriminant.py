@@ -3,7 +3,7 @@ import pytest
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.studies.reference.directions import job_directions
+from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
 
 
 def windows(job: np.ndarray) -> Windows:
@@ -20,28 +20,28 @@ def jobs():
     number = np.repeat(np.arange(20), 30)
     level = rng.normal(size=20)[number]
     noise = rng.normal(size=(600, 3))
-    # Jobs differ in the first coordinate only, where the last one's noise hides it; the second is noise, and loud.
+    # Jobs differ only in the first coordinate, hidden by the noise of the third; the second is strong noise.
     z = np.stack([level + 5 * noise[:, 2], 50 * noise[:, 1], noise[:, 2] + 0.01 * noise[:, 0]], axis=1)
     return z, windows(number.astype(str)), level
 
 
-def test_the_direction_that_jobs_differ_in_is_found_under_noise(jobs):
+def test_the_direction_in_which_jobs_differ_is_found_despite_noise(jobs):
     z, held, level = jobs
-    directions = job_directions(z, held)
+    directions = discriminant_directions(z, held)
     assert directions.shape == (3, 1)
     assert abs(np.corrcoef((z @ directions)[:, 0], level)[0, 1]) > 0.99
-    assert abs(np.corrcoef(z[:, 0], level)[0, 1]) < 0.3, "by itself it does not show"
+    assert abs(np.corrcoef(z[:, 0], level)[0, 1]) < 0.3, "a single coordinate does not show it"
 
 
-def test_windows_of_a_job_scatter_by_one_along_each_direction(jobs):
+def test_the_variance_within_jobs_is_one_along_each_direction(jobs):
     z, held, level = jobs
-    seen = (z @ job_directions(z, held))[:, 0]
-    within = [seen[level == one].var(ddof=1) for one in np.unique(level)]
+    projected = (z @ discriminant_directions(z, held))[:, 0]
+    within = [projected[level == value].var(ddof=1) for value in np.unique(level)]
     assert np.mean(within) == pytest.approx(1, rel=0.05)
 
 
-def test_threads_without_a_job_say_nothing(jobs):
+def test_threads_without_a_job_are_ignored(jobs):
     z, held, _ = jobs
     idle = windows(np.concatenate([held.job, np.full(50, "")]))
     with_idle = np.concatenate([z, np.full((50, 3), 1e3)])
-    np.testing.assert_allclose(job_directions(with_idle, idle), job_directions(z, held))
+    np.testing.assert_allclose(discriminant_directions(with_idle, idle), discriminant_directions(z, held))

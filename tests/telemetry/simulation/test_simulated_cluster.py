@@ -1,4 +1,4 @@
-"""Whole clusters: no thread held twice, labels where things happen, the same seed the same bytes."""
+"""Whole clusters: no thread is held twice, labels match the traces, and the same seed gives the same bytes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.simulated_rounds import write_rounds
 from clustertwin.telemetry.recording import Recording, find
-from clustertwin.telemetry.simulation.anomalies import ANOMALIES, possible
+from clustertwin.telemetry.simulation.anomalies import ANOMALIES, available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
-from clustertwin.telemetry.simulation.placement import Request, place
+from clustertwin.telemetry.simulation.placement import PlacementRequest, place_jobs
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 SMALL = ClusterSettings(nodes=3, threads=8, hours=0.5, job_s=(120, 400), anomaly_ratio=0.6)
@@ -34,15 +34,15 @@ def traces(signatures, drawable):
 def test_no_thread_is_ever_held_by_two_jobs(nodes, threads, widths, seed):
     fitting = [w for w in widths if w <= threads] or [1]
 
-    def ask(rng):
-        return Request("np", int(rng.choice(fitting)), int(rng.integers(5, 200)))
+    def draw_request(rng):
+        return PlacementRequest("np", int(rng.choice(fitting)), int(rng.integers(5, 200)))
 
     held = np.zeros((nodes, threads, 600), int)
-    for job in place(ask, nodes, threads, 600, np.random.default_rng(seed)):
+    for job in place_jobs(draw_request, nodes, threads, 600, np.random.default_rng(seed)):
         assert 0 <= job.start < job.end <= 600
-        assert sum(len(seat.cpus) for seat in job.seats) == job.request.threads
-        for seat in job.seats:
-            held[seat.node, list(seat.cpus), job.start : job.end] += 1
+        assert sum(len(allocation.cpus) for allocation in job.allocations) == job.request.threads
+        for allocation in job.allocations:
+            held[allocation.node, list(allocation.cpus), job.start : job.end] += 1
     assert held.max() == 1
 
 
@@ -73,7 +73,7 @@ def test_a_thread_without_a_job_is_idle(traces):
 
 
 def test_bad_io_waits_from_its_start_and_a_throttled_thread_from_its_onset(traces):
-    seen = Counter()
+    counts = Counter()
     for trace in traces:
         for span in trace.spans:
             since = (span.onset_s or span.start_s) - trace.start_s
@@ -84,12 +84,12 @@ def test_bad_io_waits_from_its_start_and_a_throttled_thread_from_its_onset(trace
                 before = trace.values[list(span.cpus), int(span.start_s) - trace.start_s + 1 : int(since)]
                 assert len(span.cpus) == 1
                 assert after[..., 0].max() < 0.75 < before[..., 0].min()
-            seen[span.anomaly] += 1
-    assert seen["bad-io"]
-    assert seen["throttled"]
+            counts[span.anomaly] += 1
+    assert counts["bad-io"]
+    assert counts["throttled"]
 
 
-def test_one_afflicted_rank_stands_beside_its_peers(traces):
+def test_one_anomalous_rank_and_its_peers_are_labelled(traces):
     spans = [span for trace in traces for span in trace.spans if span.anomaly.startswith("straggler-x2")]
     jobs = {span.job for span in spans}
     assert jobs
@@ -110,30 +110,30 @@ def test_wide_jobs_span_nodes(signatures):
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(signatures):
-    one, same, other = (simulate(SMALL, signatures, seed) for seed in (3, 3, 4))
-    assert [t.values.tobytes() for t in one] == [t.values.tobytes() for t in same]
-    assert [t.spans for t in one] == [t.spans for t in same]
-    assert [t.values.tobytes() for t in one] != [t.values.tobytes() for t in other]
+    first, same, other = (simulate(SMALL, signatures, seed) for seed in (3, 3, 4))
+    assert [t.values.tobytes() for t in first] == [t.values.tobytes() for t in same]
+    assert [t.spans for t in first] == [t.spans for t in same]
+    assert [t.values.tobytes() for t in first] != [t.values.tobytes() for t in other]
 
 
 def test_anomalies_need_their_recorded_signature(signatures):
-    assert "memory-leak" not in possible(signatures)
+    assert "memory-leak" not in available_anomalies(signatures)
     with pytest.raises(SettingsError, match="memory-leak"):
         simulate(ClusterSettings(anomalies=("memory-leak",)), signatures, seed=0)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("wrong", "message"),
     [
-        ({"nodes": 0}, "no cluster"),
-        ({"hours": 0.0}, "no cluster"),
-        ({"job_s": (100.0, 10.0)}, "cannot last"),
+        ({"nodes": 0}, "a cluster needs at least one node"),
+        ({"hours": 0.0}, "a cluster needs at least one node"),
+        ({"job_s": (100.0, 10.0)}, "invalid range of job lengths"),
         ({"anomalies": ("gremlins",)}, "unknown anomaly 'gremlins'"),
-        ({"job_types": ("mpi-64",), "nodes": 1}, "none of mpi-64 fits"),
+        ({"job_types": ("mpi-64",), "nodes": 1}, "none of the job types mpi-64 fits"),
     ],
 )
-def test_impossible_settings_are_refused(wrong, why):
-    with pytest.raises(SettingsError, match=why):
+def test_impossible_settings_are_refused(wrong, message):
+    with pytest.raises(SettingsError, match=message):
         ClusterSettings(**wrong)
 
 
@@ -149,7 +149,7 @@ def test_rounds_are_recordings_of_one_split_each_with_anomalies_only_in_test(sig
         assert bool(anomalous) == (recording.split == "test")
 
 
-def test_a_recording_reads_back_as_it_was_drawn(signatures, tmp_path):
+def test_a_recording_reads_back_as_it_was_simulated(signatures, tmp_path):
     tiny = ClusterSettings(nodes=2, threads=4, hours=0.1, job_s=(60, 120))
     list(write_rounds(tmp_path, tiny, signatures, rounds=1, seed=6))
     recording = Recording.open(tmp_path / "round-000")
@@ -160,7 +160,7 @@ def test_a_recording_reads_back_as_it_was_drawn(signatures, tmp_path):
         assert set(read.spans) == set(trace.spans)
 
 
-def test_every_anomaly_strikes_a_job_type_of_the_default_mix():
+def test_every_anomaly_affects_a_job_type_of_the_default_mix():
     families = {name.split("-")[0] if name.startswith("mpi") else name for name in ClusterSettings().job_types}
     for name, row in ANOMALIES.items():
-        assert name == "bad-io" or set(row.strikes) <= families
+        assert name == "bad-io" or set(row.job_types) <= families

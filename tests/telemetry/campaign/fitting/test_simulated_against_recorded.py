@@ -68,7 +68,7 @@ def test_a_simulation_passes_for_itself(signatures):
 
 
 def test_nothing_in_common_is_an_error_that_lists_both(signatures):
-    one, other = (
+    recorded, simulated = (
         _windows(
             simulate(
                 ClusterSettings(nodes=1, threads=2, hours=0.2, job_types=(name,), gap_s=1, idle_ratio=0), signatures, 0
@@ -76,13 +76,13 @@ def test_nothing_in_common_is_an_error_that_lists_both(signatures):
         )
         for name in ("np", "good-io")
     )
-    one, other = (w.take(w.job_type != "idle") for w in (one, other))
+    recorded, simulated = (w.take(w.job_type != "idle") for w in (recorded, simulated))
     with pytest.raises(InputError, match="np recorded, good-io simulated"):
-        compare(one, other)
+        compare(recorded, simulated)
 
 
 def test_a_directory_without_recordings_is_named(tmp_path):
-    with pytest.raises(InputError, match="no recording here"):
+    with pytest.raises(InputError, match="no recordings found"):
         windows_of(tmp_path, 100)
 
 

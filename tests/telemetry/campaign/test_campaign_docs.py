@@ -16,4 +16,4 @@ def test_every_job_type_is_documented_with_what_it_should_give(name: str) -> Non
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("|") and f"`{name}`" in line]
     assert rows
     if not JOB_TYPES[name].anomaly or name == "bad-io":
-        assert all(str(expected) in rows[0] for expected in JOB_TYPES[name].expect)
+        assert all(str(expected) in rows[0] for expected in JOB_TYPES[name].expectations)

@@ -1,39 +1,39 @@
-"""MPI ranks: on paper first, then what slow and hung ranks do to the others."""
+"""MPI ranks: known answers first, then the effect of slow and hung ranks on the others."""
 
 import numpy as np
 import pytest
 
 from clustertwin.telemetry.simulation.anomalies import hung_rank, misbound, straggler
-from clustertwin.telemetry.simulation.barrier import draw_ranks, wait_shares
+from clustertwin.telemetry.simulation.barrier import draw_ranks, wait_fractions
 
 STEP_S = (0.3, 1.2)
 
 
 def mean_wait(step_s, ranks):
-    """The part of its time that one of so many healthy ranks waits, by the mean of the largest of uniform draws."""
+    """The fraction of time that a healthy rank waits, from the expected maximum of uniform draws."""
     low_s, high_s = step_s
     return 1 - (low_s + high_s) / 2 / (low_s + (high_s - low_s) * ranks / (ranks + 1))
 
 
 def test_equal_ranks_never_wait():
-    assert wait_shares((1.0, 1.0), np.ones(4), 30, np.random.default_rng(0)) == pytest.approx(0, abs=1e-9)
+    assert wait_fractions((1.0, 1.0), np.ones(4), 30, np.random.default_rng(0)) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_others_wait_half_of_the_time_for_one_twice_as_slow():
-    waits = wait_shares((1.0, 1.0), np.array([2.0, 1.0, 1.0]), 30, np.random.default_rng(0))
+    waits = wait_fractions((1.0, 1.0), np.array([2.0, 1.0, 1.0]), 30, np.random.default_rng(0))
     assert waits[0] == pytest.approx(0, abs=1e-9)
     assert waits[1] == pytest.approx([0, 1] * 15, abs=1e-9)  # a second of work, a second of waiting
 
 
 @pytest.mark.parametrize("ranks", [2, 8, 32])
 def test_waiting_grows_with_the_number_of_ranks_as_order_statistics_say(ranks):
-    waits = wait_shares(STEP_S, np.ones(ranks), 6000, np.random.default_rng(1))
+    waits = wait_fractions(STEP_S, np.ones(ranks), 6000, np.random.default_rng(1))
     assert waits.mean() == pytest.approx(mean_wait(STEP_S, ranks), abs=0.01)
 
 
 def test_two_ranks_wait_in_turns():
-    one, other = wait_shares(STEP_S, np.ones(2), 6000, np.random.default_rng(2))
-    assert np.corrcoef(one, other)[0, 1] < -0.2
+    first, second = wait_fractions(STEP_S, np.ones(2), 6000, np.random.default_rng(2))
+    assert np.corrcoef(first, second)[0, 1] < -0.2
 
 
 def test_ticks_mix_computing_and_waiting(signatures):

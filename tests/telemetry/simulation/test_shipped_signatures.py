@@ -1,16 +1,16 @@
-"""The signatures that come with clustertwin: small, from somewhere, and enough for a cluster."""
+"""The signatures of the package: small, with provenance, and enough for a cluster."""
 
 from importlib.resources import files
 
 import numpy as np
 
-from clustertwin.telemetry.simulation.anomalies import possible
+from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 
-def test_the_shipped_file_is_small_and_says_where_it_comes_from():
+def test_the_shipped_file_is_small_and_has_a_provenance():
     text = files("clustertwin.telemetry.simulation").joinpath("signatures.json").read_text()
     assert len(text) < 200_000
     provenance = read_signatures().provenance
@@ -19,9 +19,9 @@ def test_the_shipped_file_is_small_and_says_where_it_comes_from():
     assert provenance["fitted"]
 
 
-def test_the_default_mix_can_be_drawn_with_every_anomaly_there_is():
+def test_the_default_mix_can_be_drawn_with_every_anomaly():
     signatures = read_signatures()
-    small = ClusterSettings(nodes=2, threads=8, hours=0.3, job_s=(100, 300), anomalies=possible(signatures))
+    small = ClusterSettings(nodes=2, threads=8, hours=0.3, job_s=(100, 300), anomalies=available_anomalies(signatures))
     traces = simulate(small, signatures, seed=0)
     assert {span.job_type for trace in traces for span in trace.spans} > {"np", "good-io", "mpi-2"}
 

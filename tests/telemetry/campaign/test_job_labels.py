@@ -1,13 +1,13 @@
-"""What a job's labels say: type, anomaly, struck CPU, onset."""
+"""The labels of a job: type, anomaly, affected CPU, onset."""
 
 from __future__ import annotations
 
 from clustertwin.telemetry.campaign.job_labels import spans_of
-from clustertwin.telemetry.campaign.plan import Planned
+from clustertwin.telemetry.campaign.plan import PlannedJob
 
 
-def planned(kind: str, threads: int = 2, onset_s: float | None = None) -> Planned:
-    return Planned("01", kind, threads, 10.0, 0, onset_s)
+def planned(kind: str, threads: int = 2, onset_s: float | None = None) -> PlannedJob:
+    return PlannedJob("01", kind, threads, 10.0, 0, onset_s)
 
 
 def test_a_normal_job_is_one_span_without_anomaly() -> None:
@@ -22,14 +22,14 @@ def test_bad_io_is_an_anomaly_and_its_own_type() -> None:
 
 
 def test_a_throttled_cpu_leaves_its_neighbours_healthy() -> None:
-    healthy, struck = spans_of(planned("throttled", 3), "j", {"n1": (0, 1, 2)}, 0.0, 10.0)
+    healthy, affected = spans_of(planned("throttled", 3), "j", {"n1": (0, 1, 2)}, 0.0, 10.0)
     assert (healthy.cpus, healthy.job_type, healthy.anomaly) == ((0, 1), "np", "")
-    assert (struck.cpus, struck.job_type, struck.anomaly) == ((2,), "np", "throttled")
+    assert (affected.cpus, affected.job_type, affected.anomaly) == ((2,), "np", "throttled")
 
 
-def test_a_job_of_one_cpu_is_struck_there() -> None:
-    (struck,) = spans_of(planned("throttled", 1), "j", {"n1": (5,)}, 0.0, 10.0)
-    assert (struck.cpus, struck.anomaly) == ((5,), "throttled")
+def test_a_job_of_one_cpu_is_affected_there() -> None:
+    (affected,) = spans_of(planned("throttled", 1), "j", {"n1": (5,)}, 0.0, 10.0)
+    assert (affected.cpus, affected.anomaly) == ((5,), "throttled")
 
 
 def test_a_hung_rank_makes_its_peers_wait_on_every_node() -> None:

@@ -1,4 +1,4 @@
-"""The options that every job program shares: its CPUs and its scratch directory, from the command line."""
+"""The command-line options that all job programs share: CPUs, scratch directory, seed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
-from clustertwin.telemetry.campaign.pinning import cpu_list
+from clustertwin.telemetry.campaign.jobs.pinning import cpu_list
 
 
-def parser(about: str) -> argparse.ArgumentParser:
+def parser(description: str) -> argparse.ArgumentParser:
     """A parser with `--cpus 0,1`, `--scratch DIR` and `--seed N`."""
-    options = argparse.ArgumentParser(description=about)
+    options = argparse.ArgumentParser(description=description)
     options.add_argument("--cpus", type=cpu_list, default=tuple(sorted(os.sched_getaffinity(0))), help="e.g. 0,1,2")
-    options.add_argument("--scratch", type=_directory, default=Path.cwd(), help="where files are written")
+    options.add_argument("--scratch", type=_directory, default=Path.cwd(), help="directory for the program's files")
     options.add_argument("--seed", type=int, default=0)
     return options
 

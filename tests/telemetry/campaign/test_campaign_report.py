@@ -54,10 +54,10 @@ def test_what_a_host_does_not_give_is_said_with_what_it_gave(tmp_path: Path) -> 
 
 
 def test_a_struck_cpu_and_its_peers_are_rows_of_their_own() -> None:
-    peer, struck = span("1", 0, 20, "mpi-2", "hung-rank/peer", (0,)), span("1", 0, 20, "mpi-2", "hung-rank", (1,))
+    peer, affected = span("1", 0, 20, "mpi-2", "hung-rank/peer", (0,)), span("1", 0, 20, "mpi-2", "hung-rank", (1,))
     values = np.zeros((2, 20, 4), np.float32)
     values[0], values[1] = (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
-    trace = Trace("n1", (0, 1), START_S, CPU, values, np.ones((2, 20), bool), (peer, struck))
+    trace = Trace("n1", (0, 1), START_S, CPU, values, np.ones((2, 20), bool), (peer, affected))
     rows = {row.kind: row for row in tabulate(cut(trace, 10, split="test"))}
     assert {kind: row.windows for kind, row in rows.items()} == {
         "hung-rank": {"test": 2},
@@ -82,4 +82,4 @@ def test_an_expectation_reads_as_it_is_checked() -> None:
 def test_every_anomaly_is_labelled_with_a_normal_type(name: str) -> None:
     label = label_of(name, 2)
     assert not find_type(label).anomaly or label == "bad-io"
-    assert JOB_TYPES[name].expect
+    assert JOB_TYPES[name].expectations

@@ -1,4 +1,4 @@
-"""Rounds: complete ones are kept, killed ones done again, other settings refused, failures told."""
+"""Rounds: complete ones are kept, interrupted ones repeated, other settings refused, failures reported."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.job_labels import spans_of
-from clustertwin.telemetry.campaign.launcher import Finished, Launcher
-from clustertwin.telemetry.campaign.plan import CampaignSettings, Planned, Room
-from clustertwin.telemetry.campaign.recorded_rounds import Outcome, Progress, run_rounds
+from clustertwin.telemetry.campaign.launcher import FinishedJob, Launcher
+from clustertwin.telemetry.campaign.plan import AvailableCpus, CampaignSettings, PlannedJob
+from clustertwin.telemetry.campaign.recorded_rounds import CampaignHost, RoundOutcome, RoundProgress, run_rounds
 from clustertwin.telemetry.recording import Recording
 
 NODES = {"here": tuple(sorted(os.sched_getaffinity(0)))[:1]}
@@ -22,7 +22,7 @@ NODES = {"here": tuple(sorted(os.sched_getaffinity(0)))[:1]}
 class Instant:
     """A launcher whose jobs take one step each."""
 
-    def __init__(self, jobs: Sequence[Planned], fails: str = "", dies: bool = False) -> None:
+    def __init__(self, jobs: Sequence[PlannedJob], fails: str = "", dies: bool = False) -> None:
         self.jobs, self.fails, self.dies, self.closed = list(jobs), fails, dies, False
 
     running: tuple[str, ...] = ("something",)
@@ -31,7 +31,7 @@ class Instant:
     def pending(self) -> int:
         return len(self.jobs)
 
-    def step(self, now_s: float) -> list[Finished]:
+    def step(self, now_s: float) -> list[FinishedJob]:
         if self.dies:
             raise KeyboardInterrupt
         if not self.jobs:
@@ -39,27 +39,26 @@ class Instant:
         job = self.jobs.pop(0)
         failed = job.type == self.fails
         spans = spans_of(job, job.name, NODES, now_s, now_s + 1, failed)
-        return [Finished(job.name, tuple(spans), "its reason" if failed else "")]
+        return [FinishedJob(job.name, tuple(spans), "its reason" if failed else "")]
 
     def close(self) -> None:
         self.closed = True
 
 
 class Bench:
-    """Runs rounds in no time, and remembers the launchers it made."""
+    """Runs rounds without waiting, and keeps the launchers it creates."""
 
     def __init__(self, out: Path) -> None:
-        self.out, self.made, self.seen = out, list[Instant](), list[Progress]()
+        self.out, self.launchers, self.reports = out, list[Instant](), list[RoundProgress]()
 
-    def run(self, settings: CampaignSettings, fails: str = "", dies: bool = False) -> list[Outcome]:
-        def make(jobs: Sequence[Planned], scratch: Path, prefix: str) -> Launcher:
-            self.made.append(Instant(jobs, fails, dies))
-            return self.made[-1]
+    def run(self, settings: CampaignSettings, fails: str = "", dies: bool = False) -> list[RoundOutcome]:
+        def make(jobs: Sequence[PlannedJob], scratch: Path, prefix: str) -> Launcher:
+            self.launchers.append(Instant(jobs, fails, dies))
+            return self.launchers[-1]
 
         seconds = count(1_800_000_000)
-        return run_rounds(
-            self.out, settings, NODES, Room.host(1), make, report=self.seen.append, tick=lambda: float(next(seconds))
-        )
+        host = CampaignHost(NODES, AvailableCpus.host(1), make)
+        return run_rounds(self.out, settings, host, report=self.reports.append, tick=lambda: float(next(seconds)))
 
 
 @pytest.fixture
@@ -80,13 +79,13 @@ def test_complete_rounds_are_kept_and_new_ones_added(bench: Bench) -> None:
     bench.run(CampaignSettings(rounds=1))
     outcomes = bench.run(CampaignSettings(rounds=2))
     assert [outcome.kept for outcome in outcomes] == [True, False]
-    assert len(bench.made) == 2
+    assert len(bench.launchers) == 2
 
 
 def test_an_interrupted_round_ends_its_jobs_and_is_done_again(bench: Bench) -> None:
     with pytest.raises(KeyboardInterrupt):
         bench.run(CampaignSettings(rounds=1), dies=True)
-    assert bench.made[0].closed
+    assert bench.launchers[0].closed
     (outcome,) = bench.run(CampaignSettings(rounds=1))
     assert not outcome.kept
     assert len(Recording.open(outcome.directory).spans) == 4
@@ -107,6 +106,6 @@ def test_a_failure_is_told_and_the_rest_goes_on(bench: Bench) -> None:
 
 def test_progress_counts_up_to_all_jobs(bench: Bench) -> None:
     bench.run(CampaignSettings(rounds=1))
-    done = [progress.done for progress in bench.seen]
+    done = [progress.done for progress in bench.reports]
     assert done == sorted(done)
-    assert done[-1] == bench.seen[-1].jobs == 4
+    assert done[-1] == bench.reports[-1].jobs == 4
