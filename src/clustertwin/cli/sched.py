@@ -9,8 +9,8 @@ from clustertwin.cli.options import options
 from clustertwin.cli.output import print_json, print_table
 from clustertwin.cli.sched_options import (
     EvaluateOptions,
+    SchedStudyOptions,
     SimulateOptions,
-    StudyOptions,
     TrainOptions,
     WhatifOptions,
 )
@@ -63,8 +63,8 @@ def train(options: TrainOptions) -> None:
 
 
 @app.command()
-@options(StudyOptions)
-def study(options: StudyOptions) -> None:
+@options(SchedStudyOptions)
+def study(options: SchedStudyOptions) -> None:
     """Train policies on a real log and on synthetic logs, and evaluate all of them on held-out real jobs."""
     from clustertwin.cli.sched_study import print_results, run_study
 

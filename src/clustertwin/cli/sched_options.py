@@ -112,7 +112,7 @@ class TrainOptions:
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class SchedStudyOptions:
     trace: TraceArgument
     out: Annotated[Path, typer.Option(help="Directory of the report and the policies; a killed study resumes from it.")]
     synthetic: Annotated[

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from clustertwin.cli.output import err, print_table
-from clustertwin.cli.sched_options import StudyOptions
+from clustertwin.cli.sched_options import SchedStudyOptions
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload import generators
@@ -30,7 +30,7 @@ from clustertwin.workload.rl.source_study import (
 from clustertwin.workload.simulator import SchedulingRules
 
 
-def run_study(options: StudyOptions) -> list[SourceResult]:
+def run_study(options: SchedStudyOptions) -> list[SourceResult]:
     """Compare the sources. Also writes the results to study.json and study.html in --out."""
     jobs = read(options.trace, lenient=options.lenient)
     training, evaluation = split(jobs, options.held_out, options.stretches)
@@ -58,7 +58,7 @@ def run_study(options: StudyOptions) -> list[SourceResult]:
     return results
 
 
-def print_results(options: StudyOptions, results: Sequence[SourceResult]) -> None:
+def print_results(options: SchedStudyOptions, results: Sequence[SourceResult]) -> None:
     """The results as a table."""
     print_table(
         f"{options.trace.name}: bounded slowdown on {options.windows} held-out windows, "
@@ -77,14 +77,16 @@ def print_results(options: StudyOptions, results: Sequence[SourceResult]) -> Non
     )
 
 
-def _write_report(options: StudyOptions, results: Sequence[SourceResult], facts: dict[str, object]) -> None:
+def _write_report(options: SchedStudyOptions, results: Sequence[SourceResult], facts: dict[str, object]) -> None:
     document = orjson.dumps([asdict(result) for result in results], option=orjson.OPT_INDENT_2)
     files.write(options.out / "study.json", document)
     title = f"Policies trained on {options.trace.name} and on synthetic logs"
     files.write(options.out / "study.html", as_html(results, title, facts))
 
 
-def _facts(options: StudyOptions, settings: SourceStudySettings, training: int, evaluation: int) -> dict[str, object]:
+def _facts(
+    options: SchedStudyOptions, settings: SourceStudySettings, training: int, evaluation: int
+) -> dict[str, object]:
     return {
         "log": options.trace.name,
         "training part": f"{training:,} jobs",

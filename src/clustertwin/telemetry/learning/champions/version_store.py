@@ -1,4 +1,4 @@
-"""StoredModel detector versions: home/models/<version>/, each with a `lineage.json` that says what it was trained from.
+"""Stored detector versions: home/models/<version>/, each with a `lineage.json` that says what it was trained from.
 
 A version directory is published in one rename and never changes. `detector.read` loads it.
 """
