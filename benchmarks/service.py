@@ -32,9 +32,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.exporter_feed import ExporterFeed, make_room
-from clustertwin.service.live.loop import Loop, LoopSettings
-from clustertwin.service.live.scorer import Here
+from clustertwin.service.live.exporter_feed import ExporterFeed, raise_file_limit
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.live.scorer import InProcessScorer
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.bundled import bundled
@@ -105,7 +106,7 @@ class Going:
     """A scorer that, when told to, finds every job's threads strange."""
 
     def __init__(self) -> None:
-        self.wrong, self.state, self.close = threading.Event(), Here.state, lambda: None
+        self.wrong, self.state, self.close = threading.Event(), InProcessScorer.state, lambda: None
 
     def __call__(self, detector: Detector, moment: Moment) -> Scores:
         scores = detector.score(moment)
@@ -163,7 +164,7 @@ def run(
     )
     exporters.start()
     port: int = ours.recv()
-    make_room(len(names))
+    raise_file_limit(len(names))
     begun_s = int(time.time()) + 3 + threads // 6000
     ours.send(begun_s)
     feed = ExporterFeed([Endpoint(f"http://127.0.0.1:{port}/{name}", deadline_s=5.0) for name in names])

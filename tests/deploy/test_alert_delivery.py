@@ -162,7 +162,7 @@ def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
         told_url, told = enter(webhook())
         twin = enter(twin_serve(tmp_path / "twin", service, server, told_url))
 
-        def state_of(state: str) -> list[dict[str, Any]]:
+        def state_home(state: str) -> list[dict[str, Any]]:
             found = [alert for call in heard for alert in call["alerts"] if alert["status"] == state]
             return [alert for alert in found if alert["labels"]["alertname"] == "TwinAnomaly"]
 
@@ -173,7 +173,7 @@ def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
         wait_for("the alert in Prometheus", rings, within_s=200)
         assert heard == []  # nobody was there to be told
         enter(alertmanager(tmp_path / "alertmanager", alerts, url))
-        (alert,) = wait_for("the call", lambda: state_of("firing"), within_s=30)[:1]
+        (alert,) = wait_for("the call", lambda: state_home("firing"), within_s=30)[:1]
         assert (alert["labels"]["node"], alert["labels"]["jobid"]) == ("n1", "666")
         assert "iowait" in alert["annotations"]["summary"]
         event = alert["labels"]["event"]
@@ -181,11 +181,11 @@ def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
         assert urllib.request.urlopen(f"{twin.url}/events/{event}", timeout=10).status == 200
 
         bad.end_job()
-        (over,) = wait_for("the all-clear", lambda: state_of("resolved"), within_s=60)[:1]
+        (over,) = wait_for("the all-clear", lambda: state_home("resolved"), within_s=60)[:1]
         assert over["labels"]["event"] == event
-        assert {one["labels"]["node"] for one in state_of("firing")} == {"n1"}
+        assert {one["labels"]["node"] for one in state_home("firing")} == {"n1"}
         wait_for("the service's own message", lambda: len(told) == 2, within_s=30)
         assert [message["title"].partition(" (")[0] for message in told] == [
-            "Strange: job 666 on n1",
-            "Over: job 666 on n1",
+            "Anomaly: job 666 on n1",
+            "Resolved: job 666 on n1",
         ]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from clustertwin.cli import COMMANDS
-from clustertwin.config import read_config
+from clustertwin.service.config import read_config
 
 ROOT = Path(__file__).parents[2]
 STACK = ROOT / "deploy" / "containers" / "compose.yml"

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Server, exporter, prometheus
-from tests.service.made import EVENT, NOW_S, state
+from tests.service.sample_state import EVENT, NOW_S, state
 
 from clustertwin.service.outgoing.service_metrics import render
 from clustertwin.telemetry.ingest.rates import Faults

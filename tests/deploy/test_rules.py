@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.servers import binary
-from tests.service.made import state as made_state
+from tests.service.sample_state import state as made_state
 
 from clustertwin.service.outgoing.service_metrics import render
 

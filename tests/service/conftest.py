@@ -12,7 +12,8 @@ from fastapi import FastAPI
 
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds import Feed, ReplayFeed
-from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.campaign.simulated_rounds import write

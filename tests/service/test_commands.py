@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 from tests.servers import free_address
-from tests.service.test_api import EVENT, WHY
+from tests.service.web.test_api import EVENT, WHY
 
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens

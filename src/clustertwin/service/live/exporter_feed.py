@@ -1,4 +1,4 @@
-"""A cluster's exporters as a feed: many nodes asked together, once a second, from the loop's own thread -> traces."""
+"""Exporters as a feed: all nodes are queried together, once a second, from the loop's own thread -> traces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from clustertwin.telemetry.ingest.sources.exporter_protocol import Talk
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.http_sweep import Sweep
 
-#: Of nodes that do not answer so many are named, the rest counted.
+#: `problems` names this many nodes that do not answer, and counts the rest.
 NAMED = 10
 
 
 class ExporterFeed:
-    """Whoever does not answer in time is a problem that is told, and is listened to again when it does."""
+    """A node that does not answer in time is named in `problems`. Its answer is used when it arrives."""
 
     pace, patient = 1.0, False
 
@@ -31,37 +31,37 @@ class ExporterFeed:
         self._talks = [Talk(endpoint) for endpoint in endpoints]
         self._streams = [Stream() for _ in endpoints]
         self._sweep = Sweep(endpoints)
-        self._wrong: dict[int, str] = {}
+        self._errors: dict[int, str] = {}
 
     def now_s(self) -> float:
         return self._clock()
 
     def take(self) -> list[Trace]:
-        late, now_s = self._sweep.asked, self._clock()
+        pending, now_s = self._sweep.asked, self._clock()
         for number in range(len(self._talks)):
-            if number not in late:
+            if number not in pending:
                 self._ask(number, now_s)
-        found: list[Trace] = []
+        traces: list[Trace] = []
         for number, answer in self._sweep.answers(ANSWER_S):
-            found += self._heard(number, answer)
+            traces += self._traces(number, answer)
         for number in self._sweep.asked:
-            self._wrong[number] = f"{self._endpoints[number].url}: has not answered yet"
-        return found
+            self._errors[number] = f"{self._endpoints[number].url}: has not answered yet"
+        return traces
 
     def _ask(self, number: int, now_s: float) -> None:
         question = self._talks[number].question(now_s)
         self._sweep.ask(number, question.path, dict(question.params), question.accept)
 
-    def _heard(self, number: int, answer: bytes | SourceError) -> list[Trace]:
+    def _traces(self, number: int, answer: bytes | SourceError) -> list[Trace]:
         try:
             if isinstance(answer, SourceError):
                 raise answer
             readings = self._talks[number].answer(answer)
         except SourceError as error:
             self._talks[number].lost()
-            self._wrong[number] = str(error)
+            self._errors[number] = str(error)
             return []
-        self._wrong.pop(number, None)
+        self._errors.pop(number, None)
         if readings is None:
             self._ask(number, self._clock())
             return []
@@ -73,20 +73,22 @@ class ExporterFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        named = tuple(self._wrong[number] for number in sorted(self._wrong)[:NAMED])
-        more = len(self._wrong) - len(named)
-        return (*named, f"… and {more} more exporters do not answer") if more > 0 else named
+        named = tuple(self._errors[number] for number in sorted(self._errors)[:NAMED])
+        more = len(self._errors) - len(named)
+        return (*named, f"{more} more exporters do not answer") if more > 0 else named
 
     def close(self) -> None:
         self._sweep.close()
 
 
-def make_room(connections: int) -> None:
-    """A connection is an open file, and a process may often have no more than 1,024: take what the system allows."""
+def raise_file_limit(connections: int) -> None:
+    """Allow a connection to each exporter: a connection is an open file, and the usual limit is 1,024."""
     needed = connections + 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard) if hard >= 0 else needed, hard))
     if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] < needed:
-        raise SettingsError(f"{connections} exporters need {needed} open files, {hard} are allowed: raise LimitNOFILE")
+        raise SettingsError(
+            f"{connections} exporters need {needed} open files, but the limit is {hard}; raise LimitNOFILE"
+        )

@@ -1,7 +1,7 @@
-"""Where the loop's seconds come from: this host, exporters, Prometheus, or a recording played again -> traces.
+"""The sources of the loop: this host, exporters, Prometheus or a replayed recording -> traces.
 
-A feed never blocks and never raises: a source that hangs or refuses is a line in `problems`, its seconds stay unknown,
-and it is asked again. Feeds keep the time, so that a replay runs on the recording's clock.
+A feed never blocks and never raises. A source that hangs or fails is named in `problems`, its seconds stay unknown, and
+it is queried again. A feed has its own clock, so a replay runs at the time of the recording.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from clustertwin.telemetry.ingest.sources import History, Live, traces
 from clustertwin.telemetry.moments.moment import IDLE
 from clustertwin.telemetry.recording import Recording
 
-#: A clock that goes back further than this was set; less is samples out of order.
+#: A larger step back means that a clock was set back; a smaller one means samples out of order.
 SET_BACK_S = 30.0
-#: So long the loop waits for live sources; what comes later is taken the next second.
+#: How long the loop waits for live sources. A later answer is used in the next second.
 ANSWER_S = 0.4
-#: Prometheus' newest seconds may not all be scraped yet.
+#: Prometheus may not have scraped every node in the newest seconds yet.
 BEHIND_S = 2
-#: How far back an outage is asked for: all that the ring can hold.
+#: How far back data is requested after an outage: the length of the trace buffer.
 BACKFILL_S = 300
 
 
 class Feed(Protocol):
-    source: str  # in a person's words
-    pace: float  # seconds of the feed's clock in one of ours
-    patient: bool  # its seconds can wait until there is a detector
+    source: str  # a description for people
+    pace: float  # seconds of the feed's clock in one second of real time
+    patient: bool  # whether its data can wait until the detector is loaded
 
     def now_s(self) -> float:
-        """The time on the feed's clock."""
+        """The time of the feed's clock."""
         ...
 
     def take(self) -> list[Trace]:
-        """What has come since the last call."""
+        """The traces that have arrived since the last call."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Feed(Protocol):
 
 
 class LiveFeed:
-    """A few live sources, each asked in a thread of its own, never twice at a time. For many: `ExporterFeed`."""
+    """A few live sources, each queried in its own thread. For many nodes, see `ExporterFeed`."""
 
     pace, patient = 1.0, False
 
@@ -66,7 +66,7 @@ class LiveFeed:
         self._lives = dict(lives)
         self._streams = {name: Stream() for name in self._lives}
         self._asked: dict[str, Future[list[Reading]]] = {}
-        self._wrong: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(min(threads, len(lives)), "feed")
 
     def now_s(self) -> float:
@@ -77,16 +77,16 @@ class LiveFeed:
             if name not in self._asked:
                 self._asked[name] = self._pool.submit(live.readings)
         wait(self._asked.values(), timeout=ANSWER_S)
-        found: list[Trace] = []
+        traces: list[Trace] = []
         for name in [name for name, asked in self._asked.items() if asked.done()]:
             try:
-                found += self._streams[name].push(self._asked.pop(name).result())
-                self._wrong.pop(name, None)
+                traces += self._streams[name].push(self._asked.pop(name).result())
+                self._errors.pop(name, None)
             except SourceError as error:
-                self._wrong[name] = str(error)
+                self._errors[name] = str(error)
         for name in self._asked:
-            self._wrong[name] = f"{name}: has not answered yet"
-        return found
+            self._errors[name] = f"{name}: has not answered yet"
+        return traces
 
     @property
     def faults(self) -> Faults:
@@ -94,14 +94,14 @@ class LiveFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return tuple(self._wrong.values())
+        return tuple(self._errors.values())
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Stream:
-    """One source's readings -> traces; begins anew where its clock was set back."""
+    """The readings of one source -> traces. Starts again if the source's clock was set back."""
 
     def __init__(self) -> None:
         self._rates = RateStream()
@@ -109,15 +109,15 @@ class Stream:
         self._last_s = float("-inf")
 
     def push(self, readings: list[Reading]) -> list[Trace]:
-        found = []
+        traces = []
         for reading in readings:
             if reading.time_s < self._last_s - SET_BACK_S:
                 self._before, self._rates = self.faults, RateStream()
             self._last_s = reading.time_s
             trace = self._rates.push(reading)
             if trace is not None:
-                found.append(trace)
-        return found
+                traces.append(trace)
+        return traces
 
     @property
     def faults(self) -> Faults:
@@ -125,7 +125,7 @@ class Stream:
 
 
 class PrometheusFeed:
-    """A server's newest seconds, asked for in the background; after an outage what was missed is asked for too."""
+    """The newest seconds of a Prometheus server, queried in the background. After an outage, the missed ones too."""
 
     pace, patient = 1.0, False
 
@@ -134,53 +134,53 @@ class PrometheusFeed:
         self._history, self._clock = history, clock
         self._pool = ThreadPoolExecutor(1, "feed")
         self._asked: Future[tuple[list[Trace], Faults]] | None = None
-        self._until_s: int | None = None  # all before it was given
+        self._until_s: int | None = None  # the end of the data returned so far
         self._asking_s = 0
         self._starts: dict[tuple[str, str, tuple[int, ...]], tuple[float, float]] = {}
         self._faults = Faults()
-        self._wrong = ""
+        self._error = ""
 
     def now_s(self) -> float:
         return self._clock()
 
     def take(self) -> list[Trace]:
-        found: list[Trace] = []
+        answer: list[Trace] = []
         if self._asked is not None and self._asked.done():
-            found = self._answer(self._asked)
+            answer = self._answer(self._asked)
             self._asked = None
         if self._asked is None:
             end_s = floor(self._clock()) - BEHIND_S
             start_s = max(self._until_s or end_s - BACKFILL_S, end_s - BACKFILL_S)
             if self._until_s is not None and end_s < self._until_s - SET_BACK_S:
-                start_s = end_s - 1  # our clock was set back
+                start_s = end_s - 1  # the clock of this machine was set back
             if start_s < end_s:
                 self._asking_s = end_s
                 self._asked = self._pool.submit(traces, self._history, start_s, end_s)
         elif self._clock() - self._asking_s > 10:
-            self._wrong = f"{self.source}: has not answered for {self._clock() - self._asking_s:.0f} s"
-        return found
+            self._error = f"{self.source}: has not answered for {self._clock() - self._asking_s:.0f} s"
+        return answer
 
     def _answer(self, asked: Future[tuple[list[Trace], Faults]]) -> list[Trace]:
         try:
-            found, faults = asked.result()
+            answer, faults = asked.result()
         except (SourceError, InputError) as error:
-            self._wrong = str(error)
+            self._error = str(error)
             return []
-        self._wrong, self._until_s = "", self._asking_s
+        self._error, self._until_s = "", self._asking_s
         self._faults += faults
-        return [replace(trace, spans=tuple(map(self._stitched, trace.spans))) for trace in found]
+        return [replace(trace, spans=tuple(map(self._stitched, trace.spans))) for trace in answer]
 
     def _stitched(self, span: JobSpan) -> JobSpan:
-        """Each question sees a job begin anew: give it the start that was seen first."""
+        """Give a job its first known start: in each query the job seems to start at the beginning."""
         key = span.node, span.job, span.cpus
         start_s, end_s = self._starts.get(key, (span.start_s, span.end_s))
-        if span.start_s > end_s + 15:  # away for longer, it is another run of the same job
+        if span.start_s > end_s + 15:  # after a longer gap it is another run of the same job
             start_s = span.start_s
         self._starts[key] = start_s, max(end_s, span.end_s)
         if len(self._starts) > 100_000:
             oldest = sorted(self._starts, key=lambda key: self._starts[key][1])[:50_000]
-            for gone in oldest:
-                del self._starts[gone]
+            for key in oldest:
+                del self._starts[key]
         return replace(span, start_s=start_s)
 
     @property
@@ -189,14 +189,14 @@ class PrometheusFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return (self._wrong,) if self._wrong else ()
+        return (self._error,) if self._error else ()
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class ReplayFeed:
-    """A recording as if it happened now, `pace` times as fast; when it ends, its clock stands still."""
+    """A recording, replayed at `pace` times real time. At the end its clock stops."""
 
     patient = True
 
@@ -205,7 +205,7 @@ class ReplayFeed:
         self.pace = pace
         self._recording, self._clock = recording, clock
         self._begun_s: float | None = None
-        self._given_s = recording.start_s
+        self._until_s = recording.start_s
 
     def now_s(self) -> float:
         if self._begun_s is None:
@@ -214,15 +214,15 @@ class ReplayFeed:
 
     @property
     def ended(self) -> bool:
-        return self._given_s >= self._recording.end_s
+        return self._until_s >= self._recording.end_s
 
     def take(self) -> list[Trace]:
         until_s = floor(self.now_s())
-        if until_s <= self._given_s:
+        if until_s <= self._until_s:
             return []
-        found = [self._recording.trace(node, self._given_s, until_s) for node in self._recording.nodes]
-        self._given_s = until_s
-        return [replace(trace, spans=tuple(_jobs(trace, until_s))) for trace in found]
+        recorded = [self._recording.trace(node, self._until_s, until_s) for node in self._recording.nodes]
+        self._until_s = until_s
+        return [replace(trace, spans=tuple(_live_spans(trace, until_s))) for trace in recorded]
 
     @property
     def faults(self) -> Faults:
@@ -236,11 +236,8 @@ class ReplayFeed:
         pass
 
 
-def _jobs(trace: Trace, until_s: int) -> Iterator[JobSpan]:
-    """A recording's spans as a live source would tell them: jobs that have begun, and not what is wrong with them.
-
-    A campaign labels its pauses and anomalies for those who measure.
-    """
+def _live_spans(trace: Trace, until_s: int) -> Iterator[JobSpan]:
+    """The spans that a live source would report: jobs that have started, without the labels of a campaign."""
     for span in trace.spans:
         if span.start_s < until_s and span.job_type != IDLE:
             yield replace(span, anomaly="", onset_s=None)

@@ -1,4 +1,4 @@
-"""Record what the embedded loop sees: traces -> home/recording, resumed after every restart; a full disk is told of."""
+"""Record the traces of the loop: traces -> HOME/recording, resumed after each restart."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from clustertwin.telemetry.recording import Recorder, RecordingSettings
 from clustertwin.telemetry.recording.capture import Jobs
 from clustertwin.telemetry.recording.layout import DOCUMENT
 
-WEEK_S = 7 * 86_400
 
+class LiveRecorder:
+    """Never raises. A trace that cannot be recorded is counted in `lost`, and `problem` has the reason."""
 
-class Keeper:
-    """Never raises: what cannot be recorded is counted in `lost`, with the reason in `problem`."""
-
-    def __init__(self, directory: Path, keep_s: int | None = WEEK_S) -> None:
+    def __init__(self, directory: Path, keep_s: int | None) -> None:
         self.directory = directory
         self.lost = 0  # traces
         self.problem = ""
@@ -36,7 +34,7 @@ class Keeper:
             self.problem = ""
         except (OutputError, RecordingError) as error:
             self.lost += 1
-            self.problem = f"not recorded: {error}"
+            self.problem = f"recording failed: {error}"
 
     def close(self) -> None:
         if self._recorder is None:
@@ -46,7 +44,7 @@ class Keeper:
                 self._recorder.label(span)
             self._recorder.close()
         except (OutputError, RecordingError) as error:
-            self.problem = f"not recorded: {error}"
+            self.problem = f"recording failed: {error}"
 
     def _open(self, trace: Trace) -> Recorder:
         if (self.directory / DOCUMENT).exists():
@@ -58,9 +56,9 @@ class Keeper:
 
 
 def _known(trace: Trace, cpus: tuple[int, ...]) -> Trace:
-    """Without threads that were plugged in since the recording knows the node."""
+    """Drop threads that were added after the node joined the recording."""
     rows = [row for row, cpu in enumerate(trace.cpus) if cpu in cpus]
     if len(rows) == len(trace.cpus):
         return trace
-    kept = tuple(trace.cpus[row] for row in rows)
-    return replace(trace, cpus=kept, values=trace.values[rows], valid=trace.valid[rows])
+    known = tuple(trace.cpus[row] for row in rows)
+    return replace(trace, cpus=known, values=trace.values[rows], valid=trace.valid[rows])

@@ -1,67 +1,77 @@
-"""What a configuration has us watch: a source -> the feed of its seconds, and where those are kept that left memory."""
+"""Set up the configured source: its settings -> the feed of its seconds, and the archive of older ones."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from clustertwin.config import Config
 from clustertwin.core.errors import NoSamples, SettingsError
 from clustertwin.service.live.feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.store.trace_archive import Past, PrometheusPast, RecordedPast
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
 
+SourceKind = Literal["host", "prometheus", "exporters"]
 
-def live_feed(config: Config, now_s: float) -> Feed:
-    """The feed that the configuration asks for."""
-    source = config.source
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where the data comes from."""
+
+    kind: SourceKind = "host"
+    url: str = ""  # of Prometheus or VictoriaMetrics
+    urls: tuple[str, ...] = ()  # of exporters
+    match: str = ""  # PromQL matchers that select nodes: cluster="a",instance=~"n[0-9]+:.*"
+    username: str = ""
+    password_file: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+
+    def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
+        password, token = _secret(self.password_file), _secret(self.token_file)
+        return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
+
+
+def live_feed(source: SourceSettings, now_s: float) -> Feed:
+    """The feed of a live source."""
     if source.kind == "host":
         from clustertwin.telemetry.ingest.sources.local_host import Host
 
         host = Host()
         return LiveFeed("this host", [(host.node, host)])
     if source.kind == "exporters":
-        from clustertwin.service.live.exporter_feed import ExporterFeed, make_room
+        from clustertwin.service.live.exporter_feed import ExporterFeed, raise_file_limit
 
-        make_room(len(source.urls))
-        return ExporterFeed([_endpoint(config, url, deadline_s=5.0) for url in source.urls])
+        raise_file_limit(len(source.urls))
+        return ExporterFeed([source.endpoint(url, deadline_s=5.0) for url in source.urls])
     from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
-    # What is no Prometheus is said at once; one that is down later is waited for.
+    # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.
     with suppress(NoSamples):
-        Prometheus(_endpoint(config, source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
-    history = Prometheus(_endpoint(config, source.url), matchers=source.match)
+        Prometheus(source.endpoint(source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
+    history = Prometheus(source.endpoint(source.url), matchers=source.match)
     return PrometheusFeed(f"prometheus {source.url}", history)
 
 
 def replay_feed(directory: Path, speed: float) -> ReplayFeed:
+    """The feed of a recording that is played again."""
     recording = Recording.open(directory)
     if recording.interval_s != 1:
-        raise SettingsError(f"{directory}: recorded every {recording.interval_s} s; a replay needs every second")
+        raise SettingsError(
+            f"{directory}: its interval is {recording.interval_s} s; a replay needs a recording of every second"
+        )
     if recording.end_s <= recording.start_s:
-        raise SettingsError(f"{directory}: an empty recording")
+        raise SettingsError(f"{directory}: the recording is empty")
     return ReplayFeed(recording, speed)
 
 
-def past_of(config: Config) -> Past | None:
-    """Where seconds are kept that have left the loop's memory; with exporters alone, nowhere."""
-    source = config.source
+def archive_of(source: SourceSettings, recording: Path | None) -> Past | None:
+    """The archive of seconds that are no longer in memory; None for exporters, and for a host without a recording."""
     if source.kind == "prometheus":
-        return PrometheusPast(_endpoint(config, source.url, deadline_s=10.0), source.match)
-    return RecordedPast(config.home / "recording") if source.kind == "host" and config.recording.on else None
-
-
-def _endpoint(config: Config, url: str, deadline_s: float = 30.0) -> Endpoint:
-    source = config.source
-    return Endpoint(
-        url,
-        source.username,
-        _secret(source.password_file),
-        _secret(source.token_file),
-        source.ca_file,
-        deadline_s=deadline_s,
-    )
+        return PrometheusPast(source.endpoint(source.url, deadline_s=10.0), source.match)
+    return RecordedPast(recording) if recording else None
 
 
 def _secret(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Seconds that are no longer in memory: nodes and a time -> their traces, from the recording or from Prometheus."""
+"""Archived traces: nodes and a time range -> their traces, from the recording or from Prometheus."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from clustertwin.telemetry.recording import Recording
 
 
 class Past(Protocol):
-    name: str  # in a person's words
+    name: str  # for messages, such as "the recording"
 
     def traces(self, nodes: Sequence[str], start_s: int, end_s: int) -> list[Trace]:
-        """One trace for each of these nodes of which anything is kept; a TwinError where nobody can tell."""
+        """One trace for each of these nodes that has data; a TwinError if the archive cannot be read."""
         ...
 
     def recording(self) -> Recording | None:
-        """The recording, where it is one: it knows of jobs that are over."""
+        """The recording, if the archive is one: it also has the jobs that have ended."""
         ...
 
 
 class RecordedPast:
-    """A recording, perhaps one that is still being written: it is opened anew for each question."""
+    """A recording. It is opened again for each request, because the service may still be writing it."""
 
     name = "the recording"
 
@@ -45,31 +45,31 @@ class RecordedPast:
 
 
 class PrometheusPast:
-    """A server that keeps what it scraped; only the nodes in question are asked for."""
+    """A Prometheus server. Only the requested nodes are queried."""
 
     def __init__(self, endpoint: Endpoint, matchers: str = "") -> None:
         self.endpoint, self.matchers, self.name = endpoint, matchers, f"Prometheus {endpoint.url}"
 
     def traces(self, nodes: Sequence[str], start_s: int, end_s: int) -> list[Trace]:
-        found: list[Trace] = []
+        answers: list[Trace] = []
         for node in nodes:
             only = ",".join([*([self.matchers] if self.matchers else []), self._instance(node, start_s, end_s)])
             try:
-                # Asked for alone, a node may go by another name than among all: two exporters of one host.
-                found += [replace(one, node=node) for one in traces(self._only(only), start_s, end_s)[0][:1]]
+                # A query for one node may return another name than a query for all: two exporters on one host.
+                answers += [replace(trace, node=node) for trace in traces(self._only(only), start_s, end_s)[0][:1]]
             except NoSamples:
                 continue
-        return found
+        return answers
 
     def recording(self) -> None:
         return None
 
     def _instance(self, node: str, start_s: int, end_s: int) -> str:
-        """A matcher for the scraped address of a node: as the node names itself, else by its host."""
+        """A matcher for the scraped address of a node: by the name the node reports, else by its host name."""
         server = self._only(self.matchers)
         for dialect in DIALECTS.values():
-            named = server.raw(dialect.info, start_s, end_s, ((dialect.info_label, _quoted(node)),))
-            for series in named:
+            info = server.raw(dialect.info, start_s, end_s, ((dialect.info_label, _quoted(node)),))
+            for series in info:
                 return f'instance="{_quoted(series.labels.get("instance", ""))}"'
         return f'instance=~"{_quoted(_literally(node))}(:[0-9]+)?"'
 
@@ -78,10 +78,10 @@ class PrometheusPast:
 
 
 def _literally(text: str) -> str:
-    """As a regular expression that matches this text alone, in the server's dialect."""
+    """A regular expression that matches exactly this text, in the syntax of Prometheus."""
     return "".join(f"\\{letter}" if letter in r"\.+*?()|[]{}^$" else letter for letter in text)
 
 
 def _quoted(text: str) -> str:
-    """The inside of a PromQL string."""
+    """Escape text for a PromQL string."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,79 @@
+"""Where judged events lie in the embedding: made again from kept seconds, for the model that scores now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.service.sample_state import EVENT, WHY, snapshot
+from tests.service.web.pages.test_canvas_data import spread
+from tests.service.web.pages.test_event_picture import Kept
+
+from clustertwin.service.store.event_store import Case
+from clustertwin.service.web.pages import embedding
+from clustertwin.service.web.pages.closed_event_places import RETRY_S, ClosedEventPlaces, event_embeddings
+
+OVER = Case(replace(EVENT, end_s=9_995), WHY, "confirmed")
+
+
+@pytest.fixture
+def known(clock):
+    return ClosedEventPlaces(clock)
+
+
+def found(known, detector, past, cases=(OVER,)):
+    """What is known once the search is over."""
+    known.of(detector, past, cases)
+    if known._worker:
+        known._worker.join()
+    return known.of(detector, past, cases)
+
+
+def test_an_event_lies_where_its_known_threads_do(detector):
+    # Of its two threads the second has no valid second; the third is not its own.
+    place = event_embeddings(detector, Kept(), OVER)
+    assert place.shape == (1, detector.stored.model.config.latent)
+    assert np.isfinite(place).all()
+    # A model that knows iowait does not put it where an idle thread lies.
+    apart = replace(EVENT, places=(("n1", (2,)),))
+    idle = event_embeddings(detector, Kept(), Case(apart, WHY))
+    assert np.linalg.norm(place - idle) > 0.1
+
+
+def test_an_event_whose_seconds_are_gone_lies_nowhere(detector, known):
+    assert len(event_embeddings(detector, Kept(known=False), OVER)) == 0
+    elsewhere = Case(replace(EVENT, places=(("n9", (0,)),)), WHY, "confirmed")
+    assert found(known, detector, Kept(), [elsewhere]) == []
+
+
+def test_another_model_has_other_places(detector, known, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "clustertwin.service.web.pages.closed_event_places.event_embeddings",
+        lambda detector, past, case: asked.append((detector.version, case.id)) or np.ones((1, 2), np.float32),
+    )
+    for version in ("a", "a", "b"):
+        [(case, _)] = found(known, SimpleNamespace(version=version), Kept())
+        assert case is OVER
+    assert asked == [("a", "e1"), ("b", "e1")]
+
+
+def test_a_past_that_does_not_answer_is_asked_again_later(detector, known, clock):
+    assert found(known, detector, Kept("Prometheus is down")) == []
+    assert found(known, detector, Kept()) == []
+    clock.now_s += RETRY_S
+    assert [case for case, _ in found(known, detector, Kept())] == [OVER]
+
+
+def test_nobody_is_asked_where_nothing_is_kept(detector, known):
+    assert found(known, detector, None) == []
+
+
+def test_judged_events_have_their_places_on_the_same_axes_as_threads():
+    scores, z = spread(4)
+    now = replace(snapshot(), scores=scores)
+    made, axes = embedding.points(now, None, None, [(OVER, z[:2])])
+    assert [(one["id"], one["name"], one["verdict"]) for one in made["judged"]] == [("e1", "job 17", "confirmed")]
+    np.testing.assert_allclose(made["judged"][0]["at"], axes.place(z[:2]), atol=1e-3)

@@ -1,0 +1,84 @@
+"""An event's picture: from memory, from what is kept, or an honest reason; on cases small enough for paper."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from dataclasses import replace
+
+import numpy as np
+from tests.service.sample_state import EVENT, NOW_S, WHY, snapshot
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import SourceError
+from clustertwin.core.traces import Trace
+from clustertwin.service.store.event_store import Case
+from clustertwin.service.web.pages.event_picture import MOST_COLUMNS, event_picture
+
+OVER = replace(EVENT, onset_s=5_000, seen_s=5_100, end_s=5_120)
+
+
+class Kept:
+    """A past of one node, iowait 1 on its first thread and unknown on its second."""
+
+    name = "the recording"
+
+    def __init__(self, error: str = "", known: bool = True) -> None:
+        self.error, self.known = error, known
+
+    def traces(self, nodes, start_s, end_s):
+        if self.error:
+            raise SourceError(self.error)
+        values = np.zeros((3, end_s - start_s, len(CPU)), np.float32)
+        values[0, :, CPU.index("iowait")] = 1
+        valid = np.zeros(values.shape[:2], np.bool_)
+        valid[[0, 2]] = self.known
+        return [Trace("n1", (0, 1, 2), start_s, CPU, values, valid)] if "n1" in nodes else []
+
+    def recording(self):
+        return None
+
+
+def decoded(picture) -> np.ndarray:
+    return np.frombuffer(b64decode(picture["levels"]), np.uint8).reshape(len(picture["labels"]), picture["columns"])
+
+
+def test_an_open_event_is_shown_live_from_memory():
+    found = event_picture(snapshot(), Case(EVENT, WHY), None)
+    assert (found["labels"], found["source"], found["live"]) == (["cpu0", "cpu1"], "memory", True)
+    assert (found["columns"], found["end_s"], found["step_s"]) == (300, NOW_S, 1)
+
+
+def test_an_event_that_is_over_and_still_in_memory_needs_no_past():
+    found = event_picture(snapshot(), Case(replace(EVENT, end_s=NOW_S - 50), WHY), Kept("must not be asked"))
+    assert (found["source"], found["live"]) == ("memory", False)
+
+
+def test_an_event_of_long_ago_is_read_from_where_it_is_kept():
+    found = event_picture(snapshot(), Case(OVER, WHY), Kept())
+    assert (found["labels"], found["source"]) == (["cpu0", "cpu1"], "the recording")
+    assert (found["columns"], found["end_s"]) == (60 + 120 + 60, 5_180)
+    assert set(decoded(found)[0].tolist()) == {254}
+    assert set(decoded(found)[1].tolist()) == {255}
+
+
+def test_a_long_event_is_thinned_to_columns_that_end_with_it():
+    found = event_picture(snapshot(), Case(replace(OVER, onset_s=2_000), WHY), Kept())
+    assert found["columns"] <= MOST_COLUMNS
+    assert found["step_s"] == 6
+    assert (found["end_s"], decoded(found)[0, 0], decoded(found)[0, -1]) == (5_180, 254, 254)
+
+
+def test_where_nobody_has_the_seconds_it_is_said():
+    for past, said in (
+        (None, "this service has no archive of older ones"),
+        (Kept(known=False), "the recording no longer has them"),
+        (Kept("no such directory"), "the recording cannot be read: no such directory"),
+    ):
+        found = event_picture(snapshot(), Case(OVER, WHY), past)
+        assert found["labels"] == []
+        assert said in found["reason"]
+
+
+def test_threads_that_are_gone_do_not_hide_the_others():
+    gone = replace(OVER, places=(("n1", (0, 7)), ("n9", (0,))))
+    assert event_picture(snapshot(), Case(gone, WHY), Kept())["labels"] == ["cpu0"]
