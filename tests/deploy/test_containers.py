@@ -1,4 +1,4 @@
-"""Image, stack and workflows, as far as they can be judged without building: nothing named that is not there."""
+"""The image, the stack and the workflows name only files and commands that exist."""
 
 from __future__ import annotations
 
