@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from benchmarks.simulated_exporters import HERE, page, ring
+from benchmarks.simulated_exporters import NODE, page, ring
 from tests.servers import document
 from tests.service.conftest import campaign
 
@@ -51,7 +51,7 @@ def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]
             if since_s <= begun_s:
                 greeted.add(name)
             blocks = ((begun_s + k, rings[name][k]) for k in known if begun_s + k >= since_s)
-            return b"".join(b"t %.3f\n%b" % (at_s, text.replace(HERE, name.encode())) for at_s, text in blocks)
+            return b"".join(b"t %.3f\n%b" % (at_s, text.replace(NODE, name.encode())) for at_s, text in blocks)
 
         def log_message(self, *_: object) -> None:
             pass
