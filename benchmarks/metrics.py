@@ -1,4 +1,4 @@
-"""One scrape of the service's /metrics for a simulated cluster of 100,000 threads on 3,125 nodes, and prometheus_client.
+"""One scrape of /metrics for a simulated cluster of 100,000 threads on 3,125 nodes, compared with prometheus_client.
 
 python benchmarks/metrics.py
 """

@@ -142,7 +142,7 @@ class Row:
     stride_why: str
     events: int
     burst: int  # events that opened in the burst
-    stored: int  # … of these, events that are in the store
+    kept: int  # … of these, events that are in the store
     rss_mb: float
 
 
@@ -209,7 +209,7 @@ def run(
         stride_why=state.snapshot.stride_why,
         events=before,
         burst=_opened(state) - before,
-        stored=stored,
+        kept=stored,
         rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
 
@@ -251,7 +251,7 @@ def main() -> None:
     for row in rows:
         print(
             f"{row.threads:8,} {row.stride_s:4} s {row.stride_now_s:4} s {row.load:8.1%} {row.p50_s:10.2f} s"
-            f" {row.p99_s:7.2f} s {row.scorings:9} {row.events:7,} {row.stored:5,}/{row.burst:5,} {row.rss_mb:6,.0f} MB"
+            f" {row.p99_s:7.2f} s {row.scorings:9} {row.events:7,} {row.kept:5,}/{row.burst:5,} {row.rss_mb:6,.0f} MB"
             + (f"   {row.stride_why}" if row.stride_now_s != row.stride_s else "")
         )
 

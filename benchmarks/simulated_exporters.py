@@ -29,7 +29,7 @@ def page(node: str, cpus: int) -> bytes:
 
 
 def ring(trace: Trace, first: int) -> list[bytes]:
-    """The lines of the kernel at the end of each second from `first`, and the lines of jobs, with `NODE` in their names."""
+    """The lines of the kernel at the end of each second from `first`, and those of jobs, with `NODE` in their names."""
     ticks = np.rint(np.cumsum(trace.values[:, first:], axis=1) * 100).astype(np.int64)  # (cpu, second, channel)
     blocks = []
     for k in range(ticks.shape[1]):
