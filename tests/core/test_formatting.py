@@ -6,11 +6,11 @@ from clustertwin.core.formatting import clock, counted, duration, number, percen
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0 s"), (59.6, "1 min"), (93, "1 min 33 s"), (3600, "1 h"), (90061, "1 d 1 h"), (math.nan, "–"), (None, "–")],
 )
-def test_durations_have_two_units_at_most(seconds, said):
-    assert duration(seconds) == said
+def test_durations_have_two_units_at_most(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_what_is_unknown_is_a_dash_and_never_a_zero():

@@ -40,14 +40,14 @@ def scores(score: list[float]) -> Scores:
 
 
 def snapshot() -> Snapshot:
-    seen = moment()
+    scored_moment = moment()
     return replace(
         nothing_yet("by hand"),
         number=7,
         now_s=float(NOW_S),
         phase="watching",
-        moment=seen,
-        scored=seen,
+        moment=scored_moment,
+        scored=scored_moment,
         scores=scores([4.5, 4.0, 0.5, float("nan")]),
         nodes=(
             NodeState("n1", "watching", 2, NOW_S - 1, 4.5, 0.25, 2, 0, ("17",)),
@@ -67,7 +67,7 @@ def snapshot() -> Snapshot:
 
 def state(home: Path) -> ServiceState:
     """As after a publication, with the event in the store. Close `state.store` when done."""
-    made = ServiceState(home, Store(home / "state.sqlite"))
-    made.store.write([(EVENT, WHY)])
-    made.publish(snapshot(), None)
-    return made
+    published = ServiceState(home, Store(home / "state.sqlite"))
+    published.store.write([(EVENT, WHY)])
+    published.publish(snapshot(), None)
+    return published

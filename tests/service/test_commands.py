@@ -52,19 +52,19 @@ def test_tokens_are_made_listed_and_removed(twin, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("events", "list", "--home", "/nonexistent"), "no service has run here"),
         (("up", "--replay", "/nonexistent", "--no-browser"), "/nonexistent"),
         (("serve", "--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(twin_here, tmp_path, monkeypatch, words, said):
+def test_what_cannot_be_done_is_one_sentence(twin_here, tmp_path, monkeypatch, words, message):
     monkeypatch.setenv("CLUSTERTWIN_HOME", str(tmp_path))
     done = twin_here(*words)
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_serve_refuses_to_listen_outside_without_tls_and_tokens(twin_here, tmp_path):
@@ -132,17 +132,17 @@ def test_up_serves_its_page_watches_this_host_and_ends_cleanly(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
-        told: dict[str, object] = {}
-        while time.monotonic() < deadline and not told.get("nodes"):
+        snapshot: dict[str, object] = {}
+        while time.monotonic() < deadline and not snapshot.get("nodes"):
             assert process.poll() is None, process.stderr.read()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/snapshot", timeout=5) as answer:
-                    told = json.load(answer)
+                    snapshot = json.load(answer)
             except OSError:
                 time.sleep(0.1)
-        assert told["phase"] == "warming-up"
-        assert told["nodes"][0]["threads"] >= 1
-        assert told["problems"] == []
+        assert snapshot["phase"] == "warming-up"
+        assert snapshot["nodes"][0]["threads"] >= 1
+        assert snapshot["problems"] == []
         second = subprocess.run(command, capture_output=True, text=True)
         assert (second.returncode, "another service runs on it" in second.stderr) == (2, True)
     finally:

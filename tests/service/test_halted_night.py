@@ -78,19 +78,19 @@ def test_a_confirmed_anomaly_halts_the_night_and_everybody_hears_why(tmp_path, h
         words = ("learn", "run", "--home", home, "--day", DAY.name, "--models", "linear", "--mlflow", "none", "--json")
         done = twin(*words, "--workers", "1", env={**os.environ, "TZ": "UTC"})
         assert done.returncode == 0, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
 
     with ExitStack() as stack:
         enter = stack.enter_context
-        url, heard = enter(webhook())
+        url, posted = enter(webhook())
         enter(alertmanager(tmp_path / "alertmanager", alerts, url))
         prometheus = enter(watched(tmp_path / "prometheus", [], service, alerts))
         twin_service = enter(running(tmp_path / "twin", service, command, "/healthz"))
 
         def calls() -> list[dict[str, Any]]:
-            found = [alert for call in heard for alert in call["alerts"]]
-            return [alert for alert in found if alert["labels"]["alertname"] == ALERT]
+            alerts = [alert for call in posted for alert in call["alerts"]]
+            return [alert for alert in alerts if alert["labels"]["alertname"] == ALERT]
 
         api = f"{twin_service.url}/api/v1"
         ask(f"{api}/events/calm/verdict", {"verdict": "dismissed"})

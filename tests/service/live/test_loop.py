@@ -63,8 +63,8 @@ def test_a_pause_of_a_replayed_campaign_is_no_job_and_a_job_is_not_told_before_i
     feed = ReplayFeed(recorded, 1.0, clock)
     feed.now_s()
     clock.now_s = 5.0
-    (told,) = feed.take()
-    assert told.spans == (JobSpan("1", "n1", (0,), 0, 9, "np"),)
+    (trace,) = feed.take()
+    assert trace.spans == (JobSpan("1", "n1", (0,), 0, 9, "np"),)
 
 
 def test_a_replay_waits_for_its_detector(bad_io, state, clock, detector):
@@ -82,10 +82,10 @@ def test_the_snapshot_agrees_with_its_own_scores(watched):
     snapshot = watched.state.snapshot
     moment, scores = snapshot.scored, snapshot.scores
     for state in snapshot.nodes:
-        mine = scores.score[moment.node == moment.nodes.index(state.node)]
-        assert state.threads == len(mine)
-        assert state.alarming == int((mine > snapshot.threshold).sum())
-        assert state.score == pytest.approx(np.nanmax(mine), nan_ok=True)
+        node_scores = scores.score[moment.node == moment.nodes.index(state.node)]
+        assert state.threads == len(node_scores)
+        assert state.alarming == int((node_scores > snapshot.threshold).sum())
+        assert state.score == pytest.approx(np.nanmax(node_scores), nan_ok=True)
     assert sum(state.threads for state in snapshot.jobs) == int((moment.job >= 0).sum())
     assert snapshot.history.score.shape == (2, len(snapshot.history.times_s))
 
@@ -244,7 +244,7 @@ def test_shuffled_and_doubled_samples_give_what_ordered_ones_give(loop_of, clock
     source = Counting(clock)
     feed = live(clock, source)
     real = source.readings
-    source.readings = lambda: [*(one := real()), *one, replace(one[0], time_s=one[0].time_s - 3)]
+    source.readings = lambda: [*(batch := real()), *batch, replace(batch[0], time_s=batch[0].time_s - 3)]
     loop = loop_of(feed, stride_s=5)
     after = play(loop, clock, [source], 130)
     assert (after.phase, after.events) == ("watching", ())

@@ -119,8 +119,8 @@ def test_a_night_that_a_timer_began_and_that_failed_stands_in_the_log_too(tmp_pa
     day = Day("2026-11-15", 0, 86_400)
     with pytest.raises(SettingsError), noted(tmp_path, day):
         raise SettingsError("no recordings below recording")
-    (told,) = nights(tmp_path)
-    assert told.startswith(
+    (problem,) = nights(tmp_path)
+    assert problem.startswith(
         "learning failed in the night of 2026-11-15: no recordings below recording. The champion stays in service."
     )
     with pytest.raises(ZeroDivisionError), noted(tmp_path, day):

@@ -32,11 +32,11 @@ def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
 def test_runs_follow_each_other_and_part_no_job_and_no_node(threads, parts):
     threads = sorted(threads)
     moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
-    found = runs(moment, parts)
-    assert len(found) <= parts
-    assert [row for rows in found for row in range(rows.start, rows.stop)] == list(range(len(threads)))
+    slices = runs(moment, parts)
+    assert len(slices) <= parts
+    assert [row for rows in slices for row in range(rows.start, rows.stop)] == list(range(len(threads)))
     for names in (moment.node, moment.job):
-        where = [set(names[rows].tolist()) - {-1} for rows in found]
+        where = [set(names[rows].tolist()) - {-1} for rows in slices]
         assert sum(map(len, where)) == len(set().union(*where))
 
 
@@ -52,12 +52,12 @@ def moment():
 
 
 def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
-    whole = detector.score(moment)
+    expected = detector.score(moment)
     dealt = deal(moment, 3)
     parts = [(rows, detector.score(moment.take(rows))) for rows in dealt]
     together = gather(moment, parts)
-    np.testing.assert_allclose(together.score, whole.score, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(together.embedding, whole.embedding, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(together.score, expected.score, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(together.embedding, expected.embedding, rtol=1e-4, atol=1e-4)
     without = gather(moment, parts[1:])
     assert np.isnan(without.score[dealt[0]]).all()
     np.testing.assert_array_equal(without.score[dealt[1]], together.score[dealt[1]])

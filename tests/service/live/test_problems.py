@@ -60,6 +60,6 @@ def test_an_unreadable_state_of_learning_is_told(tmp_path):
 def test_of_very_many_the_first_are_told(tmp_path):
     state = sample_state.state(tmp_path)
     state.snapshot = replace(state.snapshot, problems=tuple(f"n{i} does not answer" for i in range(1000)))
-    found = problems(state)
-    assert (len(found), found[0], found[-1]) == (MOST + 1, "n0 does not answer", f"and {1000 - MOST} more")
+    sentences = problems(state)
+    assert (len(sentences), sentences[0], sentences[-1]) == (MOST + 1, "n0 does not answer", f"and {1000 - MOST} more")
     state.store.close()

@@ -51,25 +51,25 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
     monkeypatch.setattr(
         "clustertwin.service.live.loop.TURN_S", 1e9
     )  # all threads in one turn, however slow the machine is
-    whole = detector.score(moment)
+    expected = detector.score(moment)
     scorer = RayScorer(2, patience_s=60.0)
     try:
         first = scorer(detector, moment)
         assert "the service scores in its own process, not on Ray" in scorer.state.problem
-        np.testing.assert_array_equal(first.score, whole.score)
+        np.testing.assert_array_equal(first.score, expected.score)
         scores = until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
-        np.testing.assert_allclose(scores.score, whole.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scores.score, expected.score, rtol=1e-4, atol=1e-4)
         pids = scorer.pids()
         assert len({*pids, os.getpid()}) == 3
         os.kill(pids[0], signal.SIGKILL)
         gap = until(scorer, detector, moment, lambda state: state.lost_total > 0)
-        unknown = np.isnan(gap.score) & ~np.isnan(whole.score)
+        unknown = np.isnan(gap.score) & ~np.isnan(expected.score)
         assert 0 < unknown.sum() < len(moment)
         assert "a part of the nodes is unknown" in scorer.state.problem
         # The other actor takes them over at once …
         scores = scorer(detector, moment)
         assert scorer.state.workers == 1
-        np.testing.assert_allclose(scores.score, whole.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scores.score, expected.score, rtol=1e-4, atol=1e-4)
         # … until the killed one is back.
         until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
         assert pids[0] not in scorer.pids()
@@ -101,6 +101,6 @@ def test_where_ray_cannot_be_started_the_service_scores_itself_and_says_why(dete
         scores = scorer(detector, moment)
         assert len(scores) == len(moment)
         assert scorer.state.fell_back_total == number
-    told = "the service scores in its own process, not on Ray: Ray could not be started: no Ray at 10.0.0.1:6379"
-    assert scorer.state.problem == told
-    assert [record.message for record in caplog.records] == [told]
+    problem = "the service scores in its own process, not on Ray: Ray could not be started: no Ray at 10.0.0.1:6379"
+    assert scorer.state.problem == problem
+    assert [record.message for record in caplog.records] == [problem]

@@ -20,19 +20,19 @@ def moment_of(nodes: str):
 def test_in_a_round_every_thread_has_its_turn_once_and_keeps_its_score_until_the_next():
     rounds, moment = ScoringRound(), moment_of("aabbccdd")
     rounds.begin(moment, 4)
-    seen = []
+    merged = []
     for number in range(4):
         rows = rounds.next(moment)
         latest = rounds.merge(moment, rows, scores([number] * (rows.stop - rows.start)))
-        seen.append(latest.score.tolist())
+        merged.append(latest.score.tolist())
     assert rounds.over
     nan = float("nan")
-    np.testing.assert_array_equal(seen[1], [0, 0, 1, 1, nan, nan, nan, nan])
-    assert seen[3] == [0, 0, 1, 1, 2, 2, 3, 3]
+    np.testing.assert_array_equal(merged[1], [0, 0, 1, 1, nan, nan, nan, nan])
+    assert merged[3] == [0, 0, 1, 1, 2, 2, 3, 3]
     rounds.begin(moment, 4)
     again = rounds.merge(moment, rounds.next(moment), scores([9, 9]))
     assert again.score.tolist() == [9, 9, 1, 1, 2, 2, 3, 3]
-    assert seen[3] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert merged[3] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_node_that_comes_within_a_round_has_its_turn_and_the_others_are_unknown_until_theirs():
@@ -62,9 +62,9 @@ def test_a_loop_that_scores_in_turns_finds_what_one_that_scores_at_once_finds(
             fresh.append(snapshot.scored.end_s - bad_io.start_s)
     assert fresh[:6] == [100, 101, 110, 111, 120, 121]  # two nodes, one after the other
     assert fresh[-2:] == [390, 391]
-    whole = loop._score(loop._handover.detector, snapshot.scored).score
+    expected = loop._score(loop._handover.detector, snapshot.scored).score
     second = snapshot.scored.node == 1
-    np.testing.assert_allclose(snapshot.scores.score[second], whole[second], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(snapshot.scores.score[second], expected[second], rtol=1e-4, atol=1e-4)
     assert state.store.count(Filter(open=True)) == len(snapshot.events) > 0
     assert {case.why.channel for case in state.store.events()} == {"iowait"}
 

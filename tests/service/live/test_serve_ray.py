@@ -85,11 +85,11 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as service:
             try:
                 url = document(service.stdout)["url"]
-                told = until(url, {})
-                scored = told["twin_loop_scored_threads_total"]
+                values = until(url, {})
+                scored = values["twin_loop_scored_threads_total"]
                 # From here on all is scored there, and nothing by the service itself.
                 later = until(url, {"twin_loop_scored_threads_total": scored + 16})
-                assert later["twin_engine_fell_back_total"] == told["twin_engine_fell_back_total"]
+                assert later["twin_engine_fell_back_total"] == values["twin_engine_fell_back_total"]
                 assert later["twin_engine_lost_total"] == 0
                 assert {f'twin_node_threads{{node="{node}",state="normal"}}' for node in rings} <= set(later)
             finally:
@@ -101,9 +101,9 @@ def until(url: str, least: dict[str, float]) -> dict[str, float]:
     """Both actors score, nothing is wrong, and these are at least so large."""
     give_up_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up_s:
-        told = metrics(url)
-        fine = told.get('twin_engine_actors{state="ready"}') == 2 and told["twin_loop_problems"] == 0
-        if fine and all(told[name] >= value for name, value in least.items()):
-            return told
+        values = metrics(url)
+        fine = values.get('twin_engine_actors{state="ready"}') == 2 and values["twin_loop_problems"] == 0
+        if fine and all(values[name] >= value for name, value in least.items()):
+            return values
         time.sleep(0.5)
-    raise AssertionError(f"not within {PATIENCE_S:.0f} s: {told}")
+    raise AssertionError(f"not within {PATIENCE_S:.0f} s: {values}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.servers import free_address
 from tests.service.sample_state import EVENT, WHY
-from tests.service.sample_state import state as made_state
+from tests.service.sample_state import state as sample_state
 
 from clustertwin.core import files
 from clustertwin.core.errors import OutputError, SettingsError, SourceError
@@ -40,11 +40,11 @@ class Target:
 
     def __init__(self) -> None:
         self.up = True
-        self.heard: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
 
     def __call__(self, title: str, body: str) -> bool:
         if self.up:
-            self.heard.append((title, body))
+            self.received.append((title, body))
         return self.up
 
 
@@ -62,7 +62,7 @@ def test_an_event_is_told_once_and_so_is_its_end(store, tmp_path):
     for now_s in range(0, 300, 5):
         notifier.spool([EVENT], now_s)
         notifier.deliver(now_s)
-    ((title, body),) = target.heard
+    ((title, body),) = target.received
     assert title == "Anomaly: job 17 on n1 (iowait)"
     assert body.startswith(WHY.sentence)
     assert "https://twin.example.org/events/e1" in body
@@ -70,7 +70,7 @@ def test_an_event_is_told_once_and_so_is_its_end(store, tmp_path):
     for now_s in range(300, 600, 5):
         notifier.spool([], now_s)
         notifier.deliver(now_s)
-    assert [title for title, _ in target.heard[1:]] == ["Resolved: job 17 on n1 (iowait)"]
+    assert [title for title, _ in target.received[1:]] == ["Resolved: job 17 on n1 (iowait)"]
     assert pending(tmp_path) == 0
 
 
@@ -83,11 +83,11 @@ def test_a_target_that_is_down_for_minutes_misses_nothing_and_hears_it_in_one_me
     for now_s in range(0, 600, 5):
         notifier.spool([EVENT, *others[: now_s // 100]], now_s)
         notifier.deliver(now_s)
-    assert len(up.heard) == 4
+    assert len(up.received) == 4
     assert pending(tmp_path) == 4
     down.up = True
     notifier.deliver(10_000)
-    ((title, body),) = down.heard
+    ((title, body),) = down.received
     assert title == "4 new events, 0 resolved"
     assert all(f"/events/{event.id}" in body for event in (EVENT, *others))
     assert pending(tmp_path) == 0
@@ -120,7 +120,7 @@ def test_a_new_process_tells_nothing_twice_and_goes_on_with_what_waits(store, tm
     for now_s in (100, 200):
         second.spool([EVENT], now_s)
         second.deliver(now_s)
-    assert len(up.heard) == 1
+    assert len(up.received) == 1
 
 
 def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
@@ -136,7 +136,7 @@ def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
             notifier.spool([EVENT], 0)
     notifier.spool([EVENT], 5)
     notifier.deliver(5)
-    assert len(target.heard) == 1
+    assert len(target.received) == 1
 
 
 @pytest.mark.parametrize("how", ["silenced", "dismissed"])
@@ -167,7 +167,7 @@ def test_a_burst_loses_nothing(store, tmp_path):
     notifier.spool(burst, 0)
     assert pending(tmp_path) == 60
     notifier.deliver(0)
-    assert [title for title, _ in target.heard] == ["60 new events, 0 resolved"]
+    assert [title for title, _ in target.received] == ["60 new events, 0 resolved"]
 
 
 def test_old_news_is_dropped(store, tmp_path):
@@ -175,7 +175,7 @@ def test_old_news_is_dropped(store, tmp_path):
     notifier = Notifier(tmp_path, store, ONE, [target])
     notifier.spool([EVENT], 0)
     notifier.deliver(ONE.keep_s + 1)
-    assert (target.heard, pending(tmp_path)) == ([], 0)
+    assert (target.received, pending(tmp_path)) == ([], 0)
 
 
 def test_a_hostile_name_cannot_write_headers_or_lines():
@@ -269,16 +269,16 @@ def test_apprise_sends_real_mail(store, tmp_path):
 @pytest.mark.slow
 def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
     pytest.importorskip("apprise")
-    made = made_state(tmp_path)
+    state = sample_state(tmp_path)
     stop = threading.Event()
     with webhook() as (url, posted):
         settings = NotifySettings(urls=(url,))
-        thread = threading.Thread(target=watch, args=(made, settings, stop), kwargs={"check_s": 0.05})
+        thread = threading.Thread(target=watch, args=(state, settings, stop), kwargs={"check_s": 0.05})
         thread.start()
         give_up_s = time.monotonic() + 20
         while not posted and time.monotonic() < give_up_s:
             time.sleep(0.02)
         stop.set()
         thread.join()
-    made.store.close()
+    state.store.close()
     assert [entry["title"] for entry in posted] == ["Anomaly: job 17 on n1 (iowait)"]

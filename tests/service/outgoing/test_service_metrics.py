@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from tests.service.sample_state import EVENT, NOW_S, moment, scores
-from tests.service.sample_state import state as made_state
+from tests.service.sample_state import state as sample_state
 
 from clustertwin import __version__
 from clustertwin.service.live.snapshot import ServiceState
@@ -24,20 +24,20 @@ GOLDEN = Path(__file__).with_name("golden.prom")
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[ServiceState]:
-    made = made_state(tmp_path)
-    yield made
-    made.store.close()
+    published = sample_state(tmp_path)
+    yield published
+    published.store.close()
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
     """(name, label values …) -> value; Prometheus would refuse a series that is there twice."""
-    found: dict[tuple[str, ...], float] = {}
+    values: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             key = (sample.name, *sample.labels.values())
-            assert key not in found, f"{key} twice"
-            found[key] = sample.value
-    return found
+            assert key not in values, f"{key} twice"
+            values[key] = sample.value
+    return values
 
 
 def test_the_whole_page(state):
@@ -50,41 +50,41 @@ def test_the_whole_page(state):
 
 
 def test_what_is_unknown_is_absent(state):
-    found = samples(render(state))
-    assert found["twin_node_score", "n1"] == 4.5
-    assert ("twin_node_score", "n2") not in found
-    assert found["twin_node_threads", "n2", "unknown"] == 1
-    assert found["twin_node_staleness_seconds", "n2"] == 40
+    values = samples(render(state))
+    assert values["twin_node_score", "n1"] == 4.5
+    assert ("twin_node_score", "n2") not in values
+    assert values["twin_node_threads", "n2", "unknown"] == 1
+    assert values["twin_node_staleness_seconds", "n2"] == 40
 
 
 def test_threads_come_on_request_only(state):
     assert not any(key[0].startswith("twin_thread") for key in samples(render(state)))
-    found = samples(render(state, threads=True))
-    assert found["twin_thread_score", "n1", "1"] == 4.0
-    assert ("twin_thread_score", "n2", "1") not in found
+    values = samples(render(state, threads=True))
+    assert values["twin_thread_score", "n1", "1"] == 4.0
+    assert ("twin_thread_score", "n2", "1") not in values
 
 
 def test_an_event_is_told_until_somebody_waves_it_off(state):
-    def told() -> bool:
+    def is_exported() -> bool:
         return ("twin_event_score", "e1", "n1", "17", "reconstruction", "iowait") in samples(render(state))
 
-    assert told()
+    assert is_exported()
     state.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
-    assert told()
+    assert is_exported()
     state.store.vet(["e1"], "dismissed", who="ada", now_s=NOW_S)
-    assert not told()
+    assert not is_exported()
     state.store.undo("e1", who="ada", now_s=NOW_S)
-    assert told()
+    assert is_exported()
     state.store.quiet_periods.add_silence(Silence(NOW_S + 60, node="n*"), NOW_S)
-    assert not told()
+    assert not is_exported()
     assert samples(render(state))["twin_events_open", "reconstruction"] == 1
 
 
 def test_verdicts_of_the_week_are_counted(state):
     state.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
-    found = samples(render(state))
-    assert found["twin_events_week", "confirmed"] == 1
-    assert found["twin_events_week", "none"] == 0
+    values = samples(render(state))
+    assert values["twin_events_week", "confirmed"] == 1
+    assert values["twin_events_week", "none"] == 0
 
 
 def test_learning_is_told_and_a_torn_file_does_not_end_the_page(state, tmp_path):
@@ -103,9 +103,9 @@ def test_a_store_that_cannot_be_read_leaves_the_rest(state, monkeypatch):
         raise OutputError("disk I/O error")
 
     monkeypatch.setattr(state.store, "events", broken)
-    found = samples(render(state))
-    assert found[("twin_store_readable",)] == 0
-    assert found[("twin_loop_lag_seconds",)] == 1.5
+    values = samples(render(state))
+    assert values[("twin_store_readable",)] == 0
+    assert values[("twin_loop_lag_seconds",)] == 1.5
 
 
 def test_however_large_the_cluster_the_page_is_bounded(state):
@@ -119,18 +119,18 @@ def test_however_large_the_cluster_the_page_is_bounded(state):
     )
     state.publish(many, None)
     state.store.write((replace(EVENT, id=f"e{i}"), None) for i in range(50))
-    found = samples(render(state, threads=True, limits=SeriesLimits(nodes=10, jobs=10, events=10, threads=10)))
+    values = samples(render(state, threads=True, limits=SeriesLimits(nodes=10, jobs=10, events=10, threads=10)))
     for name in ("twin_node_score", "twin_job_score", "twin_event_score", "twin_thread_score"):
-        assert sum(key[0] == name for key in found) == 10, name
-    assert found["twin_metrics_left_out", "node"] == 40
-    assert found["twin_metrics_left_out", "thread"] == 90
+        assert sum(key[0] == name for key in values) == 10, name
+    assert values["twin_metrics_left_out", "node"] == 40
+    assert values["twin_metrics_left_out", "thread"] == 90
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
-def test_any_name_survives_its_way_through_a_label(one, other):
-    text = "".join(_lines(MetricFamily("twin_x", "x", [({"a": one, "b": other}, 1.0)])))
+def test_any_name_survives_its_way_through_a_label(first, second):
+    text = "".join(_lines(MetricFamily("twin_x", "x", [({"a": first, "b": second}, 1.0)])))
     ((labels,),) = [[s.labels for s in family.samples] for family in text_string_to_metric_families(text)]
-    for name, value in (("a", one), ("b", other)):
+    for name, value in (("a", first), ("b", second)):
         assert labels[name] == value if len(value) <= 200 else len(labels[name]) == 200
 
 

@@ -112,8 +112,8 @@ def test_the_nightly_cycle_hears_verdicts_and_maintenance(store):
     store.write([(EVENT, WHY), (replace(EVENT, id="e2", onset_s=900, end_s=950), None)])
     store.vet(["e1"], "confirmed", who="ada", now_s=200)
     store.quiet_periods.add_maintenance(MaintenanceWindow(("c",), 0, 120), now_s=10)
-    said = [(v.node, v.cpus, v.start_s, v.end_s, v.verdict) for v in store.between(110, 400)]
-    assert said == [
+    vetted = [(v.node, v.cpus, v.start_s, v.end_s, v.verdict) for v in store.between(110, 400)]
+    assert vetted == [
         ("a", (0, 1), 100, 160, "confirmed"),
         ("b", (3,), 100, 160, "confirmed"),
         ("c", (), 0, 120, "maintenance"),
@@ -215,12 +215,12 @@ for life in range(100):
             store.vet(ids[:1], "confirmed", who="ada", now_s=1.0)
             os.write(writer, f"{life}-{batch}\\n".encode())
     os.close(writer)
-    with os.fdopen(reader) as told:
-        acknowledged.append(told.readline().strip())
+    with os.fdopen(reader) as pipe:
+        acknowledged.append(pipe.readline().strip())
         time.sleep(chance.uniform(0.0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        acknowledged += [line.strip() for line in told if line.endswith("\\n")]
+        acknowledged += [line.strip() for line in pipe if line.endswith("\\n")]
 print("\\n".join(acknowledged))
 """
 

@@ -38,14 +38,14 @@ def test_prometheus_is_asked_for_one_node_by_its_own_name_or_by_its_host(tmp_pat
         prometheus(tmp_path / "prometheus", {"node": [a.address, b.address]}) as server,
     ):
         past = PrometheusPast(Endpoint(server.url), 'job="node"')
-        deadline, found = time.monotonic() + 20, []
-        while time.monotonic() < deadline and not (found and found[0].valid.sum() > 3):
+        deadline, traces = time.monotonic() + 20, []
+        while time.monotonic() < deadline and not (traces and traces[0].valid.sum() > 3):
             time.sleep(1)
             now_s = int(time.time())
             # Both exporters say that they are this host, so each goes by its address.
-            found = past.traces([a.address], now_s - 10, now_s)
-        assert [trace.node for trace in found] == [a.address]
-        assert found[0].valid.any()
+            traces = past.traces([a.address], now_s - 10, now_s)
+        assert [trace.node for trace in traces] == [a.address]
+        assert traces[0].valid.any()
         assert past.traces(['x"} or up{job="node', "nobody"], now_s - 10, now_s) == []
     with pytest.raises(SourceError):
         PrometheusPast(Endpoint(server.url, tries=1)).traces(["n1"], now_s - 10, now_s)

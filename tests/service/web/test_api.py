@@ -136,21 +136,21 @@ def test_too_large_a_body_is_refused(client):
 def test_the_api_tells_what_the_loop_saw(app, stage, watched):
     vars(stage).update(vars(watched.state))
     client = TestClient(app, base_url="http://127.0.0.1")
-    told = client.get("/api/v1/snapshot").json()
-    assert (told["phase"], len(told["nodes"])) == ("watching", 2)
-    name = told["nodes"][0]["node"]
+    snapshot = client.get("/api/v1/snapshot").json()
+    assert (snapshot["phase"], len(snapshot["nodes"])) == ("watching", 2)
+    name = snapshot["nodes"][0]["node"]
     node = client.get(f"/api/v1/nodes/{name}").json()
     assert len(node["threads_scored"]) == 8
     traces = client.get(f"/api/v1/nodes/{name}/traces", params={"seconds": 50, "reconstructed": True}).json()
     assert np.shape(traces["values"]) == np.shape(traces["reconstructed"]) == (8, 50, 4)
     np.testing.assert_allclose(np.sum(np.array(traces["reconstructed"]), -1), 1, atol=1e-3)
-    job = told["jobs"][0]["job"]
+    job = snapshot["jobs"][0]["job"]
     report = client.get(f"/api/v1/jobs/{job}").json()
     assert max(map(len, report["report"].splitlines())) <= 78
     assert client.get("/api/v1/embedding").json()["points"]
     assert client.get("/healthz").text == "ok\n"
     assert "twin_" in client.get("/metrics").text
-    assert client.get("/api/v1/models").json()["in_service"]["version"] == told["model"]["version"]
+    assert client.get("/api/v1/models").json()["in_service"]["version"] == snapshot["model"]["version"]
 
 
 @pytest.mark.slow
@@ -164,8 +164,8 @@ def test_schemathesis_finds_no_server_error(watched):
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
     tried = 0
     for operation in schema.get_all_operations():
-        found = operation.ok()
-        if found.path.endswith("/stream"):
+        operation_ok = operation.ok()
+        if operation_ok.path.endswith("/stream"):
             continue  # it never ends
 
         @settings(
@@ -176,7 +176,7 @@ def test_schemathesis_finds_no_server_error(watched):
             phases=(Phase.explicit, Phase.generate),
             suppress_health_check=list(HealthCheck),
         )
-        @given(case=found.as_strategy())
+        @given(case=operation_ok.as_strategy())
         def ask(case):
             nonlocal tried
             tried += 1

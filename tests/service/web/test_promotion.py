@@ -15,13 +15,13 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def versions(state, make_detector):  # noqa: F811
-    found = [champion_store.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
-    for fence, version in enumerate(found):
+    versions = [champion_store.enter(state.home, make_detector(seed), {"night": ""}) for seed in range(2)]
+    for fence, version in enumerate(versions):
         champion_store.promote(state.home, version, fence, "better", 0.0)
-    return found
+    return versions
 
 
-def told():
+def wait_for_registry():
     """Wait for those who tell the registry."""
     for thread in threading.enumerate():
         if thread.name == "registry":
@@ -33,10 +33,10 @@ def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night
     registry = Registry(embedded(state.home))
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
     assert client.post(f"/api/v1/models/{versions[0]}/promote", json={}).status_code == 200
-    told()
+    wait_for_registry()
     assert registry.champion() == versions[0]
     assert client.post("/models", data={"action": "rollback"}).status_code == 200
-    told()
+    wait_for_registry()
     assert registry.champion() == versions[1] == champion_store.read_champion(state.home).version
 
 
@@ -44,7 +44,7 @@ def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, ver
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
     assert client.post("/api/v1/models/rollback").json()["version"] == versions[0]
-    told()
+    wait_for_registry()
     registry = Registry(embedded(state.home))
     assert registry.champion() == ""
     assert registry_spool.tell(state.home, lambda: registry) == "told who serves"

@@ -41,8 +41,8 @@ NEWEST_CELL_IS_BUSY = """(cpu) => {
   const canvas = document.querySelector('#node canvas'), box = canvas.getBoundingClientRect();
   for (let y = box.top + 1; y < box.bottom; y += 2) {
     canvas.dispatchEvent(new MouseEvent('mousemove', { clientX: box.right - 2, clientY: y }));
-    const said = document.querySelector('#node .tip').textContent;
-    if (said.startsWith(`cpu${cpu} `)) return / (9[0-9]|100) %/.test(said);
+    const text = document.querySelector('#node .tip').textContent;
+    if (text.startsWith(`cpu${cpu} `)) return / (9[0-9]|100) %/.test(text);
   }
   return false;
 }"""

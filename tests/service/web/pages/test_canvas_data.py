@@ -27,8 +27,8 @@ def test_levels_span_the_byte_and_keep_255_for_unknown():
 
 def test_the_threshold_is_the_middle_of_the_scale():
     history = ScoreHistory(np.array([9_990, 10_000]), ("n1", "n2"), np.array([[3.0, 6.0], [np.nan, 0.0]], np.float32))
-    found = decoded(canvas_data.cluster(replace(snapshot(), history=history, stride_s=10)), 2)
-    assert found[:, -2:].tolist() == [[127, 254], [255, 0]]
+    picture = decoded(canvas_data.cluster(replace(snapshot(), history=history, stride_s=10)), 2)
+    assert picture[:, -2:].tolist() == [[127, 254], [255, 0]]
 
 
 def test_two_scorings_in_one_column_show_the_stranger_one():
@@ -43,26 +43,26 @@ def test_two_scorings_in_one_column_show_the_stranger_one():
 
 def test_a_pause_between_scorings_is_unknown():
     history = ScoreHistory(np.array([0, 100]), ("n1",), np.zeros((1, 2), np.float32))
-    found = decoded(
+    picture = decoded(
         canvas_data.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1
     )
-    assert found[0, -11:].tolist() == [0] + [255] * 9 + [0]
+    assert picture[0, -11:].tolist() == [0] + [255] * 9 + [0]
 
 
 def test_scorings_a_little_late_leave_no_gap():
     history = ScoreHistory(np.arange(0, 400, 13), ("n1",), np.zeros((1, 31), np.float32))
-    found = decoded(
+    picture = decoded(
         canvas_data.cluster(replace(snapshot(), nodes=snapshot().nodes[:1], history=history, stride_s=10)), 1
     )
-    assert set(found[0, -39:].tolist()) == {0}
+    assert set(picture[0, -39:].tolist()) == {0}
 
 
 def test_a_node_shows_what_was_not_idle_and_masks_what_is_not_known():
     now = snapshot()
     now.moment.values[0, -1] = (0.5, 0.25, 0, 0.25)
     now.moment.valid[1, -1] = False
-    found = decoded(canvas_data.node(now, "n1", "busy"), 2)
-    assert found[:, -1].tolist() == [round(0.75 * 254), 255]
+    picture = decoded(canvas_data.node(now, "n1", "busy"), 2)
+    assert picture[:, -1].tolist() == [round(0.75 * 254), 255]
 
 
 def test_jobs_are_bands_over_neighbouring_threads():
@@ -78,15 +78,15 @@ def test_jobs_are_bands_over_neighbouring_threads():
 
 
 def test_without_a_detector_a_thread_has_no_reconstruction():
-    found = thread_reconstruction.thread(None, snapshot().moment, "n1", 0)
-    assert set(found["channels"]["iowait"]["expected"]) == {None}
-    assert found["channels"]["iowait"]["seen"][-1] == 0.0
+    picture = thread_reconstruction.thread(None, snapshot().moment, "n1", 0)
+    assert set(picture["channels"]["iowait"]["expected"]) == {None}
+    assert picture["channels"]["iowait"]["seen"][-1] == 0.0
 
 
 def test_a_reconstruction_covers_the_last_window(detector):
-    made = thread_reconstruction.reconstruct(detector, snapshot().moment, 0)
-    assert made.shape == (100, len(CPU))
-    assert made.sum(1) == pytest.approx(np.ones(100), abs=1e-5)
+    window = thread_reconstruction.reconstruct(detector, snapshot().moment, 0)
+    assert window.shape == (100, len(CPU))
+    assert window.sum(1) == pytest.approx(np.ones(100), abs=1e-5)
 
 
 def test_too_few_seconds_are_not_reconstructed(detector):
@@ -131,9 +131,9 @@ def test_a_strange_thread_takes_no_direction_for_itself():
 
 def test_points_know_their_thread_and_open_events_their_rows():
     scores, _ = spread(4)
-    found, _ = embedding.points(replace(snapshot(), scores=scores), None)
-    assert [(p["node"], p["cpu"]) for p in found["points"]] == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)]
-    assert found["regions"] == [{"id": "e1", "name": "job 17", "rows": [0, 1]}]
+    picture, _ = embedding.points(replace(snapshot(), scores=scores), None)
+    assert [(p["node"], p["cpu"]) for p in picture["points"]] == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)]
+    assert picture["regions"] == [{"id": "e1", "name": "job 17", "rows": [0, 1]}]
 
 
 def test_the_nearest_kind_of_work_comes_first_with_its_distance():
@@ -141,6 +141,6 @@ def test_the_nearest_kind_of_work_comes_first_with_its_distance():
     z[:] = [[0, 0, 0], [0, 2, 0], [3, 1, 0], [9, 1, 0]]  # the event's two threads have their centre at (0, 1, 0)
     moment = replace(snapshot().moment, jobs=("17", "18"), job=np.array([0, 0, 1, -1], np.int32))
     now = replace(snapshot(), scores=scores, scored=moment)
-    found = embedding.nearest(now, EVENT)
-    assert [(near.group, near.threads, near.distance) for near in found] == [("job 18", 1, 3.0), ("no job", 1, 9.0)]
+    picture = embedding.nearest(now, EVENT)
+    assert [(near.group, near.threads, near.distance) for near in picture] == [("job 18", 1, 3.0), ("no job", 1, 9.0)]
     assert embedding.nearest(now, replace(EVENT, end_s=NOW_S)) == []

@@ -23,7 +23,7 @@ def known(clock):
     return ClosedEventPlaces(clock)
 
 
-def found(known, detector, past, cases=(OVER,)):
+def places(known, detector, past, cases=(OVER,)):
     """What is known once the search is over."""
     known.of(detector, past, cases)
     if known._worker:
@@ -45,7 +45,7 @@ def test_an_event_lies_where_its_known_threads_do(detector):
 def test_an_event_whose_seconds_are_gone_lies_nowhere(detector, known):
     assert len(event_embeddings(detector, Kept(known=False), OVER)) == 0
     elsewhere = Case(replace(EVENT, places=(("n9", (0,)),)), WHY, "confirmed")
-    assert found(known, detector, Kept(), [elsewhere]) == []
+    assert places(known, detector, Kept(), [elsewhere]) == []
 
 
 def test_another_model_has_other_places(detector, known, monkeypatch):
@@ -55,25 +55,27 @@ def test_another_model_has_other_places(detector, known, monkeypatch):
         lambda detector, past, case: asked.append((detector.version, case.id)) or np.ones((1, 2), np.float32),
     )
     for version in ("a", "a", "b"):
-        [(case, _)] = found(known, SimpleNamespace(version=version), Kept())
+        [(case, _)] = places(known, SimpleNamespace(version=version), Kept())
         assert case is OVER
     assert asked == [("a", "e1"), ("b", "e1")]
 
 
 def test_a_past_that_does_not_answer_is_asked_again_later(detector, known, clock):
-    assert found(known, detector, Kept("Prometheus is down")) == []
-    assert found(known, detector, Kept()) == []
+    assert places(known, detector, Kept("Prometheus is down")) == []
+    assert places(known, detector, Kept()) == []
     clock.now_s += RETRY_S
-    assert [case for case, _ in found(known, detector, Kept())] == [OVER]
+    assert [case for case, _ in places(known, detector, Kept())] == [OVER]
 
 
 def test_nobody_is_asked_where_nothing_is_kept(detector, known):
-    assert found(known, detector, None) == []
+    assert places(known, detector, None) == []
 
 
 def test_judged_events_have_their_places_on_the_same_axes_as_threads():
     scores, z = spread(4)
     now = replace(snapshot(), scores=scores)
-    made, axes = embedding.points(now, None, None, [(OVER, z[:2])])
-    assert [(one["id"], one["name"], one["verdict"]) for one in made["judged"]] == [("e1", "job 17", "confirmed")]
-    np.testing.assert_allclose(made["judged"][0]["at"], axes.place(z[:2]), atol=1e-3)
+    picture, axes = embedding.points(now, None, None, [(OVER, z[:2])])
+    assert [(event["id"], event["name"], event["verdict"]) for event in picture["judged"]] == [
+        ("e1", "job 17", "confirmed")
+    ]
+    np.testing.assert_allclose(picture["judged"][0]["at"], axes.place(z[:2]), atol=1e-3)

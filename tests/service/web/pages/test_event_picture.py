@@ -43,40 +43,40 @@ def decoded(picture) -> np.ndarray:
 
 
 def test_an_open_event_is_shown_live_from_memory():
-    found = event_picture(snapshot(), Case(EVENT, WHY), None)
-    assert (found["labels"], found["source"], found["live"]) == (["cpu0", "cpu1"], "memory", True)
-    assert (found["columns"], found["end_s"], found["step_s"]) == (300, NOW_S, 1)
+    picture = event_picture(snapshot(), Case(EVENT, WHY), None)
+    assert (picture["labels"], picture["source"], picture["live"]) == (["cpu0", "cpu1"], "memory", True)
+    assert (picture["columns"], picture["end_s"], picture["step_s"]) == (300, NOW_S, 1)
 
 
 def test_an_event_that_is_over_and_still_in_memory_needs_no_past():
-    found = event_picture(snapshot(), Case(replace(EVENT, end_s=NOW_S - 50), WHY), Kept("must not be asked"))
-    assert (found["source"], found["live"]) == ("memory", False)
+    picture = event_picture(snapshot(), Case(replace(EVENT, end_s=NOW_S - 50), WHY), Kept("must not be asked"))
+    assert (picture["source"], picture["live"]) == ("memory", False)
 
 
 def test_an_event_of_long_ago_is_read_from_where_it_is_kept():
-    found = event_picture(snapshot(), Case(OVER, WHY), Kept())
-    assert (found["labels"], found["source"]) == (["cpu0", "cpu1"], "the recording")
-    assert (found["columns"], found["end_s"]) == (60 + 120 + 60, 5_180)
-    assert set(decoded(found)[0].tolist()) == {254}
-    assert set(decoded(found)[1].tolist()) == {255}
+    picture = event_picture(snapshot(), Case(OVER, WHY), Kept())
+    assert (picture["labels"], picture["source"]) == (["cpu0", "cpu1"], "the recording")
+    assert (picture["columns"], picture["end_s"]) == (60 + 120 + 60, 5_180)
+    assert set(decoded(picture)[0].tolist()) == {254}
+    assert set(decoded(picture)[1].tolist()) == {255}
 
 
 def test_a_long_event_is_thinned_to_columns_that_end_with_it():
-    found = event_picture(snapshot(), Case(replace(OVER, onset_s=2_000), WHY), Kept())
-    assert found["columns"] <= MOST_COLUMNS
-    assert found["step_s"] == 6
-    assert (found["end_s"], decoded(found)[0, 0], decoded(found)[0, -1]) == (5_180, 254, 254)
+    picture = event_picture(snapshot(), Case(replace(OVER, onset_s=2_000), WHY), Kept())
+    assert picture["columns"] <= MOST_COLUMNS
+    assert picture["step_s"] == 6
+    assert (picture["end_s"], decoded(picture)[0, 0], decoded(picture)[0, -1]) == (5_180, 254, 254)
 
 
 def test_where_nobody_has_the_seconds_it_is_said():
-    for past, said in (
+    for past, reason in (
         (None, "this service has no archive of older ones"),
         (Kept(known=False), "the recording no longer has them"),
         (Kept("no such directory"), "the recording cannot be read: no such directory"),
     ):
-        found = event_picture(snapshot(), Case(OVER, WHY), past)
-        assert found["labels"] == []
-        assert said in found["reason"]
+        picture = event_picture(snapshot(), Case(OVER, WHY), past)
+        assert picture["labels"] == []
+        assert reason in picture["reason"]
 
 
 def test_threads_that_are_gone_do_not_hide_the_others():

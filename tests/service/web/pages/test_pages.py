@@ -51,16 +51,16 @@ def test_what_a_page_refers_to_is_there(client, path):
         a.get("src") or a.get("href") for tag, a in Tags(client.get(path).text).tags if tag in ("script", "link")
     }
     assert len(referred) > 4
-    assert {client.get(one).status_code for one in referred} == {200}
+    assert {client.get(entry).status_code for entry in referred} == {200}
 
 
 def test_vendored_files_are_what_the_manifest_says_and_carry_their_licence():
     vendor = STATIC / "vendor"
     files = json.loads((vendor / "manifest.json").read_bytes())["files"]
-    for one in files:
-        assert hashlib.sha256((vendor / one["file"]).read_bytes()).hexdigest() == one["sha256"], one["file"]
-        assert "permission" in (vendor / one["licence_file"]).read_text().lower()
-    named = {one["file"] for one in files} | {one["licence_file"] for one in files} | {"manifest.json"}
+    for entry in files:
+        assert hashlib.sha256((vendor / entry["file"]).read_bytes()).hexdigest() == entry["sha256"], entry["file"]
+        assert "permission" in (vendor / entry["licence_file"]).read_text().lower()
+    named = {entry["file"] for entry in files} | {entry["licence_file"] for entry in files} | {"manifest.json"}
     assert {path.name for path in vendor.iterdir()} == named
 
 
