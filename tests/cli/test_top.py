@@ -22,7 +22,7 @@ def trace(cpus: int = 2, valid: bool = True) -> Trace:
     return Trace("n1", tuple(range(cpus)), 0, CPU, values, np.full((cpus, 1), valid), spans)
 
 
-def test_before_two_readings_the_screen_says_so():
+def test_before_two_readings_the_output_says_warming_up():
     assert "warming up" in drawn(ThreadBars())
 
 

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Parse durations: known answers, errors, and agreement with the formatted text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_known_answers(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "2", "h", "2 hours!", "0 s", "-1 h", "nan h", "9" * 400 + " d", "1 fortnight"])
-def test_what_is_no_duration_is_refused_with_examples(text):
+def test_an_invalid_duration_is_refused_with_examples(text):
     with pytest.raises(SettingsError, match="write 30 min, 2 h"):
         parse_duration(text)
 
 
 @given(st.integers(1, 86_400 * 365))
-def test_what_is_written_for_people_is_read_again(seconds):
+def test_a_formatted_duration_can_be_parsed(seconds):
     assert abs(parse_duration(duration(seconds)) - seconds) < max(60, seconds / 24)  # two units are kept

@@ -49,7 +49,7 @@ def test_the_files_are_up_to_date():
     assert built == {path.name: path.read_text() for path in DASHBOARDS}
 
 
-def test_both_dashboards_are_there_and_every_panel_explains_itself():
+def test_every_panel_of_both_dashboards_has_a_description():
     assert [path.stem for path in DASHBOARDS] == ["detail", "summary"]
     assert [panel["title"] for path in DASHBOARDS for panel in panels(path) if not panel.get("description")] == []
     assert len(queries()) > 40

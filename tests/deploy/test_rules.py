@@ -43,7 +43,7 @@ def test_amtool_accepts_the_routes():
     checked(binary("amtool"), "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
 
 
-def test_every_alert_has_a_unit_test_and_a_line_in_the_documentation():
+def test_every_alert_is_tested_and_documented():
     tests = (DEPLOY / "prometheus" / "tests.yml").read_text()
     page = (DEPLOY.parent / "docs" / "alerts.md").read_text()
     groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
@@ -52,7 +52,7 @@ def test_every_alert_has_a_unit_test_and_a_line_in_the_documentation():
     assert [name for name in sorted(alerts) if name not in tests or f"`{name}`" not in page] == []
 
 
-def test_rules_ask_only_for_metrics_that_the_service_has(tmp_path):
+def test_rules_use_only_metrics_that_the_service_exports(tmp_path):
     state = sample_state(tmp_path)
     (tmp_path / "learning.json").write_text('{"ended_s": 5.0}')
     exported = set(re.findall(r"^# TYPE (\w+)", render(state), re.M))

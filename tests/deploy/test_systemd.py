@@ -36,7 +36,7 @@ def test_systemd_knows_every_key(tmp_path: Path):
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-def test_the_timer_starts_a_service_that_is_there():
+def test_every_timer_has_its_service():
     timers = list(UNITS.glob("*.timer"))
     assert timers
     for timer in timers:

@@ -1,4 +1,4 @@
-"""A small state of the service, made by hand: two nodes, a job, an open event; no loop and no model needed."""
+"""A small sample state of the service: two nodes, a job and an open event, without a loop and without a model."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def snapshot() -> Snapshot:
 
 
 def state(home: Path) -> ServiceState:
-    """As after a publication, with the event in the store. Close `state.store` when done."""
+    """A published state, with the event in the store. Close `state.store` afterwards."""
     published = ServiceState(home, Store(home / "state.sqlite"))
     published.store.write([(EVENT, WHY)])
     published.publish(snapshot(), None)

@@ -1,4 +1,4 @@
-"""Hundreds of events in one scoring: none is lost, none waits to be written, and the reasons follow turn by turn."""
+"""Hundreds of events in one scoring: all are stored at once, and they are explained over several turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_S = 1_000_000
 
 
 class Cluster:
-    """A feed of many small nodes with a job each."""
+    """A feed of many small nodes with one job each."""
 
     source, pace, patient, problems, faults = "test", 1.0, False, (), Faults()
 
@@ -62,7 +62,7 @@ class AllAlike(InProcessScorer):
 
 @pytest.fixture(params=[100])
 def burst(state, detector, monkeypatch, request):
-    """A loop in which every job goes wrong at once, and a reason takes 10 ms of a clock that nothing else moves."""
+    """A loop in which every job becomes anomalous at once, and an explanation takes 10 ms of the test's clock."""
     clock, work = Clock(START_S + 100), Clock()
 
     def explain(*args):
@@ -88,7 +88,7 @@ def until_open(loop: Loop, clock: Clock, scorer: AllAlike):
 
 @pytest.mark.parametrize("burst", [200, pytest.param(5000, marks=pytest.mark.slow)], indirect=True)
 def test_a_burst_loses_no_event(burst, state):
-    """Five thousand in one scoring are five hundred a second at a stride of ten."""
+    """Five thousand events in one scoring are five hundred a second at a stride of ten."""
     snapshot = until_open(*burst)
     nodes = len(burst[0].feed.names)
     assert len(snapshot.events) == nodes
@@ -97,7 +97,7 @@ def test_a_burst_loses_no_event(burst, state):
     assert sum(count for _, count in snapshot.opened_total) == nodes
 
 
-def test_reasons_follow_turn_by_turn_and_do_not_stop_the_watching(burst, state):
+def test_events_are_explained_over_several_turns_without_delaying_the_loop(burst, state):
     loop, clock, _ = burst
     until_open(*burst)
     explained = [sum(case.why is not None for case in state.store.events(limit=100))]
@@ -111,7 +111,7 @@ def test_reasons_follow_turn_by_turn_and_do_not_stop_the_watching(burst, state):
     assert (steps <= event_reasons.TURN_S / 0.01 + 2).all()
 
 
-def test_what_has_closed_before_its_reason_came_stays_closed(burst, state):
+def test_an_event_that_closes_before_its_explanation_stays_closed(burst, state):
     loop, clock, scorer = burst
     until_open(*burst)
     scorer.score = 0.0

@@ -1,4 +1,4 @@
-"""The loop on a clock of the test's own: what comes in, what is published, and what no fault may do to it."""
+"""The loop with the test's own clock: what it publishes, and how it handles faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
 
 
-def test_bad_io_becomes_events_with_reasons_that_name_iowait(watched, bad_io):
+def test_bad_io_becomes_events_whose_explanation_names_iowait(watched, bad_io):
     afflicted = {span.job for span in bad_io.spans if span.anomaly}
     cases = [case for case in watched.state.store.events() if set(case.event.jobs) & afflicted]
     assert len(cases) >= 2
@@ -36,7 +36,7 @@ def test_bad_io_becomes_events_with_reasons_that_name_iowait(watched, bad_io):
     assert all(case.event.model == watched.state.snapshot.model.version for case in cases)
 
 
-def test_the_first_score_comes_with_the_hundredth_second_and_until_then_it_is_warming_up(bad_io, loop_of, clock):
+def test_the_loop_warms_up_until_the_hundredth_second(bad_io, loop_of, clock):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     phases = []
     for second in range(106):
@@ -51,7 +51,7 @@ def test_the_first_score_comes_with_the_hundredth_second_and_until_then_it_is_wa
     assert phases[-1] == "watching"
 
 
-def test_a_pause_of_a_replayed_campaign_is_no_job_and_a_job_is_not_told_before_it_begins(clock):
+def test_a_replay_hides_pauses_and_jobs_that_have_not_begun(clock):
     values = np.zeros((2, 10, len(CPU)), np.float32)
     spans = (
         JobSpan("1", "n1", (0,), 0, 9, "np", anomaly="bad-io", onset_s=3),
@@ -90,7 +90,7 @@ def test_the_snapshot_agrees_with_its_own_scores(watched):
     assert snapshot.history.score.shape == (2, len(snapshot.history.times_s))
 
 
-def test_in_a_maintenance_window_nothing_is_an_event(bad_io, loop_of, state, clock):
+def test_a_node_in_maintenance_has_no_events(bad_io, loop_of, state, clock):
     state.store.quiet_periods.add_maintenance(MaintenanceWindow(("n*",), 0, bad_io.end_s + 1), now_s=0)
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=30)
     for clock.now_s in range(0, 1200, 30):
@@ -99,7 +99,7 @@ def test_in_a_maintenance_window_nothing_is_an_event(bad_io, loop_of, state, clo
     assert {node.phase for node in state.snapshot.nodes} == {"maintenance"}
 
 
-def test_a_loop_that_is_started_again_goes_on_with_its_open_events(bad_io, loop_of, state, clock):
+def test_a_restarted_loop_continues_its_open_events(bad_io, loop_of, state, clock):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     while not loop.turn().events:
         clock.now_s += 10
@@ -131,7 +131,7 @@ def test_a_full_disk_keeps_events_until_there_is_room(bad_io, loop_of, state, cl
 
 
 class Counting:
-    """A live source whose counters a test moves: two threads that do next to nothing, as idle ones do."""
+    """A live source with two idle threads, whose counters the test advances."""
 
     def __init__(self, clock: Clock, node: str = "a") -> None:
         self.clock, self.node, self.wrong = clock, node, ""
@@ -164,7 +164,7 @@ def live(clock: Clock, *sources: Counting) -> LiveFeed:
     return LiveFeed("test", [(source.node, source) for source in sources], clock)
 
 
-def test_an_outage_is_unknown_and_told_and_ends_by_itself(loop_of, clock):
+def test_the_seconds_of_an_outage_are_unknown_and_it_is_a_problem_until_it_ends(loop_of, clock):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     loop = loop_of(live(clock, source), stride_s=5)
@@ -179,7 +179,7 @@ def test_an_outage_is_unknown_and_told_and_ends_by_itself(loop_of, clock):
     assert not np.isnan(up.scores.score).all()
 
 
-def test_one_node_that_vanishes_is_stale_and_the_other_is_watched(loop_of, clock):
+def test_a_node_without_data_is_stale_and_the_other_is_still_scored(loop_of, clock):
     clock.now_s = 1_000_000.0
     here, gone = Counting(clock, "here"), Counting(clock, "gone")
     loop = loop_of(live(clock, here, gone), stride_s=5)
@@ -192,7 +192,7 @@ def test_one_node_that_vanishes_is_stale_and_the_other_is_watched(loop_of, clock
 
 
 @pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
-def test_after_a_jump_of_the_clock_it_watches_again(loop_of, clock, jump_s):
+def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     loop = loop_of(live(clock, source), stride_s=5)
@@ -204,7 +204,7 @@ def test_after_a_jump_of_the_clock_it_watches_again(loop_of, clock, jump_s):
     assert not np.isnan(after.scores.score).all()
 
 
-def test_a_node_from_the_future_is_told_of_and_hides_nobody(loop_of, clock):
+def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loop_of, clock):
     clock.now_s = 1_000_000.0
     ahead = Clock(clock.now_s + 5000)
     here, odd = Counting(clock, "here"), Counting(ahead, "odd")
@@ -218,7 +218,7 @@ def test_a_node_from_the_future_is_told_of_and_hides_nobody(loop_of, clock):
     assert any("odd: its clock is 5000 s ahead" in problem for problem in after.problems)
 
 
-def test_counters_that_start_again_make_no_event(loop_of, clock):
+def test_restarted_counters_cause_no_event(loop_of, clock):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     loop = loop_of(live(clock, source), stride_s=5)
@@ -228,7 +228,7 @@ def test_counters_that_start_again_make_no_event(loop_of, clock):
     assert (after.events, after.faults.reset) == ((), 2)
 
 
-def test_a_cpu_that_is_unplugged_is_unknown_and_the_rest_goes_on(loop_of, clock):
+def test_an_unplugged_cpu_is_unknown_and_the_others_are_still_scored(loop_of, clock):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     loop = loop_of(live(clock, source), stride_s=5)
@@ -239,7 +239,7 @@ def test_a_cpu_that_is_unplugged_is_unknown_and_the_rest_goes_on(loop_of, clock)
     assert list(np.isnan(after.scores.score)) == [False, True]
 
 
-def test_shuffled_and_doubled_samples_give_what_ordered_ones_give(loop_of, clock):
+def test_shuffled_and_duplicate_samples_do_not_change_the_result(loop_of, clock):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     feed = live(clock, source)
@@ -253,7 +253,7 @@ def test_shuffled_and_doubled_samples_give_what_ordered_ones_give(loop_of, clock
     assert after.faults.doubled > 100
 
 
-def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_of, state, clock, detector):
+def test_a_damaged_champion_is_refused_and_the_previous_one_stays(bad_io, loop_of, state, clock, detector):
     from clustertwin.telemetry.learning.champions import champion_store
 
     version = champion_store.enter(state.home, detector, {})
@@ -270,7 +270,7 @@ def test_a_damaged_champion_is_refused_and_the_one_before_goes_on(bad_io, loop_o
     assert "SHA-256" in snapshot.model.refused[0]
 
 
-def test_a_new_champion_is_taken_over_between_two_scorings(bad_io, loop_of, state, clock, detector):
+def test_a_new_champion_is_loaded_between_two_scorings(bad_io, loop_of, state, clock, detector):
     from clustertwin.telemetry.detection.detector_store import sealed
     from clustertwin.telemetry.learning.champions import champion_store
 
@@ -286,7 +286,7 @@ def test_a_new_champion_is_taken_over_between_two_scorings(bad_io, loop_of, stat
     assert snapshot.threshold == pytest.approx(5.0)
 
 
-def test_what_is_watched_is_recorded_and_a_restart_goes_on_with_it(loop_of, clock, tmp_path):
+def test_a_restart_continues_the_recording(loop_of, clock, tmp_path):
     clock.now_s = 1_000_000.0
     source = Counting(clock)
     for _ in range(2):
@@ -299,7 +299,7 @@ def test_what_is_watched_is_recorded_and_a_restart_goes_on_with_it(loop_of, cloc
     assert recording.trace("a").valid.sum() == 2 * (29 + 29)
 
 
-def test_a_recording_that_cannot_be_written_does_not_stop_the_watching(loop_of, clock, tmp_path):
+def test_scoring_continues_if_the_recording_cannot_be_written(loop_of, clock, tmp_path):
     (tmp_path / "recording").write_text("a file, not a directory")
     clock.now_s = 1_000_000.0
     source = Counting(clock)
@@ -311,7 +311,7 @@ def test_a_recording_that_cannot_be_written_does_not_stop_the_watching(loop_of, 
 
 
 class Answers:
-    """A history that gives what it is told to, once."""
+    """A history that returns the given answers, each once."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.wrong, self.asked = clock, "", []
@@ -331,7 +331,7 @@ class Answers:
         return [stack(readings)]
 
 
-def test_prometheus_is_asked_for_what_an_outage_missed_and_a_job_keeps_its_start(loop_of, clock):
+def test_after_an_outage_prometheus_is_queried_for_the_missed_seconds_and_a_job_keeps_its_start(loop_of, clock):
     clock.now_s = 1_000_000.0
     server = Answers(clock)
     feed = PrometheusFeed("prometheus", server, clock)
@@ -358,7 +358,7 @@ def test_prometheus_is_asked_for_what_an_outage_missed_and_a_job_keeps_its_start
     assert isinstance(snapshot.faults, Faults)
 
 
-def test_the_stride_grows_at_once_and_shrinks_with_patience():
+def test_the_stride_is_raised_at_once_and_lowered_slowly():
     stride = Stride(1)
     stride.update(3.0)
     assert (stride.seconds, "more than half" in stride.why) == (10, True)

@@ -1,4 +1,4 @@
-"""The nightly cycle that the service starts: when, for which day, how often, and how its process ends."""
+"""Nightly learning: when it runs, for which day, how often, and how its process ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def at(text: str) -> float:
 
 
 def lived(start: str, *looks: str) -> list[str]:
-    """The days that were learnt from by a service that began at `start` and looked at these times."""
+    """The days for which a service that starts at `start` and checks at these times runs a night."""
     days: list[str] = []
     nightly = NightlySchedule(HALF_PAST_TWO, lambda day: days.append(day.name), at(start), ZONE)
     for look in looks:
@@ -55,12 +55,12 @@ def lived(start: str, *looks: str) -> list[str]:
     [
         (("2026-11-15 23:59", "2026-11-16 02:29:59", "2026-11-16 02:30", "2026-11-16 02:31"), ["2026-11-15"]),
         (("2026-11-16 02:30", "2026-11-16 23:00", "2026-11-17 02:31"), ["2026-11-15", "2026-11-16"]),
-        # Asleep over the hour, and awake before the next: the night that was missed, then the next one.
+        # Suspended over the hour: the missed night runs, then the next one.
         (("2026-11-16 01:00", "2026-11-17 01:00", "2026-11-17 02:30"), ["2026-11-15", "2026-11-16"]),
         (("2026-11-20 08:00", "2026-11-20 08:01"), ["2026-11-19"]),
-        # Set back over the hour, it passes it again.
+        # The clock is set back over the hour and passes it again.
         (("2026-11-16 02:31", "2026-11-16 02:10", "2026-11-16 02:31"), ["2026-11-15"]),
-        # Ahead by a year and back: tomorrow is learnt from all the same.
+        # The clock is a year ahead and is set back: the next day still gets its night.
         (("2027-11-16 12:00", "2026-11-16 12:00", "2026-11-17 02:30"), ["2027-11-15", "2026-11-16"]),
     ],
 )
@@ -73,41 +73,41 @@ def test_a_service_that_starts_after_the_hour_waits_for_the_next():
 
 
 @pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
-def test_the_hour_comes_once_where_clocks_change(day):
-    """In March there is no half past two, in October there are two."""
+def test_the_hour_passes_once_when_daylight_saving_time_changes(day):
+    """02:30 does not exist in March, and exists twice in October."""
     start_s = at(f"{day} 00:00")
     assert len({due_s(start_s + minute * 60, HALF_PAST_TWO, ZONE) for minute in range(24 * 60)}) == 2
 
 
-def test_a_new_home_has_nothing_to_catch_up_with_and_an_old_one_since_its_last_night(tmp_path):
+def test_a_new_home_has_missed_no_night_and_an_old_one_those_since_its_last(tmp_path):
     assert last_begun_s(tmp_path, 1000.0) == 1000.0
     os.utime(tmp_path / LOG, (400, 400))
     assert last_begun_s(tmp_path, 1000.0) == 400.0
-    os.utime(tmp_path / LOG, (2000, 2000))  # written by a clock that was ahead
+    os.utime(tmp_path / LOG, (2000, 2000))  # the clock was ahead when the log was written
     assert last_begun_s(tmp_path, 1000.0) == 1000.0
 
 
-def test_a_night_is_niced_and_its_words_and_exit_code_are_kept(tmp_path):
+def test_a_night_runs_at_low_priority_and_its_output_and_exit_code_are_logged(tmp_path):
     code = "import os; print('niceness', os.nice(0)); raise SystemExit(75)"
     assert execute([sys.executable, "-c", code], tmp_path / LOG, threading.Event()) == 75
     assert (tmp_path / LOG).read_text().splitlines()[1:] == ["niceness 19", "exit code 75"]
 
 
-def test_a_service_that_stops_takes_the_night_with_it(tmp_path):
+def test_the_night_stops_with_the_service(tmp_path):
     stop = threading.Event()
     stop.set()
     assert execute([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / LOG, stop) == -15
 
 
-def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
+def test_a_log_that_cannot_be_written_raises_nothing(tmp_path):
     assert execute([sys.executable, "-c", ""], tmp_path / "nowhere" / LOG, threading.Event()) is None
 
 
-def test_what_is_run_is_the_command_for_that_home_and_day(tmp_path):
+def test_a_night_runs_the_command_for_its_home_and_day(tmp_path):
     stop, times = threading.Event(), iter([at("2026-11-16 02:29"), at("2026-11-16 02:31")])
 
     def night(day: Day) -> None:
-        stop.set()  # the process is ended as soon as it has begun: its line in the log is what is looked at
+        stop.set()  # stop the process at once: the test only reads its line in the log
         learn(tmp_path, ["--match", "a"], stop)(day)
 
     watch(NightlySchedule(HALF_PAST_TWO, night, at("2026-11-16 02:00"), ZONE), stop, lambda: next(times), check_s=0)
@@ -115,7 +115,7 @@ def test_what_is_run_is_the_command_for_that_home_and_day(tmp_path):
     assert first.endswith(f"-m clustertwin learn run --home {tmp_path} --day 2026-11-15 --match a")
 
 
-def test_a_night_that_a_timer_began_and_that_failed_stands_in_the_log_too(tmp_path):
+def test_a_failed_night_that_a_timer_started_is_logged_too(tmp_path):
     day = Day("2026-11-15", 0, 86_400)
     with pytest.raises(SettingsError), noted(tmp_path, day):
         raise SettingsError("no recordings below recording")
@@ -135,7 +135,7 @@ def test_a_night_that_a_timer_began_and_that_failed_stands_in_the_log_too(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_night_whose_words_the_service_hears_is_not_noted_twice(tmp_path):
+def test_a_night_that_the_service_started_is_logged_once(tmp_path):
     day, code = "Day('2026-11-15', 0, 86_400)", "with noted(Path(home), day): raise SettingsError('no recordings')"
     imports = (
         "from pathlib import Path; from clustertwin.core.errors import SettingsError; "
@@ -149,7 +149,7 @@ def test_a_night_whose_words_the_service_hears_is_not_noted_twice(tmp_path):
     assert lines.count("exit code 1") == 1
 
 
-def test_a_home_without_a_registry_has_nobody_to_tell(tmp_path, monkeypatch):
+def test_a_home_without_mlflow_has_no_registry_to_update(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert tell_registry(tmp_path) is None
 
@@ -164,8 +164,8 @@ def _until_it_answers(url: str) -> None:
 
 
 @pytest.mark.real
-def test_a_service_that_is_terminated_ends_in_order(tmp_path):
-    """Zero, not -15: the loop has written what it saw, and the night was ended."""
+def test_a_terminated_service_exits_with_zero(tmp_path):
+    """The exit code is 0, not -15: the loop has stored its events, and the night is stopped."""
     command = [sys.executable, "-m", "clustertwin", "up", "--port", "0", "--no-browser", "--home", tmp_path, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         _until_it_answers(document(process.stdout)["url"])
@@ -181,7 +181,7 @@ def test_a_service_that_is_terminated_ends_in_order(tmp_path):
         ServiceConfig(recording=RecordingSection(on=False)),
     ],
 )
-def test_a_day_that_nobody_keeps_is_refused_before_anything_is_served(config):
+def test_nightly_learning_without_stored_data_is_refused_at_start(config):
     wanted = config.model_copy(update={"learning": LearningSection(nightly="02:30")})
     assert _nightly(config, threading.Event()) is None
     with pytest.raises(SettingsError, match="the data of the day is not stored"):

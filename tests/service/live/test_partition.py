@@ -1,4 +1,4 @@
-"""Parts share no job, and their scores together are those of the whole."""
+"""Parts of a moment share no job, and together they have the scores of the whole moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_thread_is_in_one_part_and_no_job_or_node_in_two(threads, parts):
 
 
 @given(threads, st.integers(1, 5))
-def test_runs_follow_each_other_and_part_no_job_and_no_node(threads, parts):
+def test_runs_are_adjacent_and_split_no_job_and_no_node(threads, parts):
     threads = sorted(threads)
     moment = a_moment(1000, [job for _, job in threads], [node for node, _ in threads])
     slices = runs(moment, parts)
@@ -51,7 +51,7 @@ def moment():
     return next(moment for moment in many if len(deal(moment, 3)) == 3)
 
 
-def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
+def test_parts_give_the_scores_of_the_whole_and_a_lost_part_is_unknown(detector, moment):
     expected = detector.score(moment)
     dealt = deal(moment, 3)
     parts = [(rows, detector.score(moment.take(rows))) for rows in dealt]
@@ -63,7 +63,7 @@ def test_parts_score_as_the_whole_and_a_lost_part_is_unknown(detector, moment):
     np.testing.assert_array_equal(without.score[dealt[1]], together.score[dealt[1]])
 
 
-def test_a_reason_seen_from_near_is_the_one_seen_from_afar(detector, moment):
+def test_an_explanation_needs_only_the_threads_around_the_event(detector, moment):
     scores = detector.score(moment)
     held = int(np.flatnonzero((moment.job >= 0) & ~np.isnan(scores.score))[0])
     free = int(np.flatnonzero((moment.job < 0) & ~np.isnan(scores.score))[0])

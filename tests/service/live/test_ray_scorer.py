@@ -1,4 +1,4 @@
-"""Scoring on Ray: the scores of one process from two nodes, an actor that is killed, and falling back visibly."""
+"""Scoring on Ray: the same scores as in one process, a killed actor, and scoring without Ray."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from clustertwin.telemetry.moments.moment import Moment, moments
 
 @pytest.fixture(scope="module")
 def moment() -> Moment:
-    """One that two actors share."""
+    """A moment that two actors share."""
     many = [moment for moment, _ in moments(campaign(7, 0.3, nodes=6, job_types=("np",)))]
     return next(moment for moment in many if len(deal(moment, 2)) == 2)
 
 
-def test_a_part_arrives_as_it_left(moment):
+def test_a_part_survives_the_transfer(moment):
     rows = deal(moment, 2)[1]
     there = Part.of(moment, rows).moment
     np.testing.assert_array_equal(there.values, moment.values[rows])
@@ -33,7 +33,7 @@ def test_a_part_arrives_as_it_left(moment):
 
 
 def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
-    """Score again and again, as a loop does."""
+    """Score repeatedly, as a loop does."""
     deadline_s = time.monotonic() + seconds
     while time.monotonic() < deadline_s:
         scores = scorer(detector, moment)
@@ -48,9 +48,7 @@ def until(scorer: RayScorer, detector, moment, fine, seconds: float = 120.0):
 def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
     two_nodes, detector, moment, loop_of, bad_io, clock, monkeypatch
 ):
-    monkeypatch.setattr(
-        "clustertwin.service.live.loop.TURN_S", 1e9
-    )  # all threads in one turn, however slow the machine is
+    monkeypatch.setattr("clustertwin.service.live.loop.TURN_S", 1e9)  # all threads in one turn, even on a slow machine
     expected = detector.score(moment)
     scorer = RayScorer(2, patience_s=60.0)
     try:
@@ -73,7 +71,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         # … until the killed one is back.
         until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
         assert pids[0] not in scorer.pids()
-        # A whole loop over them publishes the same scores, and where they come from.
+        # A loop with this scorer publishes the same scores and the engine.
         loop = loop_of(ReplayFeed(bad_io, 1.0, clock), score=scorer)
         for clock.now_s in range(0, 200, 20):
             snapshot = loop.turn()
@@ -84,7 +82,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         scorer.close()
 
 
-def test_where_ray_cannot_be_started_the_service_scores_itself_and_says_why(detector, moment, monkeypatch, caplog):
+def test_without_ray_the_service_scores_in_its_own_process_and_says_why(detector, moment, monkeypatch, caplog):
     class NoRay:
         @staticmethod
         def is_initialized() -> bool:

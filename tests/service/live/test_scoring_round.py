@@ -1,4 +1,4 @@
-"""ScoringRound of several turns: every thread once, up to the newest second of its turn."""
+"""Rounds of several turns: every thread is scored once, with the newest second at its turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def moment_of(nodes: str):
     return a_moment(1000, [""] * len(nodes), list(nodes))
 
 
-def test_in_a_round_every_thread_has_its_turn_once_and_keeps_its_score_until_the_next():
+def test_a_round_scores_every_thread_once_and_keeps_its_score_until_the_next():
     rounds, moment = ScoringRound(), moment_of("aabbccdd")
     rounds.begin(moment, 4)
     merged = []
@@ -35,7 +35,7 @@ def test_in_a_round_every_thread_has_its_turn_once_and_keeps_its_score_until_the
     assert merged[3] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_a_node_that_comes_within_a_round_has_its_turn_and_the_others_are_unknown_until_theirs():
+def test_a_node_that_appears_within_a_round_is_scored_and_the_others_are_unknown_until_their_turn():
     rounds, before = ScoringRound(), moment_of("aabbdd")
     rounds.begin(before, 3)
     rounds.merge(before, rounds.next(before), scores([1, 1]))
@@ -49,9 +49,7 @@ def test_a_node_that_comes_within_a_round_has_its_turn_and_the_others_are_unknow
     assert rounds.over
 
 
-def test_a_loop_that_scores_in_turns_finds_what_one_that_scores_at_once_finds(
-    bad_io, loop_of, state, clock, monkeypatch
-):
+def test_scoring_in_turns_gives_the_scores_of_scoring_at_once(bad_io, loop_of, state, clock, monkeypatch):
     monkeypatch.setattr(loop_module, "TURN_S", 1e-9)
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=10)
     fresh = []
@@ -69,7 +67,7 @@ def test_a_loop_that_scores_in_turns_finds_what_one_that_scores_at_once_finds(
     assert {case.why.channel for case in state.store.events()} == {"iowait"}
 
 
-def test_a_slow_node_keeps_a_few_others_waiting_but_not_many(bad_io, loop_of, clock):
+def test_a_slow_node_delays_a_few_others_but_not_many(bad_io, loop_of, clock):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for nodes, end_s in ((5, 997), (40, 1000)):
         loop._heard_s = {f"n{i}": 1000 for i in range(nodes)} | {"n0": 997, "gone": 700}
@@ -77,7 +75,7 @@ def test_a_slow_node_keeps_a_few_others_waiting_but_not_many(bad_io, loop_of, cl
 
 
 @pytest.mark.parametrize(("scoring_s", "stride_s", "parts"), [(0.1, 10, 1), (1.0, 10, 3), (9.0, 10, 5), (9.0, 1, 1)])
-def test_a_round_has_as_many_turns_as_its_work_needs_and_half_its_stride_allows(
+def test_the_turns_of_a_round_depend_on_its_work_and_on_half_the_stride(
     bad_io, loop_of, clock, scoring_s, stride_s, parts
 ):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=stride_s)

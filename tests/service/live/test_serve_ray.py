@@ -1,4 +1,4 @@
-"""`twin serve --engine ray` as a process of its own: exporters asked over HTTP, their threads scored by Ray actors."""
+"""`twin serve --engine ray` as a process: it queries exporters over HTTP, and Ray actors score their threads."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ PAST_S = 130
 
 @contextmanager
 def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]]:
-    """A page and a ring for each node. They greet with a second of long ago, as after an outage of ours, so that the
-    next question is answered with all the seconds since, and nobody has to wait for a window to fill."""
+    """Serve a /metrics page and a ring for each node.
+
+    The first answer is an old second, as after an outage of the service. So the next answer has all the seconds since
+    then, and the test need not wait for a full window.
+    """
     cpus = rings[next(iter(rings))][0].count(b"cpu")
     greeted: set[str] = set()
 
@@ -57,7 +60,7 @@ def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    server.handle_error = lambda *_: None  # a service that ends leaves its connections as they are
+    server.handle_error = lambda *_: None  # a service that stops does not close its connections
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield [f"http://127.0.0.1:{server.server_port}/{name}" for name in rings]
     server.shutdown()
@@ -87,7 +90,7 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
                 url = document(service.stdout)["url"]
                 values = until(url, {})
                 scored = values["twin_loop_scored_threads_total"]
-                # From here on all is scored there, and nothing by the service itself.
+                # From now on the actors score everything, and the service itself nothing.
                 later = until(url, {"twin_loop_scored_threads_total": scored + 16})
                 assert later["twin_engine_fell_back_total"] == values["twin_engine_fell_back_total"]
                 assert later["twin_engine_lost_total"] == 0
@@ -98,7 +101,7 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
 
 
 def until(url: str, least: dict[str, float]) -> dict[str, float]:
-    """Both actors score, nothing is wrong, and these are at least so large."""
+    """Wait until both actors score, there are no problems, and these metrics have at least these values."""
     give_up_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up_s:
         values = metrics(url)

@@ -1,4 +1,4 @@
-"""What a real Prometheus and a real exporter can do to the loop: die, hang, answer NaN, start again."""
+"""The loop with a real Prometheus and a real exporter that die, hang, answer NaN or restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE_S = 40.0
 
 @pytest.fixture
 def watch(state, detector):
-    """Turn a loop until something holds, and never see an event meanwhile."""
+    """Run a loop until a condition is true, and check that no event opens meanwhile."""
 
     def build(feed) -> Callable[[str, Callable[[Snapshot], bool]], Snapshot]:
         loop = Loop(state, feed, ready(Handover(state.home, detector)), LoopSettings(stride_s=1, stale_s=4))
@@ -52,7 +52,7 @@ def watch(state, detector):
 
 
 def fresh(snapshot: Snapshot) -> bool:
-    """Nothing is wrong, and the last five seconds of every thread are known."""
+    """There are no problems, and the last five seconds of every thread are known."""
     moment = snapshot.moment
     return not snapshot.problems and moment is not None and bool(moment.valid[:, -5:].all()) and snapshot.lag_s < 8
 
@@ -86,7 +86,7 @@ def test_prometheus_stopped_killed_and_started_again(tmp_path, watch):
             until("fed once more", fresh)
 
 
-def test_an_exporter_started_again_is_heard_again_and_what_its_ring_lost_is_unknown(tmp_path, watch):
+def test_a_restarted_exporter_is_read_again_and_the_seconds_its_ring_lost_are_unknown(tmp_path, watch):
     address = free_address()
     command = [sys.executable, "-m", "clustertwin.telemetry.exporter", f"--web.listen-address={address}"]
     until = watch(ExporterFeed([Endpoint(f"http://{address}", deadline_s=2.0)]))
@@ -99,7 +99,7 @@ def test_an_exporter_started_again_is_heard_again_and_what_its_ring_lost_is_unkn
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Like Prometheus; its counters are NaN."""
+    """A Prometheus whose counters are NaN."""
 
     def do_GET(self) -> None:
         now = time.time()
@@ -119,7 +119,7 @@ class Answering(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_prometheus_that_answers_nan_makes_unknown_seconds(watch):
+def test_seconds_are_unknown_if_prometheus_answers_nan(watch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -132,7 +132,7 @@ def test_a_prometheus_that_answers_nan_makes_unknown_seconds(watch):
         server.shutdown()
 
 
-def test_something_that_is_no_prometheus_is_one_sentence(tmp_path):
+def test_a_server_that_is_not_prometheus_is_one_error_message(tmp_path):
     config = tmp_path / "twin.toml"
     with exporter(tmp_path / "exporter") as node:
         config.write_text(

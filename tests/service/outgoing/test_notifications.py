@@ -1,4 +1,4 @@
-"""Messages to people: whom they reach, that none is lost, and that a hostile name stays a name."""
+"""Notifications: which events are announced, that no message is lost, and that hostile names do no harm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ONE = NotifySettings(urls=("json://one",), link="https://twin.example.org/")
 
 
 class Target:
-    """Remembers what it was sent; refuses while `up` is False."""
+    """A target that stores what it receives, and fails while `up` is False."""
 
     def __init__(self) -> None:
         self.up = True
@@ -56,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_an_event_is_told_once_and_so_is_its_end(store, tmp_path):
+def test_an_event_and_its_end_are_announced_once(store, tmp_path):
     target = Target()
     notifier = Notifier(tmp_path, store, ONE, [target])
     for now_s in range(0, 300, 5):
@@ -74,7 +74,7 @@ def test_an_event_is_told_once_and_so_is_its_end(store, tmp_path):
     assert pending(tmp_path) == 0
 
 
-def test_a_target_that_is_down_for_minutes_misses_nothing_and_hears_it_in_one_message(store, tmp_path):
+def test_a_target_that_was_down_gets_everything_in_one_message(store, tmp_path):
     up, down = Target(), Target()
     down.up = False
     notifier = Notifier(tmp_path, store, replace(ONE, urls=("json://up", "json://down")), [up, down])
@@ -93,7 +93,7 @@ def test_a_target_that_is_down_for_minutes_misses_nothing_and_hears_it_in_one_me
     assert pending(tmp_path) == 0
 
 
-def test_a_target_that_refuses_is_tried_ever_more_rarely(store, tmp_path):
+def test_a_target_that_fails_is_tried_at_growing_intervals(store, tmp_path):
     tried: list[float] = []
     now_s = 0.0
 
@@ -110,7 +110,7 @@ def test_a_target_that_refuses_is_tried_ever_more_rarely(store, tmp_path):
     assert pauses[:5] == [60, 120, 240, 400, 400]
 
 
-def test_a_new_process_tells_nothing_twice_and_goes_on_with_what_waits(store, tmp_path):
+def test_a_new_process_announces_nothing_twice_and_sends_what_waits(store, tmp_path):
     down, up = Target(), Target()
     down.up = False
     first = Notifier(tmp_path, store, ONE, [down])
@@ -123,7 +123,7 @@ def test_a_new_process_tells_nothing_twice_and_goes_on_with_what_waits(store, tm
     assert len(up.received) == 1
 
 
-def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
+def test_a_full_disk_only_delays_messages(store, tmp_path, monkeypatch):
     target = Target()
     notifier = Notifier(tmp_path, store, ONE, [target])
 
@@ -140,7 +140,7 @@ def test_a_disk_that_was_full_only_delays(store, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["silenced", "dismissed"])
-def test_nobody_is_told_of_what_was_hushed(store, tmp_path, how):
+def test_silenced_and_dismissed_events_are_not_announced(store, tmp_path, how):
     if how == "silenced":
         store.quiet_periods.add_silence(Silence(1e9, job="17"), 0)
     else:
@@ -150,7 +150,7 @@ def test_nobody_is_told_of_what_was_hushed(store, tmp_path, how):
     assert pending(tmp_path) == 0
 
 
-def test_a_silence_lasts_on_the_clock_of_the_feed(store, tmp_path):
+def test_a_silence_ends_by_the_clock_of_the_feed(store, tmp_path):
     store.quiet_periods.add_silence(Silence(10_060, job="17"), 10_000)
     notifier = Notifier(tmp_path, store, ONE, [Target()])
     notifier.spool([EVENT], 1_700_000_000, feed_s=10_050)
@@ -170,7 +170,7 @@ def test_a_burst_loses_nothing(store, tmp_path):
     assert [title for title, _ in target.received] == ["60 new events, 0 resolved"]
 
 
-def test_old_news_is_dropped(store, tmp_path):
+def test_an_old_message_is_deleted(store, tmp_path):
     target = Target()
     notifier = Notifier(tmp_path, store, ONE, [target])
     notifier.spool([EVENT], 0)
@@ -185,7 +185,7 @@ def test_a_hostile_name_cannot_write_headers_or_lines():
     assert len(message.body.split("\n")) == 4
 
 
-def test_thousands_of_messages_are_one_that_can_be_read():
+def test_thousands_of_messages_become_one_of_readable_length():
     messages = [compose(Case(replace(EVENT, id=str(i)), WHY), "opened", 0, "https://t") for i in range(3000)]
     title, body = joined(messages, "https://t")
     assert title == "3,000 new events, 0 resolved"
@@ -193,7 +193,7 @@ def test_thousands_of_messages_are_one_that_can_be_read():
 
 
 @pytest.mark.slow  # apprise takes seconds to import
-def test_a_wrong_url_is_named_without_its_password():
+def test_the_error_for_an_invalid_url_has_no_password():
     with pytest.raises(SettingsError, match=r"nonsense://host$") as refused:
         sender("nonsense://ada:s3cret@host/path?x=y")
     assert "s3cret" not in str(refused.value)
@@ -201,7 +201,7 @@ def test_a_wrong_url_is_named_without_its_password():
 
 @contextmanager
 def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A real HTTP server that keeps what is posted to it."""
+    """A real HTTP server that stores what is posted to it."""
     posted: list[dict[str, str]] = []
 
     class Receiver(BaseHTTPRequestHandler):
@@ -236,7 +236,7 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_webhook_that_is_gone_is_an_error_that_names_it():
+def test_the_error_for_a_missing_webhook_names_it():
     pytest.importorskip("apprise")
     with pytest.raises(SourceError, match=r"json://127\.0\.0\.1:9 refused"):
         deliver_now(["json://127.0.0.1:9/x"], "title", "body")

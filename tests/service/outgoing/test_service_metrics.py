@@ -1,4 +1,4 @@
-"""What a scrape says, read back by Prometheus's own parser."""
+"""The /metrics page, read back with Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def state(tmp_path: Path) -> Iterator[ServiceState]:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """(name, label values …) -> value; Prometheus would refuse a series that is there twice."""
+    """(name, label values …) -> value. Prometheus would refuse a duplicate series."""
     values: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -41,7 +41,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_the_whole_page(state):
-    """To renew it on purpose: remove the file and run the test twice."""
+    """To update the golden file, delete it and run the test twice."""
     text = render(state, threads=True).replace(f'version="{__version__}"', 'version="…"')
     if not GOLDEN.exists():
         GOLDEN.write_text(text)
@@ -49,7 +49,7 @@ def test_the_whole_page(state):
     assert text == GOLDEN.read_text()
 
 
-def test_what_is_unknown_is_absent(state):
+def test_an_unknown_value_is_absent(state):
     values = samples(render(state))
     assert values["twin_node_score", "n1"] == 4.5
     assert ("twin_node_score", "n2") not in values
@@ -57,14 +57,14 @@ def test_what_is_unknown_is_absent(state):
     assert values["twin_node_staleness_seconds", "n2"] == 40
 
 
-def test_threads_come_on_request_only(state):
+def test_threads_are_included_only_on_request(state):
     assert not any(key[0].startswith("twin_thread") for key in samples(render(state)))
     values = samples(render(state, threads=True))
     assert values["twin_thread_score", "n1", "1"] == 4.0
     assert ("twin_thread_score", "n2", "1") not in values
 
 
-def test_an_event_is_told_until_somebody_waves_it_off(state):
+def test_an_event_is_exported_until_it_is_dismissed_or_silenced(state):
     def is_exported() -> bool:
         return ("twin_event_score", "e1", "n1", "17", "reconstruction", "iowait") in samples(render(state))
 
@@ -87,7 +87,7 @@ def test_verdicts_of_the_week_are_counted(state):
     assert values["twin_events_week", "none"] == 0
 
 
-def test_learning_is_told_and_a_torn_file_does_not_end_the_page(state, tmp_path):
+def test_the_state_of_learning_is_exported_and_a_damaged_file_does_not_fail_the_page(state, tmp_path):
     assert samples(render(state))["twin_learning_state", "learning"] == 1
     freeze(tmp_path, "audit")
     assert samples(render(state))["twin_learning_state", "frozen"] == 1
@@ -96,7 +96,7 @@ def test_learning_is_told_and_a_torn_file_does_not_end_the_page(state, tmp_path)
     assert samples(render(state))["twin_learning_state", "unreadable"] == 1
 
 
-def test_a_store_that_cannot_be_read_leaves_the_rest(state, monkeypatch):
+def test_the_page_works_if_the_store_cannot_be_read(state, monkeypatch):
     from clustertwin.core.errors import OutputError
 
     def broken(*_: object, **__: object) -> None:
@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_read_leaves_the_rest(state, monkeypatch):
     assert values[("twin_loop_lag_seconds",)] == 1.5
 
 
-def test_however_large_the_cluster_the_page_is_bounded(state):
+def test_the_number_of_series_is_limited(state):
     node, job = state.snapshot.nodes[0], state.snapshot.jobs[0]
     many = replace(
         state.snapshot,
@@ -127,14 +127,14 @@ def test_however_large_the_cluster_the_page_is_bounded(state):
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
-def test_any_name_survives_its_way_through_a_label(first, second):
+def test_any_name_can_be_read_back_from_a_label(first, second):
     text = "".join(_lines(MetricFamily("twin_x", "x", [({"a": first, "b": second}, 1.0)])))
     ((labels,),) = [[s.labels for s in family.samples] for family in text_string_to_metric_families(text)]
     for name, value in (("a", first), ("b", second)):
         assert labels[name] == value if len(value) <= 200 else len(labels[name]) == 200
 
 
-def test_long_names_that_begin_alike_stay_apart():
+def test_long_names_with_the_same_beginning_stay_different():
     names = ["x" * 300 + end for end in "ab"]
     text = "".join(_lines(MetricFamily("twin_x", "x", [({"a": name}, 1.0) for name in names])))
     assert len(samples(text)) == 2

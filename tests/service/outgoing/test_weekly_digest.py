@@ -1,4 +1,4 @@
-"""The week in brief: known answers, and the command."""
+"""The weekly digest: known answers, and the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store(tmp_path):
     store.close()
 
 
-def test_what_began_is_counted_and_so_is_how_often_it_was_wrong(store):
+def test_events_and_false_alarms_are_counted(store):
     report = digest(store, 7 * DAY_S, 14 * DAY_S)
     assert (report.events, report.before, report.still_open) == (10, 2, 0)
     assert report.verdicts == {"confirmed": 3, "dismissed": 1, "new-normal": 0, "none": 6}
@@ -40,7 +40,7 @@ def test_what_began_is_counted_and_so_is_how_often_it_was_wrong(store):
     assert "25 % of 4 events with a verdict" in text(report)[1]
 
 
-def test_nobody_vetted_is_unknown_not_zero(store):
+def test_without_verdicts_the_rate_is_unknown_not_zero(store):
     report = digest(store, 100 * DAY_S, 107 * DAY_S)
     assert report.false_alarms is None
     assert "unknown" in text(report)[1]

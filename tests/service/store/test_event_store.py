@@ -1,4 +1,4 @@
-"""What was acknowledged is there, whatever happens; what people said can be taken back and is never lost."""
+"""The store: what was acknowledged is on disk, and verdicts can be undone and are never lost."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def store(tmp_path):
     store.close()
 
 
-def test_an_event_comes_back_as_it_went_in(store):
+def test_an_event_is_read_as_it_was_written(store):
     store.write([(EVENT, WHY)])
     case = store.event("e1")
     assert (case.event, case.why, case.verdict) == (EVENT, WHY, "")
 
 
-def test_an_event_written_again_is_the_same_event_and_keeps_its_reason_and_its_verdict(store):
+def test_an_updated_event_keeps_its_explanation_and_its_verdict(store):
     store.write([(EVENT, WHY)])
     store.vet(["e1"], "confirmed", who="ada", now_s=200)
     store.write([(replace(EVENT, end_s=180, score=6.0), None)])
@@ -62,7 +62,7 @@ def test_filters(store):
     assert [case.id for case in store.events(limit=1, offset=1)] == ["e1"]
 
 
-def test_a_verdict_can_be_undone_and_redone_and_all_of_it_is_in_the_audit(store):
+def test_undo_and_redo_of_a_verdict_are_in_the_audit_log(store):
     store.write([(EVENT, WHY)])
     store.vet(["e1"], "dismissed", who="ada", comment="<b>known</b>", now_s=200)
     store.vet(["e1"], "confirmed", who="bob", now_s=210)
@@ -85,7 +85,7 @@ def test_a_bulk_verdict_with_one_unknown_event_changes_none(store):
     assert store.audit() == []
 
 
-def test_unknown_verdicts_and_nothing_to_undo_are_told(store):
+def test_an_unknown_verdict_and_nothing_to_undo_are_errors(store):
     store.write([(EVENT, WHY)])
     with pytest.raises(SettingsError, match="unknown verdict 'maybe'; use one of confirmed, dismissed, new-normal"):
         store.vet(["e1"], "maybe", who="ada", now_s=200)
@@ -94,7 +94,7 @@ def test_unknown_verdicts_and_nothing_to_undo_are_told(store):
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET who = 'eve'", "DELETE FROM audit"])
-def test_the_audit_only_grows(store, statement):
+def test_audit_entries_cannot_be_changed_or_deleted(store, statement):
     store.append_audit("ada", "promote", "linear-x", 100)
     with sqlite3.connect(store.database.path) as another, pytest.raises(sqlite3.IntegrityError, match="only grows"):
         another.execute(statement)
@@ -108,7 +108,7 @@ def test_events_alike_are_those_of_the_same_view_and_channel(store):
     assert [case.id for case in store.alike(store.event("e1"))] == ["p"]
 
 
-def test_the_nightly_cycle_hears_verdicts_and_maintenance(store):
+def test_the_nightly_cycle_gets_verdicts_and_maintenance_windows(store):
     store.write([(EVENT, WHY), (replace(EVENT, id="e2", onset_s=900, end_s=950), None)])
     store.vet(["e1"], "confirmed", who="ada", now_s=200)
     store.quiet_periods.add_maintenance(MaintenanceWindow(("c",), 0, 120), now_s=10)
@@ -121,13 +121,13 @@ def test_the_nightly_cycle_hears_verdicts_and_maintenance(store):
     assert store.between(300, 400) == []
 
 
-def test_maintenance_and_silences_hold_for_what_they_name_until_they_end(store):
+def test_maintenance_windows_and_silences_cover_what_they_name_until_they_end(store):
     window = store.quiet_periods.add_maintenance(MaintenanceWindow(("n0*",), 0, 1000, "new disks", "ada"), now_s=10)
     assert window.covers("n01")
     assert not window.covers("m01")
     assert [vetted.holds("n01") for vetted in store.between(0, 100)] == [True]
     with pytest.raises(SettingsError, match="needs at least one node"):
-        store.quiet_periods.add_maintenance(MaintenanceWindow((), 0, 1000), now_s=10)  # `*` says all of them
+        store.quiet_periods.add_maintenance(MaintenanceWindow((), 0, 1000), now_s=10)  # `*` would match all nodes
     assert store.quiet_periods.maintenance(500) == [window]
     assert store.quiet_periods.end_maintenance(window.id, "ada", 600)
     assert store.quiet_periods.maintenance(601) == []
@@ -140,14 +140,14 @@ def test_maintenance_and_silences_hold_for_what_they_name_until_they_end(store):
 
 
 @pytest.mark.parametrize("name", ["[::1]:9400", "node[3]", "n?"])
-def test_a_name_that_reads_like_a_pattern_is_itself(name):
+def test_a_name_that_looks_like_a_pattern_matches_itself(name):
     assert MaintenanceWindow((name,), 0, 1000).covers(name)
     assert Silence(1000, node=name).covers(replace(EVENT, places=((name, (0,)),)))
     assert Silence(1000, job=name).covers(replace(EVENT, jobs=(name,)))
     assert not MaintenanceWindow((name,), 0, 1000).covers("m7")
 
 
-def test_an_event_is_found_by_the_first_letters_of_its_id_where_only_one_begins_so(store):
+def test_an_event_is_found_by_a_unique_prefix_of_its_id(store):
     store.write([(replace(EVENT, id=one), WHY) for one in ("ab12", "ab34", "ab", "cd_%")])
     assert [store.find(name) for name in ("ab1", "ab34", "ab", "c", "cd_")] == ["ab12", "ab34", "ab", "cd_%", "cd_%"]
     with pytest.raises(SettingsError, match="more than one event begins with 'a': ab, ab12, ab34"):
@@ -165,11 +165,11 @@ def test_a_page_reads_while_the_loop_writes(store):
         reader = threading.Thread(target=lambda: read.append(store.event("e1").event.score))
         reader.start()
         reader.join(timeout=5)
-        assert read == [EVENT.score]  # what was committed, and no waiting
+        assert read == [EVENT.score]  # the committed value, without waiting
     assert store.event("e1").event.score == 9.0
 
 
-def test_a_full_disk_is_one_sentence_and_the_store_goes_on_when_there_is_room_again(store):
+def test_a_full_disk_is_an_error_and_the_store_works_again_when_there_is_room(store):
     store.write([(EVENT, WHY)])
     connection = store.database._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -183,7 +183,7 @@ def test_a_full_disk_is_one_sentence_and_the_store_goes_on_when_there_is_room_ag
     assert store.count() == 2001
 
 
-def test_a_file_that_is_no_database_and_one_of_another_release_are_refused(tmp_path):
+def test_a_damaged_database_and_one_of_a_newer_release_are_refused(tmp_path):
     (tmp_path / "noise").write_bytes(b"not a database at all" * 100)
     with pytest.raises(InputError, match="not a database"):
         Store(tmp_path / "noise")
@@ -193,7 +193,7 @@ def test_a_file_that_is_no_database_and_one_of_another_release_are_refused(tmp_p
         Store(tmp_path / "future")
 
 
-#: A child enters batches of events and says so; its parent kills it at a random moment, a hundred times.
+#: A child writes batches of events and acknowledges each; its parent kills it at a random time, a hundred times.
 KILL = """
 import os, random, signal, sys, time
 from pathlib import Path
@@ -226,7 +226,7 @@ print("\\n".join(acknowledged))
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_in_the_middle_of_writing_lose_nothing_acknowledged(tmp_path):
+def test_a_hundred_kills_while_writing_lose_nothing_that_was_acknowledged(tmp_path):
     path = tmp_path / "state.sqlite"
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", KILL, path], capture_output=True, text=True, cwd=root)
@@ -237,8 +237,8 @@ def test_a_hundred_kills_in_the_middle_of_writing_lose_nothing_acknowledged(tmp_
     ids = [row["id"] for row in store.database.rows("SELECT id FROM events")]
     vetted = {row["id"] for row in store.database.rows("SELECT id FROM events WHERE verdict = 'confirmed'")}
     assert len(ids) == len(set(ids))
-    assert len(ids) % 20 == 0  # a batch came whole or not at all
+    assert len(ids) % 20 == 0  # a batch is complete or absent
     assert {f"{batch}-{i}" for batch in acknowledged for i in range(20)} <= set(ids)
     assert {f"{batch}-0" for batch in acknowledged} <= vetted
-    assert len(vetted) == len(store.audit(limit=10**6))  # no verdict without its line, no line without its verdict
+    assert len(vetted) == len(store.audit(limit=10**6))  # each verdict has its audit entry, and each entry its verdict
     assert store.database.rows("PRAGMA integrity_check")[0][0] == "ok"

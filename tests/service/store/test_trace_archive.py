@@ -1,4 +1,4 @@
-"""Seconds that have left memory: from a recording that is still written, and from a real Prometheus."""
+"""Archived traces: from a recording that is still being written, and from a real Prometheus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_recording_that_is_still_written_has_its_newest_seconds(tmp_path):
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_prometheus_is_asked_for_one_node_by_its_own_name_or_by_its_host(tmp_path):
+def test_prometheus_is_queried_for_one_node_by_its_name_or_its_host(tmp_path):
     with (
         node_exporter(tmp_path / "a") as a,
         node_exporter(tmp_path / "b") as b,
@@ -42,7 +42,7 @@ def test_prometheus_is_asked_for_one_node_by_its_own_name_or_by_its_host(tmp_pat
         while time.monotonic() < deadline and not (traces and traces[0].valid.sum() > 3):
             time.sleep(1)
             now_s = int(time.time())
-            # Both exporters say that they are this host, so each goes by its address.
+            # Both exporters report the name of this host, so each node is named for its address.
             traces = past.traces([a.address], now_s - 10, now_s)
         assert [trace.node for trace in traces] == [a.address]
         assert traces[0].valid.any()

@@ -1,4 +1,4 @@
-"""The terminal against the service's own API: the real app, without a network."""
+"""`twin top --url` with the real API, without a network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def feed(app, state) -> RemoteBoards:
     return RemoteBoards("http://127.0.0.1", client=TestClient(app, base_url="http://127.0.0.1"))
 
 
-def test_a_board_holds_what_the_service_knows(feed):
+def test_a_board_has_the_nodes_jobs_and_events_of_the_service(feed):
     board = next(feed.boards())
     assert [(node.node, node.anomalous) for node in board.nodes] == [("n1", 2), ("n2", 0)]
     assert math.isnan(board.nodes[1].score)
@@ -43,19 +43,19 @@ def test_the_chosen_node_is_shown(feed):
     assert next(feed.boards()).heat.node == "n2"
 
 
-def test_a_verdict_arrives_and_is_undone(feed, state):
+def test_a_verdict_is_sent_and_undone(feed, state):
     feed.vet("e1", "confirmed")
     assert state.store.event("e1").verdict == "confirmed"
     feed.undo("e1")
     assert state.store.event("e1").verdict == ""
 
 
-def test_what_the_service_refuses_is_told_in_its_words(feed):
+def test_an_error_of_the_service_is_shown(feed):
     with pytest.raises(SourceError, match="no event 'e9'"):
         feed.vet("e9", "confirmed")
 
 
-def test_a_reader_may_look_and_not_judge(app, state):
+def test_the_role_read_cannot_give_a_verdict(app, state):
     token = Tokens(state.store.database).add("ada", "read", 1.0)
     client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {token}"})
     feed = RemoteBoards("http://127.0.0.1", client=client)
@@ -64,7 +64,7 @@ def test_a_reader_may_look_and_not_judge(app, state):
         feed.vet("e1", "confirmed")
 
 
-def test_another_kind_of_server_is_named_as_such():
+def test_a_server_that_is_not_a_service_is_an_error():
     client = httpx.Client(
         transport=httpx.MockTransport(lambda _: httpx.Response(200, text="hello")), base_url="http://x"
     )

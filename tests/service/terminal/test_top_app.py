@@ -1,4 +1,4 @@
-"""The screen, driven by textual's pilot: no terminal, no network."""
+"""The screen of `twin top`, driven by textual's pilot, without a terminal and without a network."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ def trace(start_s: int, user: float, cpus: tuple[int, ...] = (0, 1), valid: bool
 
 
 class Scripted:
-    """A feed that gives its boards and then waits to be stopped."""
+    """A source that gives its boards and then waits until it is stopped."""
 
     watches, vets = "a test", True
 
@@ -57,7 +57,7 @@ def full(job: str = "42") -> Board:
 
 
 def drive(feed, act):
-    """Run `act(app, pilot)` once the feed's boards have arrived."""
+    """Run `act(app, pilot)` when the boards have arrived."""
 
     async def run() -> TopApp:
         app = TopApp(feed)
@@ -80,7 +80,7 @@ def test_a_board_fills_every_pane():
     drive(Scripted(full()), act)
 
 
-def test_keys_judge_the_chosen_event_and_take_it_back():
+def test_keys_give_and_undo_a_verdict_for_the_selected_event():
     feed = Scripted(full())
 
     async def act(app, pilot):
@@ -95,7 +95,7 @@ def test_keys_judge_the_chosen_event_and_take_it_back():
     assert sorted(feed.judged) == [("e2", "confirmed"), ("e2", "undo")]
 
 
-def test_the_chosen_node_is_asked_for():
+def test_the_selected_node_is_requested():
     feed = Scripted(full())
 
     async def act(app, pilot):
@@ -141,16 +141,16 @@ def test_more_threads_than_lines_share_lines():
         strip.show(Heat("n1", tuple(range(64)), 5, ratios), "busy")
         line = strip.render_line(0)
         assert line.text[-1] == "▀"
-        assert line.text[LABEL] == "·"  # there is no such past
+        assert line.text[LABEL] == "·"  # there is no earlier data
 
     drive(Scripted(full()), act)
 
 
-def test_levels_cover_the_ratios_and_leave_the_unknown_out():
+def test_levels_cover_the_ratios_and_mark_unknown_values():
     assert quantise(np.array([0, 1, np.nan], np.float32)).tolist() == [0, LEVELS - 1, -1]
 
 
-def test_a_host_without_a_service_shows_its_threads_and_scores_nothing():
+def test_without_a_service_threads_are_shown_without_scores():
     boards = list(LocalBoards(iter([trace(10, 0.25), trace(11, 0.75)]), "this host").boards())
     last = boards[-1]
     assert last.heat.ratios["busy"].tolist() == [[0.25, 0.75], [0.25, 0.75]]

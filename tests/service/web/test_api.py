@@ -1,4 +1,4 @@
-"""The API through a real client: what it gives agrees with the state, and what nobody may do is refused."""
+"""The API through a real client: it agrees with the state, and refuses what is not allowed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_events_are_listed_vetted_and_undone(client, state):
         ("POST", "/api/v1/models/..%2f..%2fetc/promote", {}, 404),
     ],
 )
-def test_what_is_wrong_is_the_askers_error_and_never_ours(client, method, path, body, code):
+def test_an_invalid_request_is_a_client_error(client, method, path, body, code):
     assert client.request(method, path, json=body).status_code == code
 
 
@@ -80,7 +80,7 @@ def test_another_site_cannot_change_anything(client, state):
 @pytest.mark.parametrize(
     ("role", "read", "vet", "admin"), [("read", 200, 403, 403), ("vet", 200, 200, 403), ("admin", 200, 200, 409)]
 )
-def test_each_role_may_what_it_may_and_no_more(client, state, role, read, vet, admin):
+def test_each_role_has_its_rights_and_no_others(client, state, role, read, vet, admin):
     token = Tokens(state.store.database).add("ada", role, 0.0)
     bearer = {"Authorization": f"Bearer {token}"}
     assert client.get("/api/v1/snapshot").status_code == 401
@@ -94,7 +94,7 @@ def test_each_role_may_what_it_may_and_no_more(client, state, role, read, vet, a
     assert token not in str([tuple(row) for row in state.store.database.rows("SELECT * FROM tokens")])
 
 
-def test_a_cookie_alone_does_not_change_anything_from_elsewhere(client, state):
+def test_a_cookie_without_an_origin_cannot_change_anything(client, state):
     token = Tokens(state.store.database).add("ada", "vet", 0.0)
     cookie = {"Cookie": f"{COOKIE}={token}"}
     assert client.get("/api/v1/snapshot", headers=cookie).status_code == 200
@@ -115,7 +115,7 @@ def test_beyond_loopback_tls_and_a_token_are_needed(tmp_path):
     store.close()
 
 
-def test_every_answer_is_strict(client):
+def test_every_answer_has_the_security_headers(client):
     for path in ("/api/v1/snapshot", "/", "/nonsense", "/metrics"):
         policy = client.get(path).headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -133,7 +133,7 @@ def test_too_large_a_body_is_refused(client):
     assert client.post("/api/v1/verdicts", content=b" " * (2 << 20)).status_code == 413
 
 
-def test_the_api_tells_what_the_loop_saw(app, stage, watched):
+def test_the_api_agrees_with_the_loop(app, stage, watched):
     vars(stage).update(vars(watched.state))
     client = TestClient(app, base_url="http://127.0.0.1")
     snapshot = client.get("/api/v1/snapshot").json()
@@ -155,7 +155,7 @@ def test_the_api_tells_what_the_loop_saw(app, stage, watched):
 
 @pytest.mark.slow
 def test_schemathesis_finds_no_server_error(watched):
-    """Odd requests made from our own OpenAPI document; bounded in time by their number."""
+    """Random requests from our OpenAPI document. Their number limits the duration."""
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import not_a_server_error
@@ -187,7 +187,7 @@ def test_schemathesis_finds_no_server_error(watched):
     assert tried > 300
 
 
-def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
+def test_the_stream_sends_each_snapshot_once(client, state, monkeypatch):
     import asyncio
     from dataclasses import replace
 
@@ -212,7 +212,7 @@ def test_the_stream_tells_of_each_new_snapshot_once(client, state, monkeypatch):
     assert b'"phase":"watching"' in lines[1]
 
 
-def test_the_stream_ends_with_the_service_whoever_reads(state, monkeypatch):
+def test_the_stream_ends_with_the_service(state, monkeypatch):
     import asyncio
 
     from clustertwin.service.web.api import stream

@@ -1,4 +1,4 @@
-"""What a person promotes on a page or by the API is in the registry at once, and after its outage."""
+"""A promotion on a page or through the API reaches the registry at once, or after its outage."""
 
 import threading
 
@@ -22,13 +22,13 @@ def versions(state, make_detector):  # noqa: F811
 
 
 def wait_for_registry():
-    """Wait for those who tell the registry."""
+    """Wait for the threads that update the registry."""
     for thread in threading.enumerate():
         if thread.name == "registry":
             thread.join()
 
 
-def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night(state, versions, monkeypatch):
+def test_a_promotion_and_a_rollback_move_the_alias_at_once(state, versions, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     registry = Registry(embedded(state.home))
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
@@ -40,7 +40,7 @@ def test_a_promotion_and_a_rollback_move_the_alias_without_waiting_for_the_night
     assert registry.champion() == versions[1] == champion_store.read_champion(state.home).version
 
 
-def test_a_registry_that_is_down_refuses_nobody_and_hears_of_it_later(state, versions, monkeypatch):
+def test_a_promotion_works_without_the_registry_which_is_updated_later(state, versions, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     client = TestClient(create_app(state), base_url="http://127.0.0.1")
     assert client.post("/api/v1/models/rollback").json()["version"] == versions[0]

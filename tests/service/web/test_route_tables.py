@@ -1,4 +1,4 @@
-"""Every row of the tables of pages and API parts: it answers, it has its title, it is in the bar, and it is guarded."""
+"""The tables of pages and API parts: every page answers with its title, and every change needs its role."""
 
 from __future__ import annotations
 

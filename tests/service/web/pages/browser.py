@@ -1,4 +1,4 @@
-"""A real browser and a real HTTP server for tests: an app -> its URL; Chromium, headless, or a skip with a reason."""
+"""A real browser and a real HTTP server for tests: an app -> its URL; headless Chromium, or a skip with a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-back
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
-    """The app on a free loopback port, in a thread of its own."""
+    """Serve the app on a free loopback port, in a thread."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
@@ -36,7 +36,7 @@ def serving(app: FastAPI) -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[object]:
-    """A started browser."""
+    """Start a browser."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:

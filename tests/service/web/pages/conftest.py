@@ -1,4 +1,4 @@
-"""The pages of a small state made by hand, behind a client that needs no server."""
+"""A client for the pages of the sample state. It needs no server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages in a real browser, over real HTTP with the real headers: what a person sees, clicks and types."""
+"""The pages in a real browser, over real HTTP with the real headers: what a user sees, clicks and types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 HOSTILE = "<img src=x onerror='window.pwned=1'>\"><script>window.pwned=1</script>"
 
 
-#: Point at the newest cell of a thread, and read what the tip says of it.
+#: Points at the newest cell of a thread and reads the tooltip.
 NEWEST_CELL_IS_BUSY = """(cpu) => {
   const canvas = document.querySelector('#node canvas'), box = canvas.getBoundingClientRect();
   for (let y = box.top + 1; y < box.bottom; y += 2) {
@@ -56,14 +56,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages; whatever the browser complains of, a blocked script included, fails the test in the end."""
+    """Opens pages. An error in the browser, including a blocked script, fails the test."""
     contexts, complaints = [], []
 
     def open_(url: str, scheme: str = "light") -> Any:
         context = browser.new_context(viewport={"width": 1366, "height": 820}, color_scheme=scheme, locale="en-GB")
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)  # a busy machine is no failure
+        page.set_default_timeout(60_000)  # a busy machine must not fail the test
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(url)
@@ -76,7 +76,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 
 def until(page: Any, expression: str, arg: Any = None) -> None:
-    """Wait until the expression is true in the page; playwright's own way is an `eval`, which our pages forbid."""
+    """Wait until the expression is true in the page. Playwright's own function uses `eval`, which our pages forbid."""
     give_up_s = time.monotonic() + 60
     while not page.evaluate(expression, arg):
         assert time.monotonic() < give_up_s, expression
@@ -84,7 +84,7 @@ def until(page: Any, expression: str, arg: Any = None) -> None:
 
 
 class Watched:
-    """A replayed campaign of bad I/O, served; the test moves its clock."""
+    """A replayed campaign of bad I/O, served; the test sets its clock."""
 
     def __init__(self, url: str, recording: Recording, loop: Loop, clock: Clock) -> None:
         self.url, self.recording, self.loop, self.clock, self.store = url, recording, loop, clock, loop.state.store
@@ -101,7 +101,7 @@ def watched(bad_io: Recording, detector: Any, tmp_path_factory: pytest.TempPathF
     state, clock = ServiceState(home, Store(home / "state.sqlite")), Clock()
     state.past = RecordedPast(bad_io.directory)
     champion = ready(Handover(home, detector))
-    # Its own clock stands still: scoring takes no time, however busy the machine is.
+    # The loop's own clock stands still, so scoring takes no time, even on a busy machine.
     loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), champion, LoopSettings(stride_s=10), clock=lambda: 0.0)
     loop.turn()
     with serving(create_app(state)) as url:
@@ -153,7 +153,7 @@ def test_the_heat_map_moves_and_a_thread_has_its_reconstruction(watched: Watched
     until(page, "document.querySelector('[data-channel=iowait]').getAttribute('aria-pressed') === 'true'")
 
 
-def test_keys_judge_marked_rows_at_once(watched: Watched, open_page: Any) -> None:
+def test_keys_give_all_marked_rows_a_verdict(watched: Watched, open_page: Any) -> None:
     watched.store.write([(replace(sample_state.EVENT, id=f"k{i}"), sample_state.WHY) for i in range(3)])
     page = open_page(f"{watched.url}/events?job=17")
     for key in ("j", "x", "j", "x"):
@@ -178,11 +178,11 @@ def test_this_host_is_shown_live_before_the_first_score_and_load_appears(tmp_pat
         with serving(create_app(state)) as url:
             page = open_page(url)
             page.get_by_role("heading", name="Warming up").wait_for()
-            page.get_by_role("link", name="here", exact=True).wait_for()  # heard of, by its second reading
+            page.get_by_role("link", name="here", exact=True).wait_for()  # it appears after the second reading
             page.goto(f"{url}/nodes/here?cpu={cpu}")
             until(page, "document.getElementById('node')?.dataset.end > 0")
             until(page, NEWEST_CELL_IS_BUSY, cpu)
-            page.close()  # before its server goes
+            page.close()  # before its server stops
     finally:
         load.kill()
         load.wait()
@@ -238,7 +238,7 @@ def test_an_event_that_left_memory_is_drawn_from_the_recording(watched: Watched,
     assert page.locator("#event canvas").is_visible()
 
 
-def test_a_browser_logs_in_does_what_its_role_may_and_logs_out(tmp_path: Path, open_page: Any) -> None:
+def test_a_browser_logs_in_acts_within_its_role_and_logs_out(tmp_path: Path, open_page: Any) -> None:
     state = sample_state.state(tmp_path)
     token = Tokens(state.store.database).add("ada", "vet", 0.0)
     with serving(create_app(state)) as url:
@@ -256,7 +256,7 @@ def test_a_browser_logs_in_does_what_its_role_may_and_logs_out(tmp_path: Path, o
     state.store.close()
 
 
-def test_a_maintenance_window_begins_when_the_readers_clock_says(tmp_path: Path, open_page: Any) -> None:
+def test_a_maintenance_window_begins_in_the_readers_local_time(tmp_path: Path, open_page: Any) -> None:
     state = sample_state.state(tmp_path)
     with serving(create_app(state)) as url:
         page = open_page(f"{url}/quiet?nodes=n1")
@@ -272,11 +272,11 @@ def test_a_maintenance_window_begins_when_the_readers_clock_says(tmp_path: Path,
     state.store.close()
 
 
-def test_every_page_has_its_picture_taken(watched: Watched, open_page: Any, tmp_path: Path) -> None:
-    """Look at them: CLUSTERTWIN_SCREENSHOTS=DIR keeps them."""
+def test_a_screenshot_of_every_page_is_taken(watched: Watched, open_page: Any, tmp_path: Path) -> None:
+    """CLUSTERTWIN_SCREENSHOTS=DIR saves them in DIR."""
     directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path))
     directory.mkdir(parents=True, exist_ok=True)
-    # So late that some events are over: judged, they have their places in the embedding.
+    # Late enough for closed events; with a verdict they appear in the embedding.
     watched.advance(max(1500 - int(watched.clock.now_s), 0))
     now = watched.loop.state.snapshot
     over = [case.id for case in watched.store.events(Filter(open=False))]

@@ -1,4 +1,4 @@
-"""What the canvases are given, on cases small enough for paper."""
+"""The data of the heat maps and of the scatter plot: known answers for small cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_threshold_is_the_middle_of_the_scale():
     assert picture[:, -2:].tolist() == [[127, 254], [255, 0]]
 
 
-def test_two_scorings_in_one_column_show_the_stranger_one():
+def test_two_scorings_in_one_column_show_the_higher_score():
     times = np.arange(0, 7200, 10)
     score = np.zeros((1, len(times)), np.float32)
     score[0, -2] = 3.0
@@ -57,7 +57,7 @@ def test_scorings_a_little_late_leave_no_gap():
     assert set(picture[0, -39:].tolist()) == {0}
 
 
-def test_a_node_shows_what_was_not_idle_and_masks_what_is_not_known():
+def test_busy_is_the_share_that_is_not_idle_and_invalid_seconds_are_unknown():
     now = snapshot()
     now.moment.values[0, -1] = (0.5, 0.25, 0, 0.25)
     now.moment.valid[1, -1] = False
@@ -102,7 +102,7 @@ def spread(n: int = 40) -> tuple[Scores, np.ndarray]:
     return Scores(score, score[:, None], ("v",), score, z), z
 
 
-def test_the_first_direction_is_the_widest():
+def test_the_first_axis_has_the_largest_variance():
     _, z = spread()
     axes = embedding.principal("m", z)
     assert abs(np.corrcoef(axes.place(z)[:, 0], z[:, 0])[0, 1]) > 0.99
@@ -119,7 +119,7 @@ def test_axes_stay_while_the_model_stays():
     assert other is not first
 
 
-def test_a_strange_thread_takes_no_direction_for_itself():
+def test_an_anomalous_thread_does_not_determine_an_axis():
     scores, z = spread()
     z[0, 2] = 1000
     scores.score[0] = 9
@@ -136,7 +136,7 @@ def test_points_know_their_thread_and_open_events_their_rows():
     assert picture["regions"] == [{"id": "e1", "name": "job 17", "rows": [0, 1]}]
 
 
-def test_the_nearest_kind_of_work_comes_first_with_its_distance():
+def test_the_nearest_group_is_first_and_has_its_distance():
     scores, z = spread(4)
     z[:] = [[0, 0, 0], [0, 2, 0], [3, 1, 0], [9, 1, 0]]  # the event's two threads have their centre at (0, 1, 0)
     moment = replace(snapshot().moment, jobs=("17", "18"), job=np.array([0, 0, 1, -1], np.int32))

@@ -1,4 +1,4 @@
-"""Where judged events lie in the embedding: made again from kept seconds, for the model that scores now."""
+"""Places of closed events in the embedding, computed from archived data with the model in service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def known(clock):
 
 
 def places(known, detector, past, cases=(OVER,)):
-    """What is known once the search is over."""
+    """The places after the background thread has finished."""
     known.of(detector, past, cases)
     if known._worker:
         known._worker.join()
@@ -32,17 +32,17 @@ def places(known, detector, past, cases=(OVER,)):
 
 
 def test_an_event_lies_where_its_known_threads_do(detector):
-    # Of its two threads the second has no valid second; the third is not its own.
+    # The second thread of the event has no valid data; the third thread does not belong to it.
     place = event_embeddings(detector, Kept(), OVER)
     assert place.shape == (1, detector.stored.model.config.latent)
     assert np.isfinite(place).all()
-    # A model that knows iowait does not put it where an idle thread lies.
+    # The model places a thread in iowait away from an idle thread.
     apart = replace(EVENT, places=(("n1", (2,)),))
     idle = event_embeddings(detector, Kept(), Case(apart, WHY))
     assert np.linalg.norm(place - idle) > 0.1
 
 
-def test_an_event_whose_seconds_are_gone_lies_nowhere(detector, known):
+def test_an_event_without_archived_data_has_no_place(detector, known):
     assert len(event_embeddings(detector, Kept(known=False), OVER)) == 0
     elsewhere = Case(replace(EVENT, places=(("n9", (0,)),)), WHY, "confirmed")
     assert places(known, detector, Kept(), [elsewhere]) == []
@@ -60,18 +60,18 @@ def test_another_model_has_other_places(detector, known, monkeypatch):
     assert asked == [("a", "e1"), ("b", "e1")]
 
 
-def test_a_past_that_does_not_answer_is_asked_again_later(detector, known, clock):
+def test_an_archive_that_does_not_answer_is_queried_again_later(detector, known, clock):
     assert places(known, detector, Kept("Prometheus is down")) == []
     assert places(known, detector, Kept()) == []
     clock.now_s += RETRY_S
     assert [case for case, _ in places(known, detector, Kept())] == [OVER]
 
 
-def test_nobody_is_asked_where_nothing_is_kept(detector, known):
+def test_without_an_archive_there_are_no_places(detector, known):
     assert places(known, detector, None) == []
 
 
-def test_judged_events_have_their_places_on_the_same_axes_as_threads():
+def test_closed_events_are_placed_on_the_axes_of_the_threads():
     scores, z = spread(4)
     now = replace(snapshot(), scores=scores)
     picture, axes = embedding.points(now, None, None, [(OVER, z[:2])])

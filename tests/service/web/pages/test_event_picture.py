@@ -1,4 +1,4 @@
-"""An event's picture: from memory, from what is kept, or an honest reason; on cases small enough for paper."""
+"""The heat map of an event: from memory, from the archive, or a reason; known answers for small cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OVER = replace(EVENT, onset_s=5_000, seen_s=5_100, end_s=5_120)
 
 
 class Kept:
-    """A past of one node, iowait 1 on its first thread and unknown on its second."""
+    """An archive of one node: iowait 1 on its first thread, unknown on its second."""
 
     name = "the recording"
 
@@ -48,12 +48,12 @@ def test_an_open_event_is_shown_live_from_memory():
     assert (picture["columns"], picture["end_s"], picture["step_s"]) == (300, NOW_S, 1)
 
 
-def test_an_event_that_is_over_and_still_in_memory_needs_no_past():
+def test_a_closed_event_in_memory_needs_no_archive():
     picture = event_picture(snapshot(), Case(replace(EVENT, end_s=NOW_S - 50), WHY), Kept("must not be asked"))
     assert (picture["source"], picture["live"]) == ("memory", False)
 
 
-def test_an_event_of_long_ago_is_read_from_where_it_is_kept():
+def test_an_old_event_is_read_from_the_archive():
     picture = event_picture(snapshot(), Case(OVER, WHY), Kept())
     assert (picture["labels"], picture["source"]) == (["cpu0", "cpu1"], "the recording")
     assert (picture["columns"], picture["end_s"]) == (60 + 120 + 60, 5_180)
@@ -68,7 +68,7 @@ def test_a_long_event_is_thinned_to_columns_that_end_with_it():
     assert (picture["end_s"], decoded(picture)[0, 0], decoded(picture)[0, -1]) == (5_180, 254, 254)
 
 
-def test_where_nobody_has_the_seconds_it_is_said():
+def test_missing_data_is_reported_with_its_reason():
     for past, reason in (
         (None, "this service has no archive of older ones"),
         (Kept(known=False), "the recording no longer has them"),
@@ -79,6 +79,6 @@ def test_where_nobody_has_the_seconds_it_is_said():
         assert reason in picture["reason"]
 
 
-def test_threads_that_are_gone_do_not_hide_the_others():
+def test_missing_threads_do_not_hide_the_others():
     gone = replace(OVER, places=(("n1", (0, 7)), ("n9", (0,))))
     assert event_picture(snapshot(), Case(gone, WHY), Kept())["labels"] == ["cpu0"]

@@ -1,4 +1,4 @@
-"""The way in for a browser, through the whole app with its guard."""
+"""Log in and out, through the whole app with access control."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def door(app, made_state):
     return client, token
 
 
-def test_who_has_no_token_is_asked_for_one_and_comes_back_to_where_they_were_going(door):
+def test_the_login_returns_to_the_requested_page(door):
     client, token = door
     asked = client.get("/events/e1", follow_redirects=False)
     assert (asked.status_code, asked.headers["location"]) == (303, "/login?to=/events/e1")
@@ -41,12 +41,12 @@ def test_a_wrong_token_is_refused_and_sets_no_cookie(door, token):
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\nb", ""])
-def test_nobody_is_sent_to_another_site(door, to):
+def test_the_login_does_not_redirect_to_another_site(door, to):
     client, token = door
     answer = client.post("/login", data={"token": token, "to": to}, follow_redirects=False)
     assert answer.headers["location"] == "/"
 
 
-def test_another_site_cannot_log_anybody_in(door):
+def test_another_site_cannot_log_a_user_in(door):
     client, token = door
     assert client.post("/login", data={"token": token}, headers={"Origin": "http://evil.example"}).status_code == 403

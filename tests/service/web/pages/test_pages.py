@@ -1,4 +1,4 @@
-"""Every page, from a state made by hand: what it says, what it escapes, what a person can do there."""
+"""The pages of the sample state: their content, escaping, and the forms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_carries_nothing_inline_and_nothing_from_elsewhere(client, path):
+def test_a_page_has_nothing_inline_and_nothing_from_another_site(client, path):
     answer = client.get(path)
     assert answer.status_code == 200
     for tag, attributes in Tags(answer.text).tags:
@@ -46,7 +46,7 @@ def test_a_page_carries_nothing_inline_and_nothing_from_elsewhere(client, path):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_what_a_page_refers_to_is_there(client, path):
+def test_every_file_that_a_page_refers_to_exists(client, path):
     referred = {
         a.get("src") or a.get("href") for tag, a in Tags(client.get(path).text).tags if tag in ("script", "link")
     }
@@ -54,7 +54,7 @@ def test_what_a_page_refers_to_is_there(client, path):
     assert {client.get(entry).status_code for entry in referred} == {200}
 
 
-def test_vendored_files_are_what_the_manifest_says_and_carry_their_licence():
+def test_vendored_files_match_the_manifest_and_have_a_licence():
     vendor = STATIC / "vendor"
     files = json.loads((vendor / "manifest.json").read_bytes())["files"]
     for entry in files:
@@ -64,13 +64,13 @@ def test_vendored_files_are_what_the_manifest_says_and_carry_their_licence():
     assert {path.name for path in vendor.iterdir()} == named
 
 
-def test_the_first_page_says_how_many_are_strange_and_what_is_wrong(client):
+def test_the_first_page_has_the_number_of_anomalous_threads_and_the_problems(client):
     text = client.get("/").text
     assert "n2 does not answer" in text
-    assert text.index("/nodes/n1") < text.index("/nodes/n2")  # worst first
+    assert text.index("/nodes/n1") < text.index("/nodes/n2")  # highest score first
 
 
-def test_a_halted_night_is_told_on_every_page_with_what_to_do(client, made_state):
+def test_every_page_reports_halted_learning_and_what_to_do(client, made_state):
     learning.halt(made_state.home, "an anomaly was confirmed; `twin learn resume` goes on", "2026-11-14", 1.0)
     for path in PAGES:
         assert "learning is halted: an anomaly was confirmed; `twin learn resume` goes on" in client.get(path).text
@@ -78,12 +78,12 @@ def test_a_halted_night_is_told_on_every_page_with_what_to_do(client, made_state
     assert "learning is halted" not in client.get("/").text
 
 
-def test_what_is_vendored_and_ours_is_kept_by_browsers_until_it_changes(client):
+def test_browsers_cache_static_files_until_they_change(client):
     style = next(a["href"] for tag, a in Tags(client.get("/").text).tags if a.get("href", "").endswith("twin.css"))
     assert "immutable" in client.get(style).headers["cache-control"]
 
 
-def test_before_the_first_score_the_page_is_honest(client, made_state):
+def test_before_the_first_score_the_page_says_so(client, made_state):
     made_state.publish(replace(nothing_yet("this host"), ready_in_s=42), None)
     text = client.get("/").text
     assert "Warming up" in text
@@ -95,14 +95,14 @@ def test_before_the_first_score_the_page_is_honest(client, made_state):
 
 
 @pytest.mark.parametrize("path", ["/nodes/n9", "/events/e9", "/jobs/99"])
-def test_what_is_not_there_is_a_404_that_says_so(client, path):
+def test_a_missing_page_is_a_404_that_says_what_is_missing(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert path.rpartition("/")[2] in answer.text
 
 
 @pytest.mark.parametrize("path", ["/pictures/node?node=n9", "/pictures/events/e9", "/pictures/thread?node=n1&cpu=9"])
-def test_a_picture_of_what_is_not_there_is_a_404(client, path):
+def test_a_missing_picture_is_a_404(client, path):
     assert client.get(path).status_code == 404
 
 
@@ -112,7 +112,7 @@ def test_an_events_page_names_the_channel_and_its_numbers(client):
     assert all(part in text for part in ("iowait", "70.0 %", "2.0 %", "threads 0-1"))
 
 
-def test_a_part_is_the_part_alone(client):
+def test_htmx_gets_only_the_block_it_asks_for(client):
     text = client.get("/", headers={"HX-Request": "true", "HX-Target": "nodes"}).text
     assert "<table>" in text
     assert "<html" not in text
@@ -128,7 +128,7 @@ def test_a_verdict_is_stored_and_undone(client, made_state):
     assert made_state.store.event("e1").verdict == ""
 
 
-def test_many_are_judged_at_once_and_undone_at_once(client, made_state):
+def test_many_events_get_a_verdict_and_are_undone_at_once(client, made_state):
     made_state.store.write([(replace(EVENT, id=f"m{i}"), WHY) for i in range(3)])
     asked = {"HX-Request": "true", "HX-Target": "listing"}
     answer = client.post("/events", data={"action": "dismissed", "event": ["m0", "m2"]}, headers=asked)
@@ -138,14 +138,14 @@ def test_many_are_judged_at_once_and_undone_at_once(client, made_state):
     assert {made_state.store.event(f"m{i}").verdict for i in range(3)} == {""}
 
 
-def test_who_may_only_read_has_nothing_to_mark(client, made_state):
+def test_the_role_read_sees_no_forms(client, made_state):
     token = Tokens(made_state.store.database).add("eve", "read", 1.0)
     text = client.get("/events", headers={"Authorization": f"Bearer {token}"}).text
     assert "/events/e1" in text
     assert 'name="event"' not in text
 
 
-def test_a_verdict_that_cannot_be_is_refused_with_a_reason(client):
+def test_an_invalid_verdict_is_refused_with_a_reason(client):
     assert client.post("/events", data={"action": "confirmed", "event": ["none"]}).status_code == 404
     assert client.post("/events/e1", data={"action": "undo"}).json()["detail"].startswith("nothing to undo")
     assert client.post("/events/e1", data={"action": "praised"}).status_code == 422
@@ -168,7 +168,7 @@ def test_hostile_names_and_comments_are_text(client, made_state):
         assert not [a for _, a in Tags(text).tags if "onerror" in a]
 
 
-def test_thousands_of_open_events_come_in_pages(client, made_state):
+def test_thousands_of_open_events_are_split_into_pages(client, made_state):
     many = [replace(EVENT, id=f"{i:05}", onset_s=i) for i in range(2_000)]
     made_state.store.write((event, WHY) for event in many)
     made_state.publish(replace(snapshot(), events=tuple(many)), None)
@@ -179,7 +179,7 @@ def test_thousands_of_open_events_come_in_pages(client, made_state):
     assert client.get("/").text.count("/events/0") < 100
 
 
-def test_filters_choose_the_events(client, made_state):
+def test_filters_select_events(client, made_state):
     made_state.store.write([(replace(EVENT, id="shut", end_s=9_990), WHY)])
     assert "/events/shut" not in client.get("/events").text
     assert "/events/shut" in client.get("/events?status=closed").text
@@ -188,7 +188,7 @@ def test_filters_choose_the_events(client, made_state):
     assert "/events/e1" not in client.get("/events?node=n2").text
 
 
-def test_a_replay_learns_nothing_and_offers_nothing_to_learn(client, made_state, monkeypatch):
+def test_a_replay_neither_learns_nor_shows_the_forms_for_it(client, made_state, monkeypatch):
     monkeypatch.setattr(made_state, "replayed", True)
     page = client.get("/models").text
     assert "A replay does not learn." in page
@@ -203,7 +203,7 @@ def test_a_replay_learns_nothing_and_offers_nothing_to_learn(client, made_state,
     assert not (made_state.home / "learning.json").exists()
 
 
-def test_learning_is_frozen_and_resumed_and_the_audit_knows(client, made_state):
+def test_freezing_and_resuming_learning_is_in_the_audit_log(client, made_state):
     client.post("/models", data={"action": "freeze", "reason": "exams"})
     assert learning.read_state(made_state.home).frozen == "exams"
     assert "exams" in client.get("/models").text
@@ -212,7 +212,7 @@ def test_learning_is_frozen_and_resumed_and_the_audit_knows(client, made_state):
     assert [entry.action for entry in made_state.store.audit()[:2]] == ["resume", "freeze"]
 
 
-def test_nobody_to_go_back_to_is_said(client):
+def test_a_rollback_without_an_earlier_champion_is_refused(client):
     answer = client.post("/models", data={"action": "rollback"})
     assert answer.status_code == 409
     assert "no champion before" in answer.json()["detail"]

@@ -1,4 +1,4 @@
-"""Quiet times on the page and from the shell: list, add, end; who did it; what cannot be is refused."""
+"""Maintenance windows and silences on the page and on the command line: list, add, end, errors, audit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_maintenance_window_is_added_shown_with_what_it_covers_and_ended(clien
     assert [entry.action for entry in made_state.store.audit()] == ["end maintenance", "maintenance"]
 
 
-def test_a_window_may_begin_later_and_one_that_covers_nothing_is_marked(client, made_state):
+def test_a_window_can_begin_later_and_is_marked_if_it_covers_no_node(client, made_state):
     data = {"nodes": "zz*", "lasts": "2 h", "begins_s": str(NOW_S + 600)}
     text = client.post("/quiet/maintenance", data=data).text
     assert made_state.store.quiet_periods.maintenance(NOW_S)[0].start_s == NOW_S + 600
@@ -32,7 +32,7 @@ def test_a_window_may_begin_later_and_one_that_covers_nothing_is_marked(client, 
     assert "Cancel" in text
 
 
-def test_a_silence_is_added_shown_with_what_it_hushes_and_ended(client, made_state):
+def test_a_silence_is_added_shown_with_what_it_covers_and_ended(client, made_state):
     text = client.post("/quiet/silence", data={"job": "1*", "lasts": "2 h", "reason": "known"}).text
     (silence,) = made_state.store.quiet_periods.silences(NOW_S)
     assert (silence.job, silence.until_s) == ("1*", NOW_S + 7200)
@@ -55,12 +55,12 @@ def test_a_silence_is_added_shown_with_what_it_hushes_and_ended(client, made_sta
         ("/quiet/nonsense/7/end", {}, 422),
     ],
 )
-def test_what_cannot_be_is_refused(client, made_state, path, data, code):
+def test_an_invalid_window_or_silence_is_refused(client, made_state, path, data, code):
     assert client.post(path, data=data).status_code == code
     assert made_state.store.audit() == []
 
 
-def test_hostile_words_are_text_there_and_in_the_audit(client, made_state):
+def test_hostile_text_is_escaped_on_the_page_and_in_the_audit(client, made_state):
     quiet = made_state.store.quiet_periods
     quiet.add_maintenance(MaintenanceWindow((HOSTILE,), NOW_S, NOW_S + 60, HOSTILE, HOSTILE), NOW_S)
     quiet.add_silence(Silence(NOW_S + 60, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE), NOW_S)
@@ -70,13 +70,13 @@ def test_hostile_words_are_text_there_and_in_the_audit(client, made_state):
         assert "&lt;img" in text
 
 
-def test_the_forms_are_filled_in_by_whoever_leads_there(client):
+def test_a_link_fills_in_the_forms(client):
     assert 'value="n7"' in client.get("/quiet?nodes=n7").text
     assert "/quiet?job=17" in client.get("/events/e1").text
     assert "/quiet?nodes=n1" in client.get("/nodes/n1").text
 
 
-def test_the_audit_is_read_page_by_page(client, made_state):
+def test_the_audit_log_is_split_into_pages(client, made_state):
     with made_state.store.database.transaction() as connection:
         for i in range(120):
             audit_log.append(connection, float(i), "ada", "promote", f"v{i}")
@@ -89,7 +89,7 @@ def test_the_audit_is_read_page_by_page(client, made_state):
 
 @pytest.fixture
 def twin(tmp_path, twin_here):
-    """The command on a home of its own -> its exit code and its JSON, or what it complained of."""
+    """Run a command on a temporary home -> its exit code, and its JSON or its error message."""
     Store(tmp_path / "state.sqlite").close()
 
     def run_twin(*words: object) -> tuple[int, object]:

@@ -1,4 +1,4 @@
-"""UMAP's map: fitted once, and later threads find their place between the nearest."""
+"""The UMAP projection: fitted once; later threads are placed between the nearest fitted ones."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from clustertwin.service.web.pages import umap_projection
 from clustertwin.service.web.pages.umap_projection import LEAST, UmapProjection, UmapProjections
 
 
-def test_a_thread_lies_where_the_fitted_one_lies_that_it_equals_and_between_those_it_is_between():
+def test_a_thread_is_placed_at_an_equal_fitted_thread_or_between_the_nearest():
     known = np.array([[0, 0], [2, 0], [50, 50], [60, 60], [70, 70], [80, 80]], np.float32)
     places = np.array([[0, 0], [10, 0], [100, 0], [100, 1], [100, 2], [100, 3]], np.float32)
     drawn = UmapProjection("m", known, places)
     at = drawn.place(np.array([[0, 0], [1, 0]], np.float32))
     assert at[0] == pytest.approx([0, 0], abs=1e-3)
-    assert 5 < at[1, 0] < 12  # three far ones pull a little
+    assert 5 < at[1, 0] < 12  # the three distant threads have a small weight
 
 
-def test_too_few_threads_are_said_to_be_too_few():
+def test_too_few_threads_are_reported():
     drawn, note = UmapProjections().of("m", np.zeros((LEAST - 1, 2), np.float32))
     assert drawn is None
     assert f"there are {LEAST - 1}" in note
 
 
-def test_until_it_is_fitted_that_is_said_and_a_refusal_too(monkeypatch):
+def test_an_unfinished_and_a_failed_fit_are_reported(monkeypatch):
     z = np.zeros((LEAST, 2), np.float32)
     coming: Future[UmapProjection] = Future()
     monkeypatch.setattr(umap_projection, "_fit_in_background", lambda model, embedding: coming)
