@@ -43,7 +43,7 @@ def list_(
 
 @app.command()
 def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
-    """Show an event, its explanation, its verdict and similar events."""
+    """Show an event. The output has its explanation, its verdict and similar events."""
     from clustertwin.service.web.api.json_values import case_json, plain
 
     store = open_store(home)
@@ -86,7 +86,7 @@ def dismiss(events: list[str] = Ids, comment: str = Comment, home: Path = Home, 
 
 @app.command("new-normal")
 def new_normal(events: list[str] = Ids, comment: str = Comment, home: Path = Home, json: bool = Json) -> None:
-    """Mark events as the new normal: from now on models learn this behaviour."""
+    """Mark events as the new normal. From now on models learn this behaviour."""
     _vet(events, "new-normal", comment, home, json)
 
 

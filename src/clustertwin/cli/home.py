@@ -20,7 +20,7 @@ def _checked(context: typer.Context, home: Path) -> Path:
 
 
 Home = typer.Option(
-    DEFAULT_HOME, "--home", envvar="CLUSTERTWIN_HOME", callback=_checked, help="The service's directory."
+    DEFAULT_HOME, "--home", envvar="CLUSTERTWIN_HOME", callback=_checked, help="The home directory of the service."
 )
 
 
