@@ -1,4 +1,4 @@
-"""One scrape of the service's own /metrics for 100,000 threads on 3,125 nodes: our text against prometheus_client's.
+"""One scrape of /metrics for a simulated cluster of 100,000 threads on 3,125 nodes, compared with prometheus_client.
 
 python benchmarks/metrics.py
 """
@@ -28,13 +28,13 @@ NODES, CPUS, JOBS = 3_125, 32, 2_000
 
 
 def state(home: Path) -> ServiceState:
-    """A cluster in which every number is known."""
+    """A cluster in which every value is known."""
     names = [f"n{i:05}" for i in range(NODES)]
     values, valid = np.zeros((CPUS, 1, len(CPU)), np.float32), np.ones((CPUS, 1), np.bool_)
     moment = assemble(0, CPU, [(name, tuple(range(CPUS)), values, valid) for name in names], [])
     score = np.random.default_rng(0).random(NODES * CPUS).astype(np.float32)
     scores = Scores(score, score[:, None], ("reconstruction",), score, score[:, None])
-    made = ServiceState(home, Store(home / "state.sqlite"))
+    published = ServiceState(home, Store(home / "state.sqlite"))
     snapshot = replace(
         nothing_yet("benchmark"),
         scored=moment,
@@ -42,12 +42,12 @@ def state(home: Path) -> ServiceState:
         nodes=tuple(NodeState(name, "watching", CPUS, 1, 1.25, 0.01, 0, 0, ()) for name in names),
         jobs=tuple(JobState(str(i), "", "", (names[i],), CPUS, 0, 1.25, 0.01, 0) for i in range(JOBS)),
     )
-    made.publish(snapshot, None)
-    return made
+    published.publish(snapshot, None)
+    return published
 
 
 def seconds(work: Callable[[], object], rounds: int = 5) -> float:
-    """CPU seconds of the best round: the page is written in one go, by one thread."""
+    """CPU seconds of the fastest round."""
     best = float("inf")
     for _ in range(rounds):
         begun = time.process_time()
@@ -56,8 +56,8 @@ def seconds(work: Callable[[], object], rounds: int = 5) -> float:
     return best
 
 
-class Known:
-    """What prometheus_client collects from: families that are already there."""
+class CollectedFamilies:
+    """A collector for prometheus_client that returns existing families."""
 
     def __init__(self, families: list[Metric]) -> None:
         self.families = families
@@ -71,12 +71,12 @@ def main() -> None:
     for column in ("page", "series", "MB", "ours", "prometheus_client", "ratio"):
         table.add_column(column, justify="left" if column == "page" else "right")
     with tempfile.TemporaryDirectory() as directory:
-        made = state(Path(directory))
+        published = state(Path(directory))
         for page, threads in (("nodes and jobs", False), ("and threads", True)):
-            text = render(made, threads=threads)
-            theirs = Known(list(text_string_to_metric_families(text)))
+            text = render(published, threads=threads)
+            theirs = CollectedFamilies(list(text_string_to_metric_families(text)))
             series = sum(not line.startswith("#") for line in text.splitlines())
-            ours_s = seconds(lambda threads=threads: render(made, threads=threads))  # type: ignore[misc]
+            ours_s = seconds(lambda threads=threads: render(published, threads=threads))  # type: ignore[misc]
             theirs_s = seconds(lambda theirs=theirs: generate_latest(theirs))  # type: ignore[misc]
             table.add_row(
                 page,
@@ -86,7 +86,7 @@ def main() -> None:
                 f"{theirs_s:.3f}",
                 f"{theirs_s / ours_s:.1f}",
             )
-        made.store.close()
+        published.store.close()
     Console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""Pages with 10,000 open events: how long the server takes to answer, and a browser to have loaded them.
+"""Pages with 10,000 open events (simulated): the time until the server answers, and until a browser has loaded them.
 
 python benchmarks/pages.py [EVENTS]
 """
@@ -52,7 +52,7 @@ def answered_ms(url: str) -> list[float]:
 
 
 def loaded_ms(url: str) -> list[float]:
-    """From the click to the end of loading, as the browser itself measures it; empty without a browser."""
+    """The load time that the browser measures; empty without a browser."""
     if not Path(CHROMIUM).exists():
         return []
     from playwright.sync_api import sync_playwright

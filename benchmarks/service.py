@@ -1,14 +1,14 @@
-"""How many threads does the live loop hold on one core? Simulated exporters, asked over HTTP -> scores and events.
+"""How many threads the live loop can handle on one core: simulated exporters, queried over HTTP -> scores and events.
 
     python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--burst] [--json]
 
-The service's own loop runs in real time, on a core of its own: it asks every node once a second for its counters, as
-`twin serve` with `kind = "exporters"` does, turns them into ratios and, every `stride` seconds, scores all threads by
-the bundled detector with all its views, follows, explains and stores events. The exporters run on another core; what
-runs on their nodes is simulated and normal. `load` is the CPU time of the service's process a second. The wait is from
-the second at which a thread's newest sample was taken to the moment at which its score was published; a large cluster
-is scored in several turns. Where the stride is not the one asked for, the loop has lengthened it by its rule.
-`--burst` lets every job go wrong at once in the end; jobs of one node are then one event.
+The service's own loop runs in real time on one core. As `twin serve` with `kind = "exporters"` does, it queries the
+counters of every node once a second and turns them into ratios. Every `stride` seconds it scores all threads with all
+views of the bundled detector, and updates, explains and stores events. The exporters run on another core; the jobs on
+their nodes are simulated and normal. `load` is the CPU time of the service's process per second. The wait is the time
+from a thread's newest sample to its published score; a large cluster is scored in several turns. If the stride differs
+from the requested one, the loop has raised it. With `--burst`, every job becomes anomalous at the end; jobs of one node
+are one event.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.exporter_feed import ExporterFeed, make_room
-from clustertwin.service.live.loop import Loop, LoopSettings
-from clustertwin.service.live.scorer import Here
+from clustertwin.service.live.feeds.exporter_feed import ExporterFeed, raise_file_limit
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.live.scorer import InProcessScorer
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.bundled import bundled
@@ -50,13 +51,13 @@ from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from simulated_exporters import ring, serve
 
 NODE_THREADS = 128
-VARIANTS = 8  # nodes that are simulated; the cluster repeats them
+VARIANTS = 8  # simulated nodes; the cluster repeats them
 PAST_S = 300
-WARM_S = 12  # after the start, before anything is measured
+WARM_S = 12  # from the start to the measurement
 
 
 class WithPast:
-    """The exporters' feed, and before its first second what the nodes did until then."""
+    """The feed of the exporters, preceded by the simulated past of the nodes."""
 
     def __init__(self, feed: ExporterFeed, names: list[str], traces: list[Trace], begun_s: int) -> None:
         self.feed, self.names, self.traces, self.begun_s = feed, names, traces, begun_s
@@ -65,7 +66,7 @@ class WithPast:
         self.begun = False
 
     def now_s(self) -> float:
-        """To take in the past of many threads takes seconds; until that is done the clock waits for what is to come."""
+        """Reading the past of many threads takes seconds; until then the clock stands still."""
         return max(self.feed.now_s(), float(self.begun_s))
 
     @property
@@ -77,13 +78,13 @@ class WithPast:
         return self.feed.problems
 
     def take(self) -> list[Trace]:
-        found = self.feed.take()
+        traces = self.feed.take()
         if not self.begun:
             self.begun = True
-            while self.feed.problems:  # until all have been greeted
+            while self.feed.problems:  # until every exporter has answered
                 self.feed.take()
-            found = [self._past(i, name) for i, name in enumerate(self.names)]
-        return found
+            traces = [self._past(i, name) for i, name in enumerate(self.names)]
+        return traces
 
     def _past(self, i: int, name: str) -> Trace:
         trace = self.traces[i % VARIANTS]
@@ -95,31 +96,31 @@ class WithPast:
             for span in trace.spans
             if span.start_s + later_s < self.begun_s
         ]
-        # A stream that begins in the midst of a job cannot know its start, and would not score it for 100 s.
+        # A stream that begins during a job does not know when the job started, and would not score it for 100 s.
         self.feed._streams[i]._rates._since_s = {JobCpus(span.job, span.cpus): span.start_s for span in spans}
         values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
         return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
 
 
-class Going:
-    """A scorer that, when told to, finds every job's threads strange."""
+class BurstScorer:
+    """A scorer that, when `anomalous` is set, gives a high score to the threads of every job."""
 
     def __init__(self) -> None:
-        self.wrong, self.state, self.close = threading.Event(), Here.state, lambda: None
+        self.anomalous, self.state, self.close = threading.Event(), InProcessScorer.state, lambda: None
 
     def __call__(self, detector: Detector, moment: Moment) -> Scores:
         scores = detector.score(moment)
-        if not self.wrong.is_set():
+        if not self.anomalous.is_set():
             return scores
         return replace(scores, score=np.where(moment.job >= 0, np.float32(20), scores.score))
 
 
-class Noting(ServiceState):
-    """Notes when each scoring was published."""
+class TimedState(ServiceState):
+    """Measures when each scoring is published."""
 
     def __init__(self, home: Path) -> None:
         super().__init__(home, Store(home / "state.sqlite"))
-        self.waits: list[tuple[float, float]] = []  # (when, since the sample)
+        self.waits: list[tuple[float, float]] = []  # (time of publication, time since the sample)
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
         scored = self.snapshot.scored
@@ -140,13 +141,13 @@ class Row:
     stride_now_s: int
     stride_why: str
     events: int
-    burst: int  # events that opened in the burst …
-    kept: int  # … and are in the store
+    burst: int  # events that opened in the burst
+    kept: int  # … of these, events that are in the store
     rss_mb: float
 
 
-def alone(loop: Loop, stop: threading.Event) -> None:
-    """As in the service, on one core: the number of torch's threads holds for the thread that sets it."""
+def run_on_one_core(loop: Loop, stop: threading.Event) -> None:
+    """As in the service: torch.set_num_threads applies only to the thread that calls it."""
     torch.set_num_threads(1)
     loop.run(stop)
 
@@ -156,24 +157,26 @@ def run(
 ) -> Row:
     names = [f"n{i:05d}" for i in range(max(threads // NODE_THREADS, 1))]
     cores = sorted(os.sched_getaffinity(0))
-    ours, theirs = get_context("spawn").Pipe()
+    connection, exporters_end = get_context("spawn").Pipe()
     rings = [ring(trace, PAST_S) for trace in traces]
     exporters = get_context("spawn").Process(
-        target=serve, args=(theirs, rings, names, NODE_THREADS, cores[-1] if len(cores) > 1 else None), daemon=True
+        target=serve,
+        args=(exporters_end, rings, names, NODE_THREADS, cores[-1] if len(cores) > 1 else None),
+        daemon=True,
     )
     exporters.start()
-    port: int = ours.recv()
-    make_room(len(names))
+    port: int = connection.recv()
+    raise_file_limit(len(names))
     begun_s = int(time.time()) + 3 + threads // 6000
-    ours.send(begun_s)
+    connection.send(begun_s)
     feed = ExporterFeed([Endpoint(f"http://127.0.0.1:{port}/{name}", deadline_s=5.0) for name in names])
     handover: Future[Handover] = Future()
     handover.set_result(Handover(home, detector))
-    state, scorer, stop = Noting(home), Going(), threading.Event()
+    state, scorer, stop = TimedState(home), BurstScorer(), threading.Event()
     if len(cores) > 1:
         os.sched_setaffinity(0, {cores[0]})
     loop = Loop(state, WithPast(feed, names, traces, begun_s), handover, LoopSettings(stride_s=stride_s), score=scorer)
-    worker = threading.Thread(target=alone, args=(loop, stop))
+    worker = threading.Thread(target=run_on_one_core, args=(loop, stop))
     worker.start()
     try:
         while not state.waits:
@@ -185,7 +188,7 @@ def run(
         waits = [wait for when, wait in state.waits if when > from_s]
         before = _opened(state)
         if burst:
-            scorer.wrong.set()
+            scorer.anomalous.set()
             time.sleep(4 * max(stride_s, state.snapshot.stride_s) + 5)
     finally:
         stop.set()
@@ -193,7 +196,7 @@ def run(
         exporters.kill()
         exporters.join()
         os.sched_setaffinity(0, cores)
-    kept = state.store.count() - before
+    stored = state.store.count() - before
     state.store.close()
     return Row(
         threads=len(names) * NODE_THREADS,
@@ -206,7 +209,7 @@ def run(
         stride_why=state.snapshot.stride_why,
         events=before,
         burst=_opened(state) - before,
-        kept=kept,
+        kept=stored,
         rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
 
@@ -216,12 +219,12 @@ def _opened(state: ServiceState) -> int:
 
 
 def simulated(seconds: int) -> list[Trace]:
-    """Nodes with a past and `seconds` to come, whose counters begin at second PAST_S."""
-    small = ClusterSettings(nodes=VARIANTS, threads=NODE_THREADS, hours=(PAST_S + seconds + 1200) / 3600)
+    """Nodes with a past of PAST_S and `seconds` of data after it."""
+    settings = ClusterSettings(nodes=VARIANTS, threads=NODE_THREADS, hours=(PAST_S + seconds + 1200) / 3600)
     length = PAST_S + seconds
     return [
         replace(t, values=t.values[:, -length:], valid=t.valid[:, -length:], start_s=t.end_s - length)
-        for t in simulate(small, read_signatures(), 0)
+        for t in simulate(settings, read_signatures(), 0)
     ]
 
 
@@ -244,7 +247,7 @@ def main() -> None:
     if chosen.json:
         print(json.dumps([{name: getattr(row, name) for name in Row.__slots__} for row in rows]))
         return
-    print(" threads  asked    now     load  median wait  p99 wait  scorings  events     burst    memory")
+    print(" threads wanted    now     load  median wait  p99 wait  scorings  events     burst    memory")
     for row in rows:
         print(
             f"{row.threads:8,} {row.stride_s:4} s {row.stride_now_s:4} s {row.load:8.1%} {row.p50_s:10.2f} s"

@@ -1,8 +1,8 @@
-"""Many exporters in one process: simulated nodes -> /NODE/metrics and /NODE/ring over HTTP, news once a second.
+"""Many exporters in one process: simulated nodes -> /NODE/metrics and /NODE/ring over HTTP, new data each second.
 
-What our exporter answers is made beforehand, so that the process that asks is the one that is measured. A few nodes
-are simulated and repeated under other names; a job has the name of its node in its own, so that no job spans two.
-Samples are taken on whole seconds, as our exporter takes them.
+The answers are computed beforehand, so that a benchmark measures only the process that asks. A few nodes are simulated
+and repeated under other names. The name of a job contains the name of its node, so no job spans two nodes. Samples are
+taken on full seconds, as our exporter takes them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist
 
-HERE = b"@"  # where the node's name goes
+NODE = b"@"  # placeholder for the name of the node
 
 
 def page(node: str, cpus: int) -> bytes:
-    """The page that greets; from then on only the ring is asked."""
+    """The /metrics page for the first request; the following requests read the ring."""
     lines = [f'twin_cpu_seconds_total{{cpu="{cpu}",mode="user"}} 1\n' for cpu in range(cpus)]
     about = f'twin_node_info{{node="{node}"}} 1\ntwin_exporter_ring_begin_timestamp_seconds 1\n'
     return ("".join(lines) + about).encode()
 
 
 def ring(trace: Trace, first: int) -> list[bytes]:
-    """The kernel's lines at the end of each second from `first` on, and those of jobs, with `HERE` in their names."""
+    """The lines of the kernel at the end of each second from `first`, and those of jobs, with `NODE` in their names."""
     ticks = np.rint(np.cumsum(trace.values[:, first:], axis=1) * 100).astype(np.int64)  # (cpu, second, channel)
-    made = []
+    blocks = []
     for k in range(ticks.shape[1]):
         end_s = trace.start_s + first + k
         lines = [
@@ -45,18 +45,18 @@ def ring(trace: Trace, first: int) -> list[bytes]:
         ]
         for span in trace.spans:
             if span.start_s < end_s <= span.end_s:
-                lines.append(f"job slurm {HERE.decode()}-{span.job} {format_cpulist(span.cpus)}\n")
-        made.append("".join(lines).encode())
-    return made
+                lines.append(f"job slurm {NODE.decode()}-{span.job} {format_cpulist(span.cpus)}\n")
+        blocks.append("".join(lines).encode())
+    return blocks
 
 
-def serve(told: Connection, rings: list[list[bytes]], names: list[str], cpus: int, core: int | None) -> None:
-    """Answer until killed. Tells its port, then hears at which second block 0 was sampled."""
+def serve(parent: Connection, rings: list[list[bytes]], names: list[str], cpus: int, core: int | None) -> None:
+    """Answer until killed. Sends its port to the parent, and receives the second at which block 0 was sampled."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    told.send(listener.getsockname()[1])
-    begun_s: int = told.recv()
+    parent.send(listener.getsockname()[1])
+    begun_s: int = parent.recv()
     number = {name.encode(): i for i, name in enumerate(names)}
     epoll, clients = select.epoll(), {}
     epoll.register(listener, select.EPOLLIN)
@@ -77,11 +77,11 @@ def serve(told: Connection, rings: list[list[bytes]], names: list[str], cpus: in
                 del clients[descriptor]
                 client.close()
                 continue
-            _, name, what = request.split(b" ", 2)[1].split(b"/", 2)
-            if what == b"metrics":
+            _, name, query = request.split(b" ", 2)[1].split(b"/", 2)
+            if query == b"metrics":
                 body = page(name.decode(), cpus)
             else:
-                body = _since(rings[number[name] % len(rings)], name, begun_s, float(what.partition(b"=")[2]))
+                body = _since(rings[number[name] % len(rings)], name, begun_s, float(query.partition(b"=")[2]))
             client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 
 
@@ -89,4 +89,4 @@ def _since(blocks: list[bytes], name: bytes, begun_s: int, since_s: float) -> by
     """The blocks sampled from `since_s` until now."""
     newest = min(int(time.time()) - begun_s, len(blocks) - 1)
     oldest = max(int(np.ceil(since_s)) - begun_s, 0)
-    return b"".join(b"t %.3f\n%b" % (begun_s + k, blocks[k].replace(HERE, name)) for k in range(oldest, newest + 1))
+    return b"".join(b"t %.3f\n%b" % (begun_s + k, blocks[k].replace(NODE, name)) for k in range(oldest, newest + 1))

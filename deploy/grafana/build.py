@@ -1,9 +1,9 @@
-"""Build the dashboards: queries and words here -> provisioned JSON in dashboards/ beside this file.
+"""Generate the dashboards: the queries and texts in this file -> JSON files in dashboards/.
 
-    python deploy/grafana/build.py             writes them
-    python deploy/grafana/build.py --check     fails where they are not what this file would write
+    python deploy/grafana/build.py             writes the files
+    python deploy/grafana/build.py --check     fails if the files are out of date
 
-*summary* answers "is anything wrong, and is the watcher well?"; *detail* answers "what about this node, this job?".
+*summary* shows whether anything is wrong with the cluster or with clustertwin itself; *detail* shows a node and a job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GREEN, ORANGE, RED = "green", "orange", "red"
 
 
 def query(expr: str, legend: str = "", now: bool = False) -> prometheus.Dataquery:
-    """A question to Prometheus, over time or `now`; a table's answer has a row a series."""
-    asked = prometheus.Dataquery().datasource(SOURCE).expr(expr).legend_format(legend or "__auto")
-    return asked.instant().format(PromQueryFormat.TABLE) if now else asked.range()
+    """A query, over time or `now`. The answer for a table has one row for each series."""
+    base = prometheus.Dataquery().datasource(SOURCE).expr(expr).legend_format(legend or "__auto")
+    return base.instant().format(PromQueryFormat.TABLE) if now else base.range()
 
 
 def colours(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
@@ -33,22 +33,24 @@ def colours(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
 
 
 def number(title: str, about: str, expr: str, unit: str = "none", bad: float | None = None) -> stat.Panel:
-    """One number; red from `bad` on."""
+    """A panel with one number, red from `bad`."""
     steps = [(None, GREEN)] if bad is None else [(None, GREEN), (bad, RED)]
     panel = stat.Panel().title(title).description(about).datasource(SOURCE).unit(unit).height(4).span(4)
-    asked = prometheus.Dataquery().datasource(SOURCE).expr(expr).instant().ref_id("A")
-    return panel.thresholds(colours(*steps)).no_value("–").with_target(asked)
+    target = prometheus.Dataquery().datasource(SOURCE).expr(expr).instant().ref_id("A")
+    return panel.thresholds(colours(*steps)).no_value("–").with_target(target)
 
 
-def lines(title: str, about: str, *asked: prometheus.Dataquery, unit: str = "none", wide: int = 12) -> timeseries.Panel:
+def lines(
+    title: str, about: str, *queries: prometheus.Dataquery, unit: str = "none", wide: int = 12
+) -> timeseries.Panel:
     panel = timeseries.Panel().title(title).description(about).datasource(SOURCE).unit(unit).height(8).span(wide)
-    for ref, one in zip("ABCDE", asked, strict=False):
-        panel = panel.with_target(one.ref_id(ref))
+    for ref, target in zip("ABCDE", queries, strict=False):
+        panel = panel.with_target(target.ref_id(ref))
     return panel.line_width(1).fill_opacity(5).show_points("never")
 
 
 def rows(title: str, about: str, expr: str, hidden: tuple[str, ...], value: str, wide: int = 24) -> table.Panel:
-    """A table of series, the highest value first."""
+    """A table of series, highest value first."""
     tidy = {
         "excludeByName": dict.fromkeys(("Time", "__name__", "job", *hidden), True),
         "renameByName": {"Value": value},
@@ -63,115 +65,124 @@ def rows(title: str, about: str, expr: str, hidden: tuple[str, ...], value: str,
     ):
         link = {"title": f"this {field}", "url": url, "targetBlank": field == "event"}
         panel = panel.override_by_name(field, [model.DynamicConfigValue(id_val="links", value=[link])])
-    return panel.no_value("nothing").with_target(query(expr, now=True).ref_id("A"))
+    return panel.no_value("none").with_target(query(expr, now=True).ref_id("A"))
 
 
 def variable(name: str, label: str, values: str) -> dashboard.QueryVariable:
-    made = dashboard.QueryVariable(name).label(label).datasource(SOURCE).query(values)
-    return made.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.ALPHABETICAL_ASC)
+    query_variable = dashboard.QueryVariable(name).label(label).datasource(SOURCE).query(values)
+    return query_variable.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.ALPHABETICAL_ASC)
 
 
-def begun(uid: str, title: str, about: str) -> dashboard.Dashboard:
-    made = dashboard.Dashboard(title).uid(uid).description(about).tags(["clustertwin"]).timezone("browser").readonly()
-    made = made.refresh("10s").time("now-3h", "now").tooltip(model.DashboardCursorSync.CROSSHAIR)
-    made = made.with_variable(dashboard.DatasourceVariable("source").label("Prometheus").type("prometheus"))
+def empty_board(uid: str, title: str, about: str) -> dashboard.Dashboard:
+    board = dashboard.Dashboard(title).uid(uid).description(about).tags(["clustertwin"]).timezone("browser").readonly()
+    board = board.refresh("10s").time("now-3h", "now").tooltip(model.DashboardCursorSync.CROSSHAIR)
+    board = board.with_variable(dashboard.DatasourceVariable("source").label("Prometheus").type("prometheus"))
     service = variable("service", "service", "label_values(twin_build_info, instance)")
     links = dashboard.DashboardLink("clustertwin").type(model.DashboardLinkType.DASHBOARDS).tags(["clustertwin"])
-    return made.with_variable(service).link(links.keep_time(True).as_dropdown(False))
+    return board.with_variable(service).link(links.keep_time(True).as_dropdown(False))
 
 
 S = 'instance="$service"'
 
 
 def summary() -> dashboard.Dashboard:
-    made = begun("clustertwin-summary", "clustertwin: summary", "Is anything wrong, and is the watcher well?")
-    made = made.with_row(dashboard.Row("The cluster"))
+    board = empty_board("clustertwin-summary", "clustertwin: summary", "The state of the cluster and of clustertwin.")
+    board = board.with_row(dashboard.Row("Cluster"))
     for panel in (
-        number("Open events", "Silenced and dismissed ones too.", f"sum(twin_events_open{{{S}}}) or vector(0)", bad=1),
         number(
-            "Nodes alarming",
-            "Their strangest thread is above the threshold.",
+            "Open events",
+            "Including silenced and dismissed events.",
+            f"sum(twin_events_open{{{S}}}) or vector(0)",
+            bad=1,
+        ),
+        number(
+            "Anomalous nodes",
+            "Nodes with a thread above the threshold.",
             f"twin:nodes_alarming:count{{{S}}}",
             bad=1,
         ),
-        number("Nodes watched", "Of which anything was ever heard.", f"twin:nodes:count{{{S}}}"),
+        number("Nodes", "Nodes that have sent data.", f"twin:nodes:count{{{S}}}"),
         number(
-            "Threads unknown",
-            "No score: no data, a job's edge, or maintenance.",
+            "Threads without a score",
+            "No data, the first seconds of a job, or maintenance.",
             f'sum(twin_node_threads{{{S},state="unknown"}}) / sum(twin_node_threads{{{S}}})',
             "percentunit",
             0.5,
         ),
         number(
             "False alarms",
-            "Of the events that people vetted in seven days.",
+            "Share of the events with a verdict in the last seven days.",
             f"twin:false_alarms:ratio_week{{{S}}}",
             "percentunit",
             0.5,
         ),
-        number("Not vetted", "Events of seven days that wait for a person.", f'twin_events_week{{{S},verdict="none"}}'),
+        number(
+            "Without a verdict",
+            "Events of the last seven days without a verdict.",
+            f'twin_events_week{{{S},verdict="none"}}',
+        ),
         rows(
-            "Open events to look at",
-            "Neither dismissed nor silenced; the strangest first.",
+            "Open events",
+            "Neither dismissed nor silenced; highest score first.",
             f"twin_event_score{{{S}}}",
             ("instance",),
             "score",
             14,
         ),
         rows(
-            "Strangest nodes",
-            "The score of their strangest thread.",
+            "Nodes with the highest scores",
+            "The highest score of the node's threads.",
             f"topk(20, twin_node_score{{{S}}})",
             ("instance",),
             "score",
             10,
         ),
         lines(
-            "Strangest nodes over time",
-            "Scores above the threshold alarm.",
+            "Highest scores over time",
+            "A node with a score above the threshold is anomalous.",
             query(f"topk(10, twin_node_score{{{S}}})", "{{node}}"),
             query(f"twin_model_threshold{{{S}}}", "threshold"),
         ),
         lines(
-            "Threads alarming",
-            "Of all threads of a node.",
+            "Anomalous threads",
+            "Share of the threads of a node.",
             query(f"topk(10, twin:node_alarming:ratio{{{S}}} > 0)", "{{node}}"),
             unit="percentunit",
         ),
         lines(
             "Events",
-            "Open, and opened in an hour, by the view that saw them.",
+            "Open events, and events opened in the last hour, by view.",
             query(f"twin_events_open{{{S}}}", "open, {{view}}"),
             query(f"increase(twin_events_opened_total{{{S}}}[1h])", "opened in 1 h, {{view}}"),
         ),
         lines(
-            "Verdicts of seven days",
-            "What people said of the events.",
+            "Verdicts of the last seven days",
+            "Events by verdict.",
             query(f"twin_events_week{{{S}}}", "{{verdict}}"),
         ),
     ):
-        made = made.with_panel(panel)
-    made = made.with_row(dashboard.Row("The watcher"))
+        board = board.with_panel(panel)
+    board = board.with_row(dashboard.Row("clustertwin"))
     for panel in (
-        number("Problems", "They stand at the head of its page.", f"twin_loop_problems{{{S}}}", bad=1),
-        number("Behind", "From the newest second heard of to now.", f"twin_loop_lag_seconds{{{S}}}", "s", 30),
+        number("Problems", "They are listed at the top of its page.", f"twin_loop_problems{{{S}}}", bad=1),
+        number("Lag", "Age of the newest data.", f"twin_loop_lag_seconds{{{S}}}", "s", 30),
         number(
             "Silent nodes",
-            "Not heard of for five minutes.",
+            "Nodes without data for five minutes.",
             f"count(twin_node_staleness_seconds{{{S}}} > 300) or vector(0)",
             bad=1,
         ),
         number(
             "Learning",
-            "0 while it learns at night, 1 while frozen or halted.",
+            "0: nightly learning is on; 1: it is frozen or halted.",
             f'sum(twin_learning_state{{{S},state!="learning"}})',
             bad=1,
         ),
-        number("Models refused", "Damaged or unfit, and not taken.", f"twin_models_refused_total{{{S}}}", bad=1),
-        number("Messages waiting", "Not delivered yet.", f"twin_notifications_pending{{{S}}}", bad=1),
+        number("Models refused", "Models that are damaged or unsuitable.", f"twin_models_refused_total{{{S}}}", bad=1),
+        number("Messages waiting", "Messages that are not delivered yet.", f"twin_notifications_pending{{{S}}}", bad=1),
         lines(
             "Scoring",
-            "How long it takes, and how often it is done.",
+            "Duration of a scoring, time between two scorings, and age of the newest data.",
             query(f"twin_loop_scoring_seconds{{{S}}}", "scoring"),
             query(f"twin_loop_stride_seconds{{{S}}}", "stride"),
             query(f"twin_loop_lag_seconds{{{S}}}", "lag"),
@@ -180,61 +191,71 @@ def summary() -> dashboard.Dashboard:
         ),
         lines(
             "Threads scored",
-            "In a second.",
+            "Per second.",
             query(f"rate(twin_loop_scored_threads_total{{{S}}}[1m])", "threads/s"),
             wide=8,
         ),
         lines(
-            "Samples at fault",
-            "Thread-seconds that were masked, or samples dropped.",
+            "Faulty samples",
+            "Thread-seconds that are masked, and samples that are dropped.",
             query(f"rate(twin_sample_faults_total{{{S}}}[5m]) > 0", "{{fault}}"),
             wide=8,
         ),
-        rows("The model", "The detector that scores now.", f"twin_model_info{{{S}}}", ("instance", "Value"), "score"),
+        rows("Model", "The detector in service.", f"twin_model_info{{{S}}}", ("instance", "Value"), "score"),
     ):
-        made = made.with_panel(panel)
-    return made
+        board = board.with_panel(panel)
+    return board
 
 
 def detail() -> dashboard.Dashboard:
-    made = begun("clustertwin-detail", "clustertwin: detail", "What about this node, this job?")
-    made = made.with_variable(variable("node", "node", f"label_values(twin_node_threads{{{S}}}, node)"))
-    made = made.with_variable(variable("jobid", "job", f"label_values(twin_job_score{{{S}}}, jobid)"))
+    board = empty_board("clustertwin-detail", "clustertwin: detail", "One node and one job.")
+    board = board.with_variable(variable("node", "node", f"label_values(twin_node_threads{{{S}}}, node)"))
+    board = board.with_variable(variable("jobid", "job", f"label_values(twin_job_score{{{S}}}, jobid)"))
     n, j = f'{S},node="$node"', f'{S},jobid="$jobid"'
-    # The exporters' own counters: their instance is the node's address, and twin_node_info knows its name.
+    # Counters of the exporters: their instance is the node's address, and twin_node_info has its name.
     cpu = 'on (instance) group_left (node) twin_node_info{node="$node"}'
-    made = made.with_row(dashboard.Row("Node $node"))
+    board = board.with_row(dashboard.Row("Node $node"))
     for panel in (
-        number("Score", "Of its strangest thread.", f"twin_node_score{{{n}}}"),
-        number("Threads alarming", "Above the threshold.", f'twin_node_threads{{{n},state="alarming"}}', bad=1),
-        number("Threads unknown", "No score.", f'twin_node_threads{{{n},state="unknown"}}'),
+        number("Score", "Highest score of its threads.", f"twin_node_score{{{n}}}"),
+        number(
+            "Anomalous threads", "Threads above the threshold.", f'twin_node_threads{{{n},state="alarming"}}', bad=1
+        ),
+        number(
+            "Threads without a score",
+            "No data, the first seconds of a job, or maintenance.",
+            f'twin_node_threads{{{n},state="unknown"}}',
+        ),
         number("Reconstruction error", "Mean over its threads.", f"twin_node_error_ratio{{{n}}}", "percentunit"),
         number(
-            "Last heard of", "Its scores are unknown when it is silent.", f"twin_node_staleness_seconds{{{n}}}", "s", 60
+            "Last data",
+            "Without data, the scores of the node are unknown.",
+            f"twin_node_staleness_seconds{{{n}}}",
+            "s",
+            60,
         ),
         number("Open events", "Neither dismissed nor silenced.", f"count(twin_event_score{{{n}}}) or vector(0)", bad=1),
         lines(
             "Score",
-            "Above the threshold it alarms.",
+            "Above the threshold, the node is anomalous.",
             query(f"twin_node_score{{{n}}}", "score"),
             query(f"twin_model_threshold{{{S}}}", "threshold"),
         ),
-        lines("Threads", "By what their scores say.", query(f"twin_node_threads{{{n}}}", "{{state}}")),
+        lines("Threads", "Threads by state.", query(f"twin_node_threads{{{n}}}", "{{state}}")),
         lines(
             "Modes",
-            "All its threads together, from the exporter.",
+            "Sum over all threads, from the exporter.",
             query(f"sum by (mode) (rate(twin_cpu_seconds_total[30s]) * {cpu})", "{{mode}}"),
             unit="short",
         ),
         lines(
             "I/O wait of each thread",
-            "Seconds a second.",
+            "Seconds per second.",
             query(f'rate(twin_cpu_seconds_total{{mode="iowait"}}[30s]) * {cpu}', "cpu {{cpu}}"),
             unit="percentunit",
         ),
         lines(
             "Pressure",
-            "Part of the time in which some task waited.",
+            "Share of the time in which at least one task waits.",
             query(f'rate(twin_pressure_seconds_total{{share="some"}}[30s]) * {cpu}', "{{resource}}"),
             unit="percentunit",
         ),
@@ -245,19 +266,19 @@ def detail() -> dashboard.Dashboard:
             unit="bytes",
         ),
         rows(
-            "Its open events",
-            "Their pages give the reasons.",
+            "Open events of this node",
+            "The page of an event has the explanation.",
             f"twin_event_score{{{n}}}",
             ("instance", "node"),
             "score",
         ),
     ):
-        made = made.with_panel(panel)
-    made = made.with_row(dashboard.Row("Job $jobid"))
+        board = board.with_panel(panel)
+    board = board.with_row(dashboard.Row("Job $jobid"))
     for panel in (
         lines(
             "Score",
-            "Of its strangest thread on any node.",
+            "Highest score of its threads.",
             query(f"twin_job_score{{{j}}}", "score"),
             query(f"twin_model_threshold{{{S}}}", "threshold"),
             wide=8,
@@ -271,24 +292,24 @@ def detail() -> dashboard.Dashboard:
         ),
         lines(
             "CPU",
-            "Cores it keeps busy, from its cgroups.",
+            "Busy cores, from the cgroups of the job.",
             query('sum by (mode) (rate(twin_job_cpu_seconds_total{jobid="$jobid"}[30s]))', "{{mode}}"),
             unit="short",
             wide=8,
         ),
     ):
-        made = made.with_panel(panel)
-    return made
+        board = board.with_panel(panel)
+    return board
 
 
 def texts() -> dict[str, str]:
-    """File name -> its JSON, the same bytes for the same source."""
-    written = {}
-    for name, made in (("summary.json", summary().build()), ("detail.json", detail().build())):
-        for number_of, panel in enumerate(made.panels or (), 1):
-            panel.id_val = number_of  # left to Grafana they would change with every load, and links to panels with them
-        written[name] = JSONEncoder(sort_keys=True, indent=1).encode(made) + "\n"
-    return written
+    """File name -> its JSON. The same source gives the same bytes."""
+    documents = {}
+    for name, board in (("summary.json", summary().build()), ("detail.json", detail().build())):
+        for panel_number, panel in enumerate(board.panels or (), 1):
+            panel.id_val = panel_number  # without an id, links to panels would break with every load
+        documents[name] = JSONEncoder(sort_keys=True, indent=1).encode(board) + "\n"
+    return documents
 
 
 def main(arguments: list[str]) -> int:

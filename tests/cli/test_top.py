@@ -7,10 +7,10 @@ from rich.console import Console
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.terminal.threads import Screen
+from clustertwin.service.terminal.thread_bars import ThreadBars
 
 
-def drawn(screen: Screen, width: int = 100, height: int = 30) -> str:
+def drawn(screen: ThreadBars, width: int = 100, height: int = 30) -> str:
     console = Console(width=width, height=height, record=True, file=StringIO())
     console.print(screen)
     return console.export_text()
@@ -22,12 +22,12 @@ def trace(cpus: int = 2, valid: bool = True) -> Trace:
     return Trace("n1", tuple(range(cpus)), 0, CPU, values, np.full((cpus, 1), valid), spans)
 
 
-def test_before_two_readings_the_screen_says_so():
-    assert "warming up" in drawn(Screen())
+def test_before_two_readings_the_output_says_warming_up():
+    assert "warming up" in drawn(ThreadBars())
 
 
 def test_ratios_and_jobs_are_shown():
-    screen = Screen()
+    screen = ThreadBars()
     screen.add(trace())
     text = drawn(screen)
     assert "user  75%" in text
@@ -35,13 +35,13 @@ def test_ratios_and_jobs_are_shown():
 
 
 def test_a_masked_second_is_unknown_not_idle():
-    screen = Screen()
+    screen = ThreadBars()
     screen.add(trace(valid=False))
     assert "????" in drawn(screen)
 
 
 def test_many_threads_fit_the_terminal():
-    screen = Screen()
+    screen = ThreadBars()
     screen.add(trace(cpus=256))
     text = drawn(screen, width=160, height=40)
     assert "cpu255" in text

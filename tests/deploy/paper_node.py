@@ -1,4 +1,4 @@
-"""A node on paper that lives: simulated ratios -> /proc/stat and a job's CPU set, for a real exporter to read."""
+"""A simulated node for a real exporter: ratios -> /proc/stat, which changes over time, and the CPU set of a job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-TICKS = 100  # a second
+TICKS = 100  # per second
 
 
 @dataclass(frozen=True)
 class PaperNode:
-    """`root` is for `--path.rootfs`; `job` is in its cgroup from the start until `end_job`."""
+    """`root` is for `--path.rootfs`. The cgroup of `job` exists from the start until `end_job`."""
 
     root: Path
     job: str
@@ -45,24 +45,24 @@ class PaperNode:
         self._cgroup.rmdir()
 
     def _write(self, seconds: NDArray[np.float64]) -> None:
-        """seconds (cpu, channel), counted since the start; a reader never sees half a file."""
+        """Write seconds (cpu, channel) since the start. The rename keeps a reader from seeing half a file."""
         lines = []
         for cpu, (user, system, iowait, idle) in enumerate(np.round(seconds * TICKS).astype(int).tolist()):
             lines.append(f"cpu{cpu} {user} 0 {system} {idle} {iowait} 0 0 0 0 0")
-        fresh = self.root / "proc/.stat"
-        fresh.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "\n".join(lines) + "\nbtime 1731700000\n")
-        fresh.rename(self.root / "proc/stat")
+        draft = self.root / "proc/.stat"
+        draft.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "\n".join(lines) + "\nbtime 1731700000\n")
+        draft.rename(self.root / "proc/stat")
 
     def live(self, stop: threading.Event) -> None:
-        """Move the counters ten times a second, as a kernel would, until told to stop; idle where the values end."""
+        """Update the counters ten times a second until `stop` is set. After the last value the node is idle."""
         begun_s = time.monotonic()
         idle = np.array([0.0, 0.0, 0.0, 1.0])
         known = np.concatenate([np.zeros_like(self.values[:, :1]), self.values.cumsum(1, dtype=np.float64)], 1)
         while not stop.wait(0.1):
             passed_s = time.monotonic() - begun_s
-            whole = min(int(passed_s), self.values.shape[1])
-            now = self.values[:, whole] if whole < self.values.shape[1] else idle
-            self._write(known[:, whole] + (passed_s - whole) * now)
+            full_s = min(int(passed_s), self.values.shape[1])
+            ratios = self.values[:, full_s] if full_s < self.values.shape[1] else idle
+            self._write(known[:, full_s] + (passed_s - full_s) * ratios)
 
 
 @contextmanager

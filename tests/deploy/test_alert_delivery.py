@@ -1,9 +1,9 @@
-"""From a job that does bad I/O to a call, and to the all-clear, through every real part but the kernel.
+"""From a job with bad I/O to an alert and its resolution, with every part real but the kernel.
 
 Real: two exporters, Prometheus with the shipped rules, `twin serve` with the bundled detector, Alertmanager with the
-shipped routes, and webhooks. On paper: the kernel's files that the exporters read, which are moved by a simulated job.
-Waiting times of rules and routes are cut to seconds, and Alertmanager is away when the alert begins; the service tells
-a second webhook itself, as it would where there is no Alertmanager.
+shipped routes, and webhooks. Simulated: the kernel files that the exporters read, changed by a simulated job. Waiting
+times of rules and routes are shortened to seconds, and Alertmanager is down when the alert begins. The service also
+notifies a second webhook itself, as it does without an Alertmanager.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ THREADS = 4
 
 def job_of(kind: str, anomalous: bool = False) -> NDArray[np.float32]:
     """(cpu, second, channel) of a simulated job of four threads, from its start."""
-    what = {"job_types": ("np",), "anomalies": (kind,), "anomaly_ratio": 1.0} if anomalous else {"job_types": (kind,)}
-    settings = ClusterSettings(nodes=1, threads=8, hours=0.5, idle_ratio=0.0, job_s=(900.0, 1200.0), **what)
+    options = (
+        {"job_types": ("np",), "anomalies": (kind,), "anomaly_ratio": 1.0} if anomalous else {"job_types": (kind,)}
+    )
+    settings = ClusterSettings(nodes=1, threads=8, hours=0.5, idle_ratio=0.0, job_s=(900.0, 1200.0), **options)
     for seed in range(20):
         for trace in simulate(settings, read_signatures(), seed):
             for span in trace.spans:
@@ -48,12 +50,12 @@ def job_of(kind: str, anomalous: bool = False) -> NDArray[np.float32]:
 
 @contextmanager
 def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Where to post to, and what was posted."""
-    heard: list[dict[str, Any]] = []
+    """Its address, and the documents posted to it."""
+    posted: list[dict[str, Any]] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.end_headers()
 
@@ -64,7 +66,7 @@ def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"127.0.0.1:{server.server_port}/calls", heard
+        yield f"127.0.0.1:{server.server_port}/calls", posted
     finally:
         server.shutdown()
         thread.join()
@@ -137,15 +139,15 @@ def get(url: str) -> Any:
 def wait_for(what: str, ready: Callable[[], Any], within_s: float) -> Any:
     give_up_s = time.monotonic() + within_s
     while time.monotonic() < give_up_s:
-        if found := ready():
-            return found
+        if result := ready():
+            return result
         time.sleep(0.5)
-    pytest.fail(f"{what} did not come within {within_s:.0f} s")
+    pytest.fail(f"{what} did not happen within {within_s:.0f} s")
 
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
+def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> None:
     binary("prometheus-alertmanager")
     pytest.importorskip("apprise")
     bad = PaperNode(tmp_path / "bad", "666", job_of("bad-io", anomalous=True))
@@ -158,22 +160,22 @@ def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
             enter(living(node))
             nodes.append(enter(exporter(tmp_path / f"exporter-{name}", f"--path.rootfs={node.root}", f"--node={name}")))
         server = enter(watched(tmp_path / "prometheus", nodes, service, alerts))
-        url, heard = enter(webhook())
-        told_url, told = enter(webhook())
-        twin = enter(twin_serve(tmp_path / "twin", service, server, told_url))
+        url, calls = enter(webhook())
+        message_url, messages = enter(webhook())
+        twin = enter(twin_serve(tmp_path / "twin", service, server, message_url))
 
-        def state_of(state: str) -> list[dict[str, Any]]:
-            found = [alert for call in heard for alert in call["alerts"] if alert["status"] == state]
-            return [alert for alert in found if alert["labels"]["alertname"] == "TwinAnomaly"]
+        def alerts_in(state: str) -> list[dict[str, Any]]:
+            alerts = [alert for call in calls for alert in call["alerts"] if alert["status"] == state]
+            return [alert for alert in alerts if alert["labels"]["alertname"] == "TwinAnomaly"]
 
-        def rings() -> bool:
+        def is_firing() -> bool:
             firing = get(f"{server.url}/api/v1/alerts")["data"]["alerts"]
             return any(alert["labels"]["alertname"] == "TwinAnomaly" and alert["state"] == "firing" for alert in firing)
 
-        wait_for("the alert in Prometheus", rings, within_s=200)
-        assert heard == []  # nobody was there to be told
+        wait_for("the alert in Prometheus", is_firing, within_s=200)
+        assert calls == []  # Alertmanager is not running yet
         enter(alertmanager(tmp_path / "alertmanager", alerts, url))
-        (alert,) = wait_for("the call", lambda: state_of("firing"), within_s=30)[:1]
+        (alert,) = wait_for("the call", lambda: alerts_in("firing"), within_s=30)[:1]
         assert (alert["labels"]["node"], alert["labels"]["jobid"]) == ("n1", "666")
         assert "iowait" in alert["annotations"]["summary"]
         event = alert["labels"]["event"]
@@ -181,11 +183,11 @@ def test_bad_io_rings_and_its_end_is_told(tmp_path: Path) -> None:
         assert urllib.request.urlopen(f"{twin.url}/events/{event}", timeout=10).status == 200
 
         bad.end_job()
-        (over,) = wait_for("the all-clear", lambda: state_of("resolved"), within_s=60)[:1]
-        assert over["labels"]["event"] == event
-        assert {one["labels"]["node"] for one in state_of("firing")} == {"n1"}
-        wait_for("the service's own message", lambda: len(told) == 2, within_s=30)
-        assert [message["title"].partition(" (")[0] for message in told] == [
-            "Strange: job 666 on n1",
-            "Over: job 666 on n1",
+        (resolved,) = wait_for("the resolved alert", lambda: alerts_in("resolved"), within_s=60)[:1]
+        assert resolved["labels"]["event"] == event
+        assert {alert["labels"]["node"] for alert in alerts_in("firing")} == {"n1"}
+        wait_for("the service's own message", lambda: len(messages) == 2, within_s=30)
+        assert [message["title"].partition(" (")[0] for message in messages] == [
+            "Anomaly: job 666 on n1",
+            "Resolved: job 666 on n1",
         ]

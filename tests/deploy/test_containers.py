@@ -1,4 +1,4 @@
-"""Image, stack and workflows, as far as they can be judged without building: nothing named that is not there."""
+"""The image, the stack and the workflows name only files and commands that exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from clustertwin.cli import COMMANDS
-from clustertwin.config import read_config
+from clustertwin.service.config import read_config
 
 ROOT = Path(__file__).parents[2]
 STACK = ROOT / "deploy" / "containers" / "compose.yml"
@@ -34,7 +34,7 @@ def test_images_are_pinned(services):
         assert image.startswith("localhost/") or re.search(r":v?\d+\.\d+\.\d+$", image), name
 
 
-def test_every_file_that_is_mounted_is_there(services):
+def test_every_mounted_file_exists(services):
     for service in services.values():
         for mount in service.get("volumes", ()):
             source = mount.split(":")[0]
@@ -50,13 +50,13 @@ def test_our_containers_and_units_run_commands_that_exist(services):
     assert set(started) - set(COMMANDS) == set()
 
 
-def test_the_service_of_the_stack_takes_its_configuration():
+def test_the_configuration_of_the_stack_is_valid():
     config = read_config(STACK.with_name("twin.toml"), {})
     assert config.source.kind == "prometheus"
     assert config.service.host == "127.0.0.1"
 
 
-def test_the_image_copies_only_what_is_there_and_not_ignored():
+def test_the_image_copies_only_files_that_exist_and_are_not_ignored():
     text = (ROOT / "Containerfile").read_text().replace("\\\n", " ")
     copied = [
         shlex.split(line)[1:-1] for line in text.splitlines() if line.startswith("COPY ") and "--from" not in line

@@ -1,4 +1,4 @@
-"""The dashboards: built from their source, and every question of every panel answered by a real Prometheus."""
+"""The dashboards are up to date, and a real Prometheus has an answer to the query of every panel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.servers import Server, exporter, prometheus
-from tests.service.made import EVENT, NOW_S, state
+from tests.service.sample_state import EVENT, NOW_S, state
 
 from clustertwin.service.outgoing.service_metrics import render
 from clustertwin.telemetry.ingest.rates import Faults
@@ -33,8 +33,8 @@ def panels(path: Path) -> Iterator[dict[str, Any]]:
             yield panel
 
 
-def questions() -> list[tuple[str, str]]:
-    """(dashboard: panel, query) of all of them."""
+def queries() -> list[tuple[str, str]]:
+    """(dashboard: panel, query) of every panel."""
     return [
         (f"{path.stem}: {panel['title']}", target["expr"])
         for path in DASHBOARDS
@@ -43,34 +43,34 @@ def questions() -> list[tuple[str, str]]:
     ]
 
 
-def test_the_files_are_what_the_source_builds():
+def test_the_files_are_up_to_date():
     pytest.importorskip("grafana_foundation_sdk")
     built = runpy.run_path(str(DEPLOY / "grafana" / "build.py"))["texts"]()
     assert built == {path.name: path.read_text() for path in DASHBOARDS}
 
 
-def test_both_dashboards_are_there_and_every_panel_explains_itself():
+def test_every_panel_of_both_dashboards_has_a_description():
     assert [path.stem for path in DASHBOARDS] == ["detail", "summary"]
     assert [panel["title"] for path in DASHBOARDS for panel in panels(path) if not panel.get("description")] == []
-    assert len(questions()) > 40
+    assert len(queries()) > 40
 
 
 @contextmanager
 def service(home: Path) -> Iterator[str]:
-    """Serves the metrics of a state by hand, a little further on at every scrape, and a job's counter with them."""
-    made = state(home)
-    # Everything the panels ask for is there: an event that was wrong, faults that grow.
-    made.store.write([(replace(EVENT, id="e2", end_s=NOW_S), None)])
-    made.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
-    made.store.vet(["e2"], "dismissed", who="ada", now_s=NOW_S)
+    """Serve the metrics of a sample state, with counters that grow at every scrape, and a counter of a job."""
+    published = state(home)
+    # The panels also need a dismissed event, and a growing number of faults.
+    published.store.write([(replace(EVENT, id="e2", end_s=NOW_S), None)])
+    published.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
+    published.store.vet(["e2"], "dismissed", who="ada", now_s=NOW_S)
     scrapes = 0
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             nonlocal scrapes
             scrapes += 1
-            made.publish(replace(made.snapshot, faults=Faults(gap=scrapes), scored_total=4 * scrapes), None)
-            text = f'{render(made)}twin_job_cpu_seconds_total{{jobid="17",mode="user"}} {scrapes}\n'
+            published.publish(replace(published.snapshot, faults=Faults(gap=scrapes), scored_total=4 * scrapes), None)
+            text = f'{render(published)}twin_job_cpu_seconds_total{{jobid="17",mode="user"}} {scrapes}\n'
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
@@ -88,7 +88,7 @@ def service(home: Path) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-        made.store.close()
+        published.store.close()
 
 
 def ask(server: Server, expr: str) -> list[Any]:
@@ -114,12 +114,12 @@ def test_a_real_prometheus_has_an_answer_to_every_panel(tmp_path):
         }
         with prometheus(tmp_path / "prometheus", {}, config=json.dumps(config)) as server:
             names = {"$service": address, "$node": "n1", "$jobid": "17"}
-            silent = dict(questions())
+            unanswered = dict(queries())
             give_up_s = time.monotonic() + 30
-            while silent and time.monotonic() < give_up_s:
+            while unanswered and time.monotonic() < give_up_s:
                 time.sleep(1)
-                silent = {title: expr for title, expr in questions() if not ask(server, _filled(expr, names))}
-            assert silent == {}
+                unanswered = {title: expr for title, expr in queries() if not ask(server, _filled(expr, names))}
+            assert unanswered == {}
 
 
 def _filled(expr: str, names: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Rules and configurations, judged by the programs that will read them."""
+"""Rules and configurations, checked by the programs that read them."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.servers import binary
-from tests.service.made import state as made_state
+from tests.service.sample_state import state as sample_state
 
 from clustertwin.service.outgoing.service_metrics import render
 
@@ -16,7 +16,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus").glob("twin-*.yml"))
 
 
-def judged(*command: object) -> str:
+def checked(*command: object) -> str:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -29,21 +29,21 @@ def test_promtool_accepts_the_rules_and_the_configuration(tmp_path):
     for path in RULES:
         shutil.copy(path, tmp_path / "rules")
     shutil.copy(DEPLOY / "prometheus" / "prometheus.yml", tmp_path)
-    said = judged(binary("promtool"), "check", "config", tmp_path / "prometheus.yml")
-    assert said.count("rules found") == len(RULES)
+    output = checked(binary("promtool"), "check", "config", tmp_path / "prometheus.yml")
+    assert output.count("rules found") == len(RULES)
 
 
 @pytest.mark.real
 def test_the_rules_do_what_their_unit_tests_say():
-    judged(binary("promtool"), "test", "rules", DEPLOY / "prometheus" / "tests.yml")
+    checked(binary("promtool"), "test", "rules", DEPLOY / "prometheus" / "tests.yml")
 
 
 @pytest.mark.real
 def test_amtool_accepts_the_routes():
-    judged(binary("amtool"), "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
+    checked(binary("amtool"), "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
 
 
-def test_every_alert_has_a_unit_test_and_a_line_in_the_documentation():
+def test_every_alert_is_tested_and_documented():
     tests = (DEPLOY / "prometheus" / "tests.yml").read_text()
     page = (DEPLOY.parent / "docs" / "alerts.md").read_text()
     groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
@@ -52,17 +52,17 @@ def test_every_alert_has_a_unit_test_and_a_line_in_the_documentation():
     assert [name for name in sorted(alerts) if name not in tests or f"`{name}`" not in page] == []
 
 
-def test_rules_ask_only_for_metrics_that_the_service_has(tmp_path):
-    state = made_state(tmp_path)
+def test_rules_use_only_metrics_that_the_service_exports(tmp_path):
+    state = sample_state(tmp_path)
     (tmp_path / "learning.json").write_text('{"ended_s": 5.0}')
-    told = set(re.findall(r"^# TYPE (\w+)", render(state), re.M))
+    exported = set(re.findall(r"^# TYPE (\w+)", render(state), re.M))
     state.store.close()
-    asked = set()
+    queried = set()
     for path in RULES:
         for group in yaml.safe_load(path.read_text())["groups"]:
             for rule in group["rules"]:
-                asked |= set(re.findall(r"\btwin_\w+", rule["expr"]))
-    assert asked - told == set()
+                queried |= set(re.findall(r"\btwin_\w+", rule["expr"]))
+    assert queried - exported == set()
     page = (DEPLOY.parent / "docs" / "alerts.md").read_text()
-    short = {name for name in told if f"`{name}" not in page and f"`…_{name.split('_', 2)[2]}" not in page}
-    assert short - {"twin_build_info", "twin_model_since_timestamp_seconds"} == set(), "not documented"
+    undocumented = {name for name in exported if f"`{name}" not in page and f"`…_{name.split('_', 2)[2]}" not in page}
+    assert undocumented - {"twin_build_info", "twin_model_since_timestamp_seconds"} == set()

@@ -1,4 +1,4 @@
-"""The units, judged by systemd itself: every key is one it knows, and little is left open to an intruder."""
+"""The units, checked by systemd itself: it knows every key, and the exposure level is low."""
 
 import subprocess
 from pathlib import Path
@@ -21,9 +21,9 @@ def test_a_service_exposes_little(unit: Path):
         "--no-pager",
         f"--threshold={MOST_EXPOSED_TENTHS}",
     ]
-    judged = subprocess.run([*command, str(unit)], capture_output=True, text=True, timeout=60)
-    assert judged.returncode == 0, judged.stdout[-2000:] + judged.stderr
-    assert "Overall exposure level" in judged.stdout
+    checked = subprocess.run([*command, str(unit)], capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stdout[-2000:] + checked.stderr
+    assert "Overall exposure level" in checked.stdout
 
 
 @pytest.mark.real
@@ -36,7 +36,7 @@ def test_systemd_knows_every_key(tmp_path: Path):
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-def test_the_timer_starts_a_service_that_is_there():
+def test_every_timer_has_its_service():
     timers = list(UNITS.glob("*.timer"))
     assert timers
     for timer in timers:

@@ -1,4 +1,4 @@
-"""A small real service for tests: a simulated node with bad I/O, recorded, played again, and scored."""
+"""A small real service for tests: two simulated nodes with bad I/O, recorded, replayed and scored."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds import Feed, ReplayFeed
-from clustertwin.service.live.loop import Loop, LoopSettings
+from clustertwin.service.live.feeds.trace_feeds import Feed, ReplayFeed
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.campaign.simulated_rounds import write_recording
@@ -31,7 +32,7 @@ def campaign(seed: int, hours: float = 1.5, **settings: Any) -> list[Trace]:
 
 @pytest.fixture(scope="session")
 def detector() -> Detector:
-    """The one that ships."""
+    """The bundled detector."""
     import torch
 
     from clustertwin.telemetry.detection.bundled import bundled
@@ -42,7 +43,7 @@ def detector() -> Detector:
 
 @pytest.fixture(scope="session")
 def bad_io(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    """Half an hour of two nodes on which every job does bad I/O."""
+    """Half an hour of two nodes; nearly every job does bad I/O."""
     directory = tmp_path_factory.mktemp("recordings") / "bad-io"
     anomalies = {"anomalies": ("bad-io",), "anomaly_ratio": 0.9, "idle_ratio": 0.0, "job_s": (900.0, 1200.0)}
     write_recording(directory, campaign(5, 0.5, **anomalies), "bad-io", "test")
@@ -50,7 +51,7 @@ def bad_io(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
@@ -66,7 +67,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> ServiceState:
-    """One state for all tests, emptied for each: so they can share one app, which takes longer to build than to ask."""
+    """One state for all tests, reset for each, so that they can share one app: building an app is slow."""
     nowhere = tmp_path_factory.mktemp("nowhere")
     return ServiceState(nowhere, Store(nowhere / "state.sqlite"))
 
@@ -94,7 +95,7 @@ def ready(value: Any) -> Future[Any]:
 
 @pytest.fixture
 def loop_of(state: ServiceState, detector: Detector) -> Callable[..., Loop]:
-    """A loop over a feed, with the small detector."""
+    """Builds a loop over a feed, with the bundled detector."""
 
     def build(feed: Feed, stride_s: int = 10, **options: Any) -> Loop:
         handover = ready(Handover(state.home, detector))
@@ -105,11 +106,11 @@ def loop_of(state: ServiceState, detector: Detector) -> Callable[..., Loop]:
 
 @pytest.fixture(scope="session")
 def watched(bad_io: Recording, detector: Detector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
-    """A loop that has watched all of the bad I/O, and the state it published; for tests that only look."""
+    """A loop that has scored all of the bad I/O, for tests that only read its state."""
     home, clock = tmp_path_factory.mktemp("watched"), Clock()
     state = ServiceState(home, Store(home / "state.sqlite"))
     champion = ready(Handover(home, detector))
-    # Its own clock stands still: scoring takes no time, however busy the machine is.
+    # The loop's own clock stands still, so scoring takes no time, even on a busy machine.
     loop = Loop(state, ReplayFeed(bad_io, 1.0, clock), champion, LoopSettings(stride_s=20), clock=lambda: 0.0)
     for clock.now_s in range(0, bad_io.end_s - bad_io.start_s + 20, 20):
         loop.turn()

@@ -1,4 +1,4 @@
-"""The commands as a person types them, beside a service and without one."""
+"""The commands as a user types them, with and without a running service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 from tests.servers import free_address
-from tests.service.test_api import EVENT, WHY
+from tests.service.web.test_api import EVENT, WHY
 
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
@@ -41,7 +41,7 @@ def test_events_are_listed_confirmed_and_undone_from_the_shell(twin, home):
 
 
 @pytest.mark.slow
-def test_tokens_are_made_listed_and_removed(twin, home):
+def test_tokens_are_created_listed_and_removed(twin, home):
     token = json.loads(twin("token", "add", "ada", "--role", "vet", "--home", home, "--json").stdout)["token"]
     store = Store(home / "state.sqlite")
     assert Tokens(store.database).holder(token).role == "vet"
@@ -52,22 +52,22 @@ def test_tokens_are_made_listed_and_removed(twin, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("events", "list", "--home", "/nonexistent"), "no service has run here"),
         (("up", "--replay", "/nonexistent", "--no-browser"), "/nonexistent"),
         (("serve", "--config", "/nonexistent.toml"), "/nonexistent.toml: cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(twin_here, tmp_path, monkeypatch, words, said):
+def test_an_error_is_one_sentence(twin_here, tmp_path, monkeypatch, words, message):
     monkeypatch.setenv("CLUSTERTWIN_HOME", str(tmp_path))
     done = twin_here(*words)
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
-def test_serve_refuses_to_listen_outside_without_tls_and_tokens(twin_here, tmp_path):
+def test_serve_refuses_to_listen_beyond_loopback_without_tls_and_tokens(twin_here, tmp_path):
     config = tmp_path / "twin.toml"
     config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")
     done = twin_here("serve", "--config", config)
@@ -95,7 +95,7 @@ def test_a_job_report_names_the_directive_to_change(twin, tmp_path):
     assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
 
 
-#: A command with another server, which tells how many threads numbers would be crunched by beside the main one.
+#: Runs a command with a fake server that prints how many threads numpy and torch would use outside the main thread.
 THREADS = """
 import sys, threading, uvicorn
 from clustertwin.cli import main
@@ -117,7 +117,7 @@ main()
 
 
 @pytest.mark.slow
-def test_a_service_scores_on_one_core_however_many_there_are(tmp_path):
+def test_a_service_scores_on_one_core(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     command = [sys.executable, "-c", THREADS, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
@@ -125,24 +125,24 @@ def test_a_service_scores_on_one_core_however_many_there_are(tmp_path):
 
 
 @pytest.mark.real
-def test_up_serves_its_page_watches_this_host_and_ends_cleanly(tmp_path):
-    """The command itself, on this machine: the page, a node, and an end without a trace of a traceback."""
+def test_up_serves_its_page_scores_this_host_and_ends_cleanly(tmp_path):
+    """The real command on this machine: the page, a node, and an end without a traceback."""
     port = free_address().rpartition(":")[2]
     command = [sys.executable, "-m", "clustertwin", "up", "--port", port, "--no-browser", "--home", tmp_path, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
-        told: dict[str, object] = {}
-        while time.monotonic() < deadline and not told.get("nodes"):
+        snapshot: dict[str, object] = {}
+        while time.monotonic() < deadline and not snapshot.get("nodes"):
             assert process.poll() is None, process.stderr.read()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/snapshot", timeout=5) as answer:
-                    told = json.load(answer)
+                    snapshot = json.load(answer)
             except OSError:
                 time.sleep(0.1)
-        assert told["phase"] == "warming-up"
-        assert told["nodes"][0]["threads"] >= 1
-        assert told["problems"] == []
+        assert snapshot["phase"] == "warming-up"
+        assert snapshot["nodes"][0]["threads"] >= 1
+        assert snapshot["problems"] == []
         second = subprocess.run(command, capture_output=True, text=True)
         assert (second.returncode, "another service runs on it" in second.stderr) == (2, True)
     finally:

@@ -1,7 +1,7 @@
-"""An anomaly confirmed at noon, to its end: no champion that night, and the page, the metric and the alarm say why.
+"""A confirmed anomaly halts learning: no new champion that night, and the page, the metric and the alert say why.
 
 Real: `twin serve`, `twin learn run`, Prometheus with the shipped rules, Alertmanager with the shipped routes, webhook.
-On paper: the day itself, which is simulated and recorded, and the event of that noon, which is in the service's store.
+Simulated: the day, which is recorded, and the event at noon, which is in the service's store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from clustertwin.telemetry.simulation.simulated_cluster import simulate
 ALERT = "TwinLearningHalted"
 DAY = day_of("2026-01-02", UTC)
 NOON_S = DAY.start_s + 43_200
-#: Two hours around noon, quick to learn from.
+#: Two hours around noon: little data, so that training is fast.
 CLUSTER = ClusterSettings(nodes=2, threads=16, hours=2.0, job_types=("np", "good-io"), start_s=NOON_S - 3600)
 
 
@@ -66,7 +66,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_confirmed_anomaly_halts_the_night_and_everybody_hears_why(tmp_path, home, twin):
+def test_a_confirmed_anomaly_halts_learning_and_the_alert_says_why(tmp_path, home, twin):
     binary("prometheus-alertmanager")
     service, alerts = free_address(), free_address()
     host, port = service.split(":")
@@ -78,19 +78,19 @@ def test_a_confirmed_anomaly_halts_the_night_and_everybody_hears_why(tmp_path, h
         words = ("learn", "run", "--home", home, "--day", DAY.name, "--models", "linear", "--mlflow", "none", "--json")
         done = twin(*words, "--workers", "1", env={**os.environ, "TZ": "UTC"})
         assert done.returncode == 0, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
 
     with ExitStack() as stack:
         enter = stack.enter_context
-        url, heard = enter(webhook())
+        url, posted = enter(webhook())
         enter(alertmanager(tmp_path / "alertmanager", alerts, url))
         prometheus = enter(watched(tmp_path / "prometheus", [], service, alerts))
         twin_service = enter(running(tmp_path / "twin", service, command, "/healthz"))
 
         def calls() -> list[dict[str, Any]]:
-            found = [alert for call in heard for alert in call["alerts"]]
-            return [alert for alert in found if alert["labels"]["alertname"] == ALERT]
+            alerts = [alert for call in posted for alert in call["alerts"]]
+            return [alert for alert in alerts if alert["labels"]["alertname"] == ALERT]
 
         api = f"{twin_service.url}/api/v1"
         ask(f"{api}/events/calm/verdict", {"verdict": "dismissed"})
@@ -100,7 +100,7 @@ def test_a_confirmed_anomaly_halts_the_night_and_everybody_hears_why(tmp_path, h
         assert "confirmed on 2026-01-02: n01" in halted["because"]
         champion = read_champion(home)
         assert champion is not None
-        assert champion.version == halted["champion"]  # the bundled one; nobody was promoted
+        assert champion.version == halted["champion"]  # the bundled model; no challenger was promoted
 
         assert 'twin_learning_stopped_info{state="halted",reason="an anomaly was' in ask(f"{twin_service.url}/metrics")
         assert "confirmed on 2026-01-02: n01" in ask(f"{twin_service.url}/models")

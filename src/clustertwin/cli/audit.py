@@ -1,4 +1,4 @@
-"""`twin audit`: who did what and when; verdicts, promotions, quiet times, tokens."""
+"""`twin audit`: who did what and when: verdicts, promotions, maintenance windows, silences, tokens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ app = group()
 
 @app.command()
 def audit(
-    subject: str = typer.Argument("", help="Only what was done to this: an event, a model, a token."),
-    limit: int = typer.Option(50, min=1, max=100_000, help="At most so many lines, the newest."),
+    subject: str = typer.Argument("", help="Only entries about this event, model or token."),
+    limit: int = typer.Option(50, min=1, max=100_000, help="Show at most this many entries."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Who did what, newest first; the database refuses to change a line of it."""
+    """Show who did what, newest first. Entries cannot be changed or deleted."""
     entries = open_store(home).audit(subject, limit=limit)
     if json:
         print_json([asdict(entry) for entry in entries])
@@ -37,4 +37,4 @@ def audit(
         )
         for entry in entries
     ]
-    print_table("", ("when", "who", "did", "to", "with"), rows, ("to",))
+    print_table("", ("when", "who", "action", "subject", "details"), rows, ("subject",))

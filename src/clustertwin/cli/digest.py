@@ -1,4 +1,4 @@
-"""`twin digest`: the last week's events, verdicts and false alarms, printed or sent."""
+"""`twin digest`: print or send a summary of the last days: events, verdicts and false alarms."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ app = group()
 @app.command()
 def digest(
     home: Path = Home,
-    days: float = typer.Option(7.0, min=0.01, help="How far back."),
-    send: list[str] = typer.Option([], help="Send it to these Apprise URLs too."),
-    link: str = typer.Option("", help="Where people reach the service, for links to events."),
+    days: float = typer.Option(7.0, min=0.01, help="Length of the period that the digest covers, in days."),
+    send: list[str] = typer.Option([], help="Also send the digest to these Apprise URLs."),
+    link: str = typer.Option("", help="Address of the service, for links to events."),
     json: bool = Json,
 ) -> None:
-    """What was seen in the last days, what people said of it, and how often the alarms were wrong."""
-    from clustertwin.service.outgoing import weekly_digest as room
+    """Summarise the events of the last days, their verdicts and the rate of false alarms."""
+    from clustertwin.service.outgoing import weekly_digest
     from clustertwin.service.outgoing.notifications import deliver_now
 
     now_s = time.time()
-    report = room.digest(open_store(home), now_s - days * 86_400, now_s)
-    title, body = room.text(report, link)
+    report = weekly_digest.digest(open_store(home), now_s - days * 86_400, now_s)
+    title, body = weekly_digest.text(report, link)
     if json:
         print_json(asdict(report))
     else:

@@ -1,4 +1,4 @@
-"""`twin events`: list, show, confirm, dismiss, new-normal, undo; beside a running service or without one."""
+"""`twin events`: list and show events, and give verdicts. A running service is not needed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from clustertwin.cli.output import Json, print_json, print_table
 if TYPE_CHECKING:
     from clustertwin.service.store.event_store import Case
 
-app = group("Events: what was strange, why, and what a person says of it.")
+app = group("Events: list and show them, and give verdicts.")
 
-Comment = typer.Option("", "--comment", help="Why; it is kept with the verdict.")
-Id = typer.Argument(help="An event's id, or its first letters where only one begins so.")
-Ids = typer.Argument(help="Ids of events, or their first letters.")
+Comment = typer.Option("", "--comment", help="A comment that is stored with the verdict.")
+Id = typer.Argument(help="The id of an event, or its first characters if they are unique.")
+Ids = typer.Argument(help="Ids of events, or their first characters.")
 
 
 @app.command("list")
 def list_(
     home: Path = Home,
-    open: bool | None = typer.Option(None, "--open/--closed", help="Only those; else all."),
+    open: bool | None = typer.Option(None, "--open/--closed", help="Only open or only closed events; default: both."),
     node: str = typer.Option("", help="Only events on this node."),
     job: str = typer.Option("", help="Only events of this job."),
-    verdict: str | None = typer.Option(None, help="Only with this verdict; '' for those nobody has vetted."),
-    limit: int = typer.Option(50, min=1, max=10_000, help="At most so many, the newest."),
+    verdict: str | None = typer.Option(None, help="Only events with this verdict; '' selects events without one."),
+    limit: int = typer.Option(50, min=1, max=10_000, help="List at most this many events."),
     json: bool = Json,
 ) -> None:
-    """Events, newest first."""
+    """List events, newest first."""
     from clustertwin.service.store.event_store import Filter
 
     cases = open_store(home).events(Filter(open, verdict, node, job), limit)
@@ -43,51 +43,56 @@ def list_(
 
 @app.command()
 def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
-    """One event: why, what was said of it, and others like it."""
-    from clustertwin.service.web.api.json_values import case, plain
+    """Show an event. The output has its explanation, its verdict and similar events."""
+    from clustertwin.service.web.api.json_values import case_json, plain
 
     store = open_store(home)
-    found = store.event(store.find(event))
+    case = store.event(store.find(event))
     if json:
         print_json(
-            {**case(found), "alike": [case(one) for one in store.alike(found)], "audit": plain(store.audit(found.id))}
+            {
+                **case_json(case),
+                "alike": [case_json(other) for other in store.alike(case)],
+                "audit": plain(store.audit(case.id)),
+            }
         )
         return
-    _print([found], json=False)
-    typer.echo(found.why.sentence if found.why else "No reason was kept.")
-    for ratio in found.why.ratios if found.why else ():
-        typer.echo(f"  {ratio.channel:<8} seen {_share(ratio.seen)}  expected {_share(ratio.expected)}"
+    _print([case], json=False)
+    typer.echo(case.why.sentence if case.why else "There is no explanation.")
+    for ratio in case.why.ratios if case.why else ():
+        typer.echo(f"  {ratio.channel:<8} measured {_share(ratio.seen)}  expected {_share(ratio.expected)}"
                    f"  neighbours {_share(ratio.neighbours)}")  # fmt: skip
-    if found.why and found.why.nearest:
-        typer.echo("nearest known: " + ", ".join(f"{kind} ({apart:.2f})" for kind, apart in found.why.nearest))
-    if found.verdict:
-        typer.echo(f"{found.verdict} by {found.who or 'somebody'}{f': {found.comment}' if found.comment else ''}")
-    if alike := store.alike(found, 5):
-        typer.echo("Others like it:")
+    if case.why and case.why.nearest:
+        nearest = ", ".join(f"{kind} ({distance:.2f})" for kind, distance in case.why.nearest)
+        typer.echo(f"Nearest known job types (distance): {nearest}")
+    if case.verdict:
+        typer.echo(f"{case.verdict} by {case.who or 'local user'}{f': {case.comment}' if case.comment else ''}")
+    if alike := store.alike(case, 5):
+        typer.echo("Similar events:")
         _print(alike, json=False)
 
 
 @app.command()
 def confirm(events: list[str] = Ids, comment: str = Comment, home: Path = Home, json: bool = Json) -> None:
-    """It was what it seemed: an anomaly. The nightly learning stops until somebody resumes it."""
+    """Confirm that events are anomalies. Nightly learning halts until you resume it."""
     _vet(events, "confirmed", comment, home, json)
 
 
 @app.command()
 def dismiss(events: list[str] = Ids, comment: str = Comment, home: Path = Home, json: bool = Json) -> None:
-    """A false alarm."""
+    """Dismiss events as false alarms."""
     _vet(events, "dismissed", comment, home, json)
 
 
 @app.command("new-normal")
 def new_normal(events: list[str] = Ids, comment: str = Comment, home: Path = Home, json: bool = Json) -> None:
-    """Strange so far, and right from now on: the next models shall learn it."""
+    """Mark events as the new normal. From now on models learn this behaviour."""
     _vet(events, "new-normal", comment, home, json)
 
 
 @app.command()
 def undo(event: str = Id, home: Path = Home, json: bool = Json) -> None:
-    """Take the last verdict back."""
+    """Undo the last verdict of an event."""
     store = open_store(home)
     _print([store.undo(store.find(event), who=getpass.getuser(), now_s=time.time())], json)
 
@@ -100,28 +105,28 @@ def _vet(events: list[str], verdict: str, comment: str, home: Path, json: bool) 
 
 def _print(cases: list[Case], json: bool) -> None:
     if json:
-        from clustertwin.service.web.api.json_values import case
+        from clustertwin.service.web.api.json_values import case_json
 
-        print_json([case(one) for one in cases])
+        print_json([case_json(case) for case in cases])
         return
-    from clustertwin.core.formatting import lasting
+    from clustertwin.core.formatting import duration
 
     rows = [
         (
-            one.id,
-            f"{datetime.fromtimestamp(one.event.onset_s):%Y-%m-%d %H:%M}",
-            "open" if one.event.end_s is None else lasting(one.event.end_s - one.event.onset_s),
-            ", ".join(one.event.nodes),
-            one.event.threads,
-            ", ".join(one.event.jobs) or "-",
-            round(one.event.score, 1),
-            one.why.channel if one.why else "-",
-            one.verdict or "-",
+            case.id,
+            f"{datetime.fromtimestamp(case.event.onset_s):%Y-%m-%d %H:%M}",
+            "open" if case.event.end_s is None else duration(case.event.end_s - case.event.onset_s),
+            ", ".join(case.event.nodes),
+            case.event.threads,
+            ", ".join(case.event.jobs) or "-",
+            round(case.event.score, 1),
+            case.why.channel if case.why else "-",
+            case.verdict or "-",
         )
-        for one in cases
+        for case in cases
     ]
     print_table(
-        "", ("event", "since", "for", "nodes", "threads", "jobs", "score", "channel", "verdict"), rows, ("event",)
+        "", ("event", "since", "duration", "nodes", "threads", "jobs", "score", "channel", "verdict"), rows, ("event",)
     )
 
 

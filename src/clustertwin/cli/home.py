@@ -1,4 +1,4 @@
-"""The option that names the service's directory, the same for every command that reads it, and what lies there."""
+"""The --home option, the same for every command that reads the service's directory, and the files in that directory."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from typing import TYPE_CHECKING
 import typer
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service.store.home_format import DEFAULT_HOME, create_home, open_home
 
 if TYPE_CHECKING:
     from clustertwin.service.store.event_store import Store
 
-Home = typer.Option("~/.local/share/clustertwin", "--home", envvar="CLUSTERTWIN_HOME", help="The service's directory.")
+
+def _checked(context: typer.Context, home: Path) -> Path:
+    """Check the format of the home before the command runs."""
+    return home if context.resilient_parsing else open_home(home.expanduser())
+
+
+Home = typer.Option(
+    DEFAULT_HOME, "--home", envvar="CLUSTERTWIN_HOME", callback=_checked, help="The home directory of the service."
+)
 
 
 def open_store(home: Path, make: bool = False) -> Store:
-    """What the service remembers there; unless it is to be made, it must exist."""
+    """The store of a home. Unless `make` is set, it must exist."""
     from clustertwin.service.store.event_store import Store
 
-    path = home.expanduser() / "state.sqlite"
-    if not make and not path.exists():
-        raise SettingsError(f"{path.parent}: no service has run here; start one with `twin up`, or name its --home")
+    home = home.expanduser()
+    path = home / "state.sqlite"
+    if make:
+        create_home(home)
+    elif not path.exists():
+        raise SettingsError(f"{home}: no service has run here; start one with `twin up`, or set --home")
     return Store(path)
 
 
 def recording_of(home: Path) -> Path:
-    """Where the service keeps the seconds of its own host; it must exist."""
+    """The recording that the service makes of its own host. It must exist."""
     path = home.expanduser() / "recording"
     if not path.is_dir():
-        raise SettingsError(f"{path}: nothing was recorded here; `twin up` does it, or name a --recording")
+        raise SettingsError(f"{path}: there is no recording; `twin up` makes one, or set --recording")
     return path

@@ -1,4 +1,4 @@
-"""`twin job ID`: what a job's threads did, and the directive to change."""
+"""`twin job ID`: how the threads of a job spent their time, and which Slurm directive to change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ app = group()
 
 @app.command()
 def job(
-    job: str = typer.Argument(help="The job's id, as the scheduler names it."),
-    recording: Path | None = typer.Option(None, "--recording", help="A recording; else the service's own."),
+    job: str = typer.Argument(help="The id of the job in the scheduler."),
+    recording: Path | None = typer.Option(None, "--recording", help="A recording; default: the one in the home."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """A job's report: where its time went, thread by thread, and notes that name what to change."""
+    """Print the report of a job: how each thread spent its time, and which Slurm directive to change."""
     from clustertwin.service.outgoing import job_report
     from clustertwin.service.web.api.json_values import plain
     from clustertwin.telemetry.recording import Recording

@@ -1,4 +1,4 @@
-"""`twin maintenance`: nodes that are not judged for a time; beside a running service or without one."""
+"""`twin maintenance`: windows in which nodes are not scored. A running service is not needed."""
 
 from __future__ import annotations
 
@@ -16,55 +16,56 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.store.quiet_times import Maintenance
+    from clustertwin.service.store.quiet_periods import MaintenanceWindow
 
-app = group("Maintenance: for a time, what some nodes do is neither judged nor learnt from.")
+app = group("Maintenance windows: the nodes are not scored, and models do not learn from them.")
 
 
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
-    """Windows that hold or are to come."""
-    _print(open_store(home).quiet.maintenance(time.time()), json)
+    """List windows that have not ended."""
+    _print(open_store(home).quiet_periods.maintenance(time.time()), json)
 
 
 @app.command()
 def add(
-    nodes: list[str] = typer.Argument(help="Names of nodes, or patterns like 'n0*'."),
-    lasts: str = typer.Option("2h", "--for", help="How long: 30min, 2h, 3d."),
-    begins: datetime | None = typer.Option(None, "--from", help="When it begins, in local time; else now."),
-    reason: str = typer.Option("", help="Why; it stands beside it."),
+    nodes: list[str] = typer.Argument(help="Names of nodes, or patterns such as 'n0*'."),
+    lasts: str = typer.Option("2h", "--for", help="Duration, such as 30min, 2h or 3d."),
+    begins: datetime | None = typer.Option(None, "--from", help="Local time at which the window begins; default: now."),
+    reason: str = typer.Option("", help="A reason that is shown with the window."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Judge these nodes not, from now or then."""
+    """Add a maintenance window."""
     from clustertwin.core.durations import parse_duration
-    from clustertwin.service.store.quiet_times import Maintenance
+    from clustertwin.service.store.quiet_periods import MaintenanceWindow
 
     now_s = time.time()
     start_s = begins.timestamp() if begins else now_s
-    window = Maintenance(tuple(nodes), start_s, start_s + parse_duration(lasts), reason, getpass.getuser())
-    _print([open_store(home).quiet.add_maintenance(window, now_s)], json)
+    window = MaintenanceWindow(tuple(nodes), start_s, start_s + parse_duration(lasts), reason, getpass.getuser())
+    _print([open_store(home).quiet_periods.add_maintenance(window, now_s)], json)
 
 
 @app.command()
-def end(number: int = typer.Argument(help="Its number."), home: Path = Home, json: bool = Json) -> None:
-    """Let a window end now, or one that is to come never begin."""
+def end(number: int = typer.Argument(help="The number of the window."), home: Path = Home, json: bool = Json) -> None:
+    """End a window now, or cancel one that has not begun."""
     from clustertwin.core.errors import SettingsError
 
-    if not open_store(home).quiet.end_maintenance(number, getpass.getuser(), time.time()):
-        raise SettingsError(f"no maintenance window {number} that has not ended")
+    if not open_store(home).quiet_periods.end_maintenance(number, getpass.getuser(), time.time()):
+        raise SettingsError(f"there is no maintenance window {number}, or it has ended")
     if json:
         print_json({"ended": number})
 
 
-def _print(windows: list[Maintenance], json: bool) -> None:
+def _print(windows: list[MaintenanceWindow], json: bool) -> None:
     if json:
         print_json([asdict(window) for window in windows])
         return
     rows = [
-        (one.id, " ".join(one.nodes), *map(_local, (one.start_s, one.end_s)), one.reason, one.who) for one in windows
+        (window.id, " ".join(window.nodes), *map(_local, (window.start_s, window.end_s)), window.reason, window.who)
+        for window in windows
     ]
-    print_table("", ("number", "nodes", "from", "until", "why", "who"), rows, ("number", "nodes"))
+    print_table("", ("number", "nodes", "from", "until", "reason", "who"), rows, ("number", "nodes"))
 
 
 def _local(time_s: float) -> str:

@@ -1,4 +1,4 @@
-"""`twin silence`: events that are recorded, and nobody is told of; beside a running service or without one."""
+"""`twin silence`: suppress notifications for some events. A running service is not needed."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.store.quiet_times import Silence
+    from clustertwin.service.store.quiet_periods import Silence
 
-app = group("Silences: events that are recorded and shown, and nobody is told of.")
+app = group("Silences: matching events are stored and shown, but nobody is notified.")
 
 
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
-    """Silences that hold."""
-    _print(open_store(home).quiet.silences(time.time()), json)
+    """List silences that have not ended."""
+    _print(open_store(home).quiet_periods.silences(time.time()), json)
 
 
 @app.command()
 def add(
-    node: str = typer.Option("", help="Events on this node; patterns like 'n0*' too."),
-    job: str = typer.Option("", help="… of this job."),
-    owner: str = typer.Option("", help="… of this owner's jobs."),
-    view: str = typer.Option("", help="… seen by this view."),
-    lasts: str = typer.Option("2h", "--for", help="How long: 30min, 2h, 3d."),
-    reason: str = typer.Option("", help="Why; it stands beside it."),
+    node: str = typer.Option("", help="Match events on this node; patterns such as 'n0*' are allowed."),
+    job: str = typer.Option("", help="Match events of this job."),
+    owner: str = typer.Option("", help="Match events of this owner's jobs."),
+    view: str = typer.Option("", help="Match events of this view."),
+    lasts: str = typer.Option("2h", "--for", help="Duration, such as 30min, 2h or 3d."),
+    reason: str = typer.Option("", help="A reason that is shown with the silence."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Tell nobody of events that match all of these."""
+    """Add a silence for events that match all of these options."""
     from clustertwin.core.durations import parse_duration
-    from clustertwin.service.store.quiet_times import Silence
+    from clustertwin.service.store.quiet_periods import Silence
 
     now_s = time.time()
     silence = Silence(now_s + parse_duration(lasts), node, job, owner, view, reason, getpass.getuser())
-    _print([open_store(home).quiet.add_silence(silence, now_s)], json)
+    _print([open_store(home).quiet_periods.add_silence(silence, now_s)], json)
 
 
 @app.command()
-def end(number: int = typer.Argument(help="Its number."), home: Path = Home, json: bool = Json) -> None:
-    """Let a silence end now."""
+def end(number: int = typer.Argument(help="The number of the silence."), home: Path = Home, json: bool = Json) -> None:
+    """End a silence now."""
     from clustertwin.core.errors import SettingsError
 
-    if not open_store(home).quiet.end_silence(number, getpass.getuser(), time.time()):
-        raise SettingsError(f"no silence {number} that has not ended")
+    if not open_store(home).quiet_periods.end_silence(number, getpass.getuser(), time.time()):
+        raise SettingsError(f"there is no silence {number}, or it has ended")
     if json:
         print_json({"ended": number})
 
@@ -64,12 +64,12 @@ def _print(silences: list[Silence], json: bool) -> None:
         return
     rows = [
         (
-            one.id,
-            *(wanted or "any" for wanted in (one.node, one.job, one.owner, one.view)),
-            f"{datetime.fromtimestamp(one.until_s):%Y-%m-%d %H:%M}",
-            one.reason,
-            one.who,
+            silence.id,
+            *(pattern or "any" for pattern in (silence.node, silence.job, silence.owner, silence.view)),
+            f"{datetime.fromtimestamp(silence.until_s):%Y-%m-%d %H:%M}",
+            silence.reason,
+            silence.who,
         )
-        for one in silences
+        for silence in silences
     ]
-    print_table("", ("number", "node", "job", "owner", "view", "until", "why", "who"), rows, ("number",))
+    print_table("", ("number", "node", "job", "owner", "view", "until", "reason", "who"), rows, ("number",))

@@ -1,4 +1,4 @@
-"""`twin token`: who may read, vet or administer a service."""
+"""`twin token`: tokens that allow people and programs to read, vet or administer a service."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, err, print_json, print_table
 
-app = group("Tokens: who may read, vet or administer the service.")
+app = group("Tokens: they allow people and programs to read, vet or administer the service.")
 
 
 @app.command()
 def add(
-    name: str = typer.Argument(help="Whose it is; it stands beside what they do."),
-    role: str = typer.Option("read", "--role", help="read, vet or admin."),
+    name: str = typer.Argument(help="Name of the owner; the audit log shows it."),
+    role: str = typer.Option("read", "--role", help="Role of the token: read, vet or admin."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Make a token and print it, this once; only its hash is kept. From the first one on, everybody needs one."""
+    """Create a token and print it once; only its hash is stored. Once a token exists, every client needs one."""
     from clustertwin.service.store.tokens import Tokens
 
     token = Tokens(open_store(home, make=True).database).add(name, role, time.time())
@@ -30,12 +30,12 @@ def add(
         print_json({"name": name, "role": role, "token": token})
     else:
         typer.echo(token)
-        err.print("It is not shown again.")
+        err.print("Store this token now: it is not shown again.")
 
 
 @app.command("list")
 def list_(home: Path = Home, json: bool = Json) -> None:
-    """Who has a token."""
+    """List the owners of tokens."""
     from clustertwin.service.store.tokens import Tokens
 
     holders = Tokens(open_store(home).database).all()
@@ -46,8 +46,8 @@ def list_(home: Path = Home, json: bool = Json) -> None:
 
 
 @app.command()
-def remove(name: str = typer.Argument(help="Whose."), home: Path = Home, json: bool = Json) -> None:
-    """Take a token away, at once."""
+def remove(name: str = typer.Argument(help="Name of the owner."), home: Path = Home, json: bool = Json) -> None:
+    """Remove a token. It is invalid at once."""
     from clustertwin.service.store.tokens import Tokens
 
     Tokens(open_store(home).database).remove(name, time.time())

@@ -1,4 +1,4 @@
-"""`twin top`: this host's hardware threads, an exporter's, or a whole service's, live in the terminal."""
+"""`twin top`: the hardware threads of this host, of an exporter or of a service, live in the terminal."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ app = group()
 
 @app.command()
 def top(
-    exporter: str = typer.Option("", help="URL of an exporter; this host if empty."),
-    url: str = typer.Option("", help="URL of a running `twin up` or `twin serve`: scores, jobs and events too."),
-    token: str = typer.Option("", envvar="CLUSTERTWIN_TOKEN", help="For a service that asks for one."),
+    exporter: str = typer.Option("", help="URL of an exporter; default: this host."),
+    url: str = typer.Option("", help="URL of a running `twin up` or `twin serve`; also shows scores, jobs and events."),
+    token: str = typer.Option("", envvar="CLUSTERTWIN_TOKEN", help="Token for a service that needs one."),
     seconds: float = typer.Option(
         0.0,
         min=0.0,
-        help="Of this host or an exporter: stop after so long; 0: until q or Ctrl-C (5 s outside a terminal).",
+        help="Stop after this time; 0: run until q or Ctrl-C (outside a terminal: 5 s). Not used with --url.",
     ),
-    plain: bool = typer.Option(False, help="Threads only, without panes and keys."),
+    plain: bool = typer.Option(False, help="Show threads only, without panes and keys."),
     json: bool = Json,
 ) -> None:
-    """Hardware threads live: where each second went, and the last minutes of each; of a service, all it knows."""
+    """Show hardware threads live: how each second is spent, and the last minutes. With --url, also jobs and events."""
     if url and json:
         print_json(_snapshot(url, token))
     elif sys.stdout.isatty() and not json and (url or (not plain and find_spec("textual"))):
@@ -42,36 +42,36 @@ def top(
 
 def _panes(exporter: str, url: str, token: str, seconds: float) -> int:
     require("textual", "service")
-    from clustertwin.service.terminal.local_board import HostFeed
-    from clustertwin.service.terminal.remote_board import RemoteFeed
-    from clustertwin.service.terminal.top_app import Top
+    from clustertwin.service.terminal.local_board import LocalBoards
+    from clustertwin.service.terminal.remote_board import RemoteBoards
+    from clustertwin.service.terminal.top_app import TopApp
 
-    feed = RemoteFeed(url, token) if url else HostFeed(_traces(exporter, seconds), exporter or "this host")
-    screen = Top(feed)
+    source = RemoteBoards(url, token) if url else LocalBoards(_traces(exporter, seconds), exporter or "this host")
+    screen = TopApp(source)
     screen.run()
     return int(screen.return_code or 0)
 
 
 def _snapshot(url: str, token: str) -> object:
-    from clustertwin.service.terminal.remote_board import RemoteFeed
+    from clustertwin.service.terminal.remote_board import RemoteBoards
 
-    return RemoteFeed(url, token).snapshot()
+    return RemoteBoards(url, token).snapshot()
 
 
 def _threads(exporter: str, seconds: float, json: bool) -> None:
     seconds = seconds or (float("inf") if sys.stdout.isatty() and not json else 5.0)
-    from clustertwin.service.terminal.threads import Screen
+    from clustertwin.service.terminal.thread_bars import ThreadBars
 
-    screen, traces = Screen(), _traces(exporter, seconds)
+    bars, traces = ThreadBars(), _traces(exporter, seconds)
     try:
         if json or not sys.stdout.isatty():
             for trace in traces:
-                screen.add(trace)
-            print_json(screen.summary()) if json else Console().print(screen)
+                bars.add(trace)
+            print_json(bars.summary()) if json else Console().print(bars)
         else:
-            with Live(screen, screen=True, auto_refresh=False) as live:
+            with Live(bars, screen=True, auto_refresh=False) as live:
                 for trace in traces:
-                    screen.add(trace)
+                    bars.add(trace)
                     live.refresh()
     except KeyboardInterrupt:
         raise typer.Exit from None

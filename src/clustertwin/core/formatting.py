@@ -1,4 +1,4 @@
-"""Numbers as people read them: seconds, ratios, threads -> words; what is unknown is a dash, never a zero."""
+"""Format numbers for people: seconds, ratios, thread ids -> text. An unknown value becomes a dash, never a zero."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ def percent(ratio: float | None, digits: int = 0) -> str:
     return UNKNOWN if ratio is None or isnan(ratio) else f"{100 * ratio:.{digits}f} %"
 
 
-def lasting(seconds: float | None) -> str:
-    """`93` -> `1 min 33 s`; the two largest units that say something."""
+def duration(seconds: float | None) -> str:
+    """The two largest units that are not zero.
+
+    >>> duration(93)
+    '1 min 33 s'
+    """
     if seconds is None or not isfinite(seconds):
         return UNKNOWN
     left = round(max(seconds, 0))
@@ -32,36 +36,44 @@ def lasting(seconds: float | None) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def moment(epoch_s: float | None) -> str:
-    """ISO 8601 in UTC; the page turns it into the reader's own time."""
+def iso_time(epoch_s: float | None) -> str:
+    """ISO 8601 in UTC. The pages convert it to the reader's time zone."""
     if epoch_s is None or not isfinite(epoch_s) or epoch_s <= 0:
         return ""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def clock(epoch_s: float | None) -> str:
-    """For readers without scripts: date and time in UTC."""
-    return moment(epoch_s).replace("T", " ").replace("Z", " UTC") or UNKNOWN
+    """Date and time in UTC, for messages and for browsers without JavaScript."""
+    return iso_time(epoch_s).replace("T", " ").replace("Z", " UTC") or UNKNOWN
 
 
 def ranges(cpus: Iterable[int]) -> str:
-    """`(0, 1, 2, 5)` -> `0-2,5`, as the kernel writes it."""
+    """A list of CPUs as the kernel writes it.
+
+    >>> ranges((0, 1, 2, 5))
+    '0-2,5'
+    """
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
             runs[-1][1] = cpu
         else:
             runs.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def counted(n: int, noun: str) -> str:
-    """`1 thread`, `1,024 threads`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "thread"), counted(1024, "thread")
+    ('1 thread', '1,024 threads')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def sparkline(values: Sequence[float], top: float, width: int = 100, height: int = 20) -> str:
-    """The path of an SVG over so many units: gaps where unknown, `top` at the upper edge."""
+    """The path of an SVG of this size. `top` is the value at the upper edge; an unknown value is a gap."""
     if not len(values) or not top > 0:
         return ""
     step = width / max(len(values) - 1, 1)

@@ -1,1 +1,1 @@
-"""The live service: traces come in, scores and events come out, and a person has the last word."""
+"""The live service: it scores a cluster's threads, stores events, and serves pages, an API and metrics."""

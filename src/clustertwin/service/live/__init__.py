@@ -1,1 +1,1 @@
-"""The live loop: feed -> buffer -> detector -> tracker -> store, and a snapshot each second."""
+"""The live loop: feed -> trace buffer -> detector -> tracker -> store, and a snapshot each second."""

@@ -1,4 +1,4 @@
-"""A scored moment in brief: moment, scores, threshold -> a state for each node and for each job, strangest first."""
+"""Summarise a scored moment: moment, scores, threshold -> the state of each node and job, highest score first."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from clustertwin.telemetry.moments.moment import Moment
 
 
 def heard_s(moment: Moment) -> NDArray[np.int64]:
-    """(node,) the second after the last that any thread of a node was seen; 0 where none was."""
-    out = np.zeros(len(moment.nodes), np.int64)
-    missing = np.arange(len(moment))  # threads of nodes not yet found: after the newest second hardly any
+    """(node,) the end of the last second with data of any thread of the node; 0 if there is none."""
+    end_s = np.zeros(len(moment.nodes), np.int64)
+    missing = np.arange(len(moment))  # threads of nodes without a result; after the newest second few are left
     for back in range(moment.valid.shape[1]):
-        seen = moment.node[missing[moment.valid[missing, -1 - back]]]
-        out[seen] = moment.end_s - back
-        missing = missing[out[moment.node[missing]] == 0]
+        with_data = moment.node[missing[moment.valid[missing, -1 - back]]]
+        end_s[with_data] = moment.end_s - back
+        missing = missing[end_s[moment.node[missing]] == 0]
         if not len(missing):
             break
-    return out
+    return end_s
 
 
 def unknown(moment: Moment) -> Scores:
-    """Before the first scoring nothing is known of anybody."""
+    """The scores before the first scoring: all unknown."""
     nan = np.full(len(moment), np.nan, np.float32)
     return Scores(nan, nan[:, None], ("",), nan, np.empty((len(moment), 0), np.float32))
 
@@ -36,75 +36,75 @@ def unknown(moment: Moment) -> Scores:
 def nodes(
     moment: Moment, scores: Scores, threshold: float, stale_before_s: float, in_maintenance: NDArray[np.bool_]
 ) -> tuple[NodeState, ...]:
-    """One state a node."""
+    """The state of each node."""
     heard = heard_s(moment)
-    count, worst, error, alarming, silent = _by(moment.node, len(moment.nodes), scores, threshold)
+    count, highest, error, alarming, unscored = _by(moment.node, len(moment.nodes), scores, threshold)
     jobs: list[list[str]] = [[] for _ in moment.nodes]
     for node, job in _pairs(moment):
         jobs[node].append(moment.jobs[job])
-    phases = map(_phase, in_maintenance.tolist(), (heard < stale_before_s).tolist(), (silent == count).tolist())
-    columns = [count, heard, worst, error, alarming, silent]
+    phases = map(_phase, in_maintenance.tolist(), (heard < stale_before_s).tolist(), (unscored == count).tolist())
+    columns = [count, heard, highest, error, alarming, unscored]
     states = []
-    for name, phase, row, own in zip(moment.nodes, phases, _rows(columns), jobs, strict=True):
-        threads, heard_at_s, score, mistake, above, unknown_ = row
-        names = tuple(sorted(own))
-        states.append(NodeState(name, phase, threads, heard_at_s, score, mistake, above, unknown_, names))
-    return tuple(states[i] for i in _strangest_first(worst, moment.nodes))
+    for name, phase, row, jobs_of_node in zip(moment.nodes, phases, _rows(columns), jobs, strict=True):
+        threads, heard_at_s, score, mean_error, above, without_score = row
+        own_jobs = tuple(sorted(jobs_of_node))
+        states.append(NodeState(name, phase, threads, heard_at_s, score, mean_error, above, without_score, own_jobs))
+    return tuple(states[i] for i in _highest_first(highest, moment.nodes))
 
 
 def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, JobSpan]) -> tuple[JobState, ...]:
-    """One state a running job; `spans` holds one span of each, for its owner and its type."""
+    """The state of each running job. `spans` has one span of each job, for its owner and its type."""
     held = np.flatnonzero(moment.job >= 0)
-    count, worst, error, alarming, _ = _by(moment.job[held], len(moment.jobs), scores.take(held), threshold)
+    count, highest, error, alarming, _ = _by(moment.job[held], len(moment.jobs), scores.take(held), threshold)
     oldest_s = np.zeros(len(moment.jobs), np.int64)
     np.maximum.at(oldest_s, moment.job[held], moment.age_s[held])
-    where: list[list[str]] = [[] for _ in moment.jobs]
+    nodes_of_job: list[list[str]] = [[] for _ in moment.jobs]
     for node, job in _pairs(moment):
-        where[job].append(moment.nodes[node])
-    columns = [count, moment.end_s - oldest_s, worst, error, alarming]
+        nodes_of_job[job].append(moment.nodes[node])
+    columns = [count, moment.end_s - oldest_s, highest, error, alarming]
     states = []
-    for name, own, (threads, *rest) in zip(moment.jobs, where, _rows(columns), strict=True):
+    for name, own_nodes, row in zip(moment.jobs, nodes_of_job, _rows(columns), strict=True):
         span = spans.get(name)
         owner, job_type = (span.owner, span.job_type) if span else ("", "")
-        states.append(JobState(name, owner, job_type, tuple(sorted(own)), threads, *rest))
-    return tuple(states[i] for i in _strangest_first(worst, moment.jobs))
+        states.append(JobState(name, owner, job_type, tuple(sorted(own_nodes)), *row))
+    return tuple(states[i] for i in _highest_first(highest, moment.jobs))
 
 
 def _pairs(moment: Moment) -> list[tuple[int, int]]:
-    """(node, job) wherever a job holds threads of a node."""
+    """(node, job) for each job on each node."""
     held = moment.job >= 0
     pairs = np.unique(moment.node[held].astype(np.int64) * len(moment.jobs) + moment.job[held])
     return [divmod(pair, len(moment.jobs)) for pair in pairs.tolist()]
 
 
 def _rows(columns: Sequence[NDArray[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Plain numbers, row by row."""
+    """Python numbers, row by row."""
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _strangest_first(worst: NDArray[np.float64], names: tuple[str, ...]) -> list[int]:
-    """What is unknown comes last; what is equally strange by name."""
+def _highest_first(scores: NDArray[np.float64], names: tuple[str, ...]) -> list[int]:
+    """The order by score, then by name. Unknown scores come last."""
     by_name = np.argsort(np.array(names)) if len(names) else np.zeros(0, np.intp)
-    order: list[int] = by_name[np.argsort(-np.nan_to_num(worst[by_name], nan=-1.0), kind="stable")].tolist()
+    order: list[int] = by_name[np.argsort(-np.nan_to_num(scores[by_name], nan=-1.0), kind="stable")].tolist()
     return order
 
 
-def _phase(in_maintenance: bool, stale: bool, silent: bool) -> Phase:
+def _phase(in_maintenance: bool, stale: bool, unscored: bool) -> Phase:
     if in_maintenance:
         return "maintenance"
-    return "stale" if stale else "warming-up" if silent else "watching"
+    return "stale" if stale else "warming-up" if unscored else "watching"
 
 
 def _by(
     group: NDArray[np.int32], groups: int, scores: Scores, threshold: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """For each group: threads, the highest score, the mean error, threads alarming, threads unknown."""
+    """For each group: threads, highest score, mean error, threads above the threshold, threads without a score."""
     known = ~np.isnan(scores.score)
     count = np.bincount(group, minlength=groups)
-    worst = np.full(groups, -np.inf)
-    np.maximum.at(worst, group[known], scores.score[known])
-    heard = np.bincount(group[known], minlength=groups)
-    error = np.bincount(group[known], weights=scores.error[known], minlength=groups) / np.maximum(heard, 1)
+    highest = np.full(groups, -np.inf)
+    np.maximum.at(highest, group[known], scores.score[known])
+    scored = np.bincount(group[known], minlength=groups)
+    error = np.bincount(group[known], weights=scores.error[known], minlength=groups) / np.maximum(scored, 1)
     alarming = np.bincount(group[known & (scores.score > threshold)], minlength=groups)
-    blank = heard == 0
-    return count, np.where(blank, np.nan, worst), np.where(blank, np.nan, error), alarming, count - heard
+    none = scored == 0
+    return count, np.where(none, np.nan, highest), np.where(none, np.nan, error), alarming, count - scored

@@ -1,4 +1,4 @@
-"""Record what the embedded loop sees: traces -> home/recording, resumed after every restart; a full disk is told of."""
+"""Record the traces of the loop: traces -> HOME/recording, resumed after each restart."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from clustertwin.telemetry.recording import Recorder, RecordingSettings
 from clustertwin.telemetry.recording.capture import JobLabels, with_cpus
 from clustertwin.telemetry.recording.continuation import continue_recording
 
-WEEK_S = 7 * 86_400
 
+class LiveRecorder:
+    """Never raises. A trace that cannot be recorded is counted in `lost`, and `problem` has the reason."""
 
-class Keeper:
-    """Never raises: what cannot be recorded is counted in `lost`, with the reason in `problem`."""
-
-    def __init__(self, directory: Path, keep_s: int | None = WEEK_S) -> None:
+    def __init__(self, directory: Path, keep_s: int | None) -> None:
         self.directory = directory
         self.lost = 0  # traces
         self.problem = ""
@@ -36,7 +34,7 @@ class Keeper:
             self.problem = self._note
         except (OutputError, RecordingError) as error:
             self.lost += 1
-            self.problem = f"not recorded: {error}"
+            self.problem = f"recording failed: {error}"
 
     def close(self) -> None:
         if self._recorder is None:
@@ -46,7 +44,7 @@ class Keeper:
                 self._recorder.label(span)
             self._recorder.close()
         except (OutputError, RecordingError) as error:
-            self.problem = f"not recorded: {error}"
+            self.problem = f"recording failed: {error}"
 
     def _open(self, trace: Trace) -> Recorder:
         self._recorder, self._note = continue_recording(self.directory, trace, self._settings)

@@ -1,8 +1,8 @@
-"""The live loop: feed -> ring -> detector -> tracker -> store, and a snapshot of it all each second.
+"""The live loop: feed -> trace buffer -> detector -> tracker -> store, and a snapshot each second.
 
-`turn` does one second's work and can be called by a test with any clock; `run` calls it until told to stop. Nothing
-that goes wrong outside ends the loop: a silent source makes unknown seconds, a full disk is tried again, a damaged
-champion is refused. What is wrong stands in the snapshot's `problems`.
+`turn` does the work of one second; `run` calls it until the service stops. Errors of other parts do not end the loop:
+if a source is silent its seconds are unknown, if the disk is full the loop tries again, and a damaged champion is
+refused. The snapshot's `problems` names them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
@@ -24,45 +24,36 @@ from clustertwin.core.errors import OutputError, TwinError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.event_reasons import Reasons
-from clustertwin.service.live.feeds import Feed
-from clustertwin.service.live.live_recorder import Keeper
+from clustertwin.service.live.feeds.trace_feeds import Feed
+from clustertwin.service.live.live_recorder import LiveRecorder
+from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.score_history import NodeScores
-from clustertwin.service.live.scorer import Here, Scorer
-from clustertwin.service.live.scoring_turns import Rounds
+from clustertwin.service.live.scorer import InProcessScorer, Scorer
+from clustertwin.service.live.scoring_turns import ScoringRound
 from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.store.event_store import Filter
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
-from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
+from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
-if TYPE_CHECKING:  # with them comes torch, which takes seconds
+if TYPE_CHECKING:  # importing them imports torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
     from clustertwin.telemetry.learning.champions.handover import Handover
 
-#: Up to so many threads the newest seconds are published every second; above, with each scoring.
+#: Up to this many threads, the newest data is published every second; above, only with each scoring.
 EVERY_SECOND_THREADS = 4096
-#: A turn scores for about so long; where all threads take longer, a round of several turns scores them.
+#: A turn scores for about this long. If all threads take longer, they are scored in a round of several turns.
 TURN_S = 0.4
-#: … as far as nothing is known of it yet.
+#: The speed of scoring that is assumed before the first scoring.
 THREADS_PER_S = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    stride_s: int = 5  # between two scorings, if they are quick enough
-    stale_s: int = 15  # a node not heard of for so long is stale
-    forget_s: int = 3600  # … and for so long is dropped
-    in_step_s: int = 5  # nodes that are no more than this behind the newest are waited for
-    history_s: int = 3600  # of node scores that the pages show
-    events: EventSettings = EventSettings()
-
-
 class Loop:
-    """One thread's work. The detector may still be on its way (torch takes seconds); until then seconds are kept."""
+    """The work of the loop's thread. Until the detector is loaded, which takes seconds, data is only collected."""
 
     def __init__(
         self,
@@ -70,193 +61,201 @@ class Loop:
         feed: Feed,
         handover: Future[Handover],
         settings: LoopSettings = LoopSettings(),
-        keeper: Keeper | None = None,
-        score: Scorer = Here(),
+        recorder: LiveRecorder | None = None,
+        score: Scorer = InProcessScorer(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state, self.feed, self.settings = state, feed, settings
-        self._coming, self._keeper, self._score, self._clock = handover, keeper, score, clock
+        self._loading, self._recorder, self._score, self._clock = handover, recorder, score, clock
         self._handover: Handover | None = None
-        self._ring = TraceBuffer(CPU, forget_s=settings.forget_s)
+        self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s)
         self._tracker = Tracker(settings.events, [case.event for case in state.store.events(Filter(open=True), 10**6)])
         self._stride = Stride(settings.stride_s)
-        self._past = NodeScores(settings.history_s)
+        self._history = NodeScores(settings.history_s)
         self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
         self._first_s: int | None = None
         self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
         self._since_s = 0.0
-        self._rounds, self._round_s, self._took_s = Rounds(), 0, 0.0  # its first second, and its work so far
+        self._round, self._round_s, self._took_s = (
+            ScoringRound(),
+            0,
+            0.0,
+        )  # the round, its first second, its work so far
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
         self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; whatever was seen is written down then."""
+        """Run until `stop` is set, then store the events that are not stored yet."""
         try:
             while not stop.is_set():
                 self.turn()
                 stop.wait(self._pause_s())
         finally:
-            # What was seen first: whoever waits for us does not wait for long.
+            # Store events first: the service waits only a few seconds for this thread.
             self._write([])
-            if self._keeper:
-                self._keeper.close()
+            if self._recorder:
+                self._recorder.close()
             self.feed.close()
             self._score.close()
 
     def _pause_s(self) -> float:
-        """To just after the next whole second of the feed; a fast replay turns four times a second."""
-        if self.feed.patient and not self._coming.done():
-            return 0.25  # to ask for the time would start its clock
+        """The time to just after the next full second of the feed. A fast replay has four turns a second."""
+        if self.feed.patient and not self._loading.done():
+            return 0.25  # reading the feed's time would start its clock
         now_s = self.feed.now_s()
         return max((floor(now_s) + 1.05 - now_s) / self.feed.pace, 0.25 if self.feed.pace > 1 else 0.01)
 
     def turn(self) -> Snapshot:
-        """One second: take what came, score if it is time, publish."""
-        waiting = self.feed.patient and not self._coming.done()
+        """The work of one second: read the feed, score if a scoring is due, publish a snapshot."""
+        waiting = self.feed.patient and not self._loading.done()
         traces = [] if waiting else self.feed.take()
         now_s = self._now.now_s if waiting else self.feed.now_s()
         for trace in traces:
-            self._hear(trace, now_s)
+            self._add(trace, now_s)
         detector = self._detector(now_s)
         end_s = self._end_s(now_s)
         if end_s is not None:
-            self._look(detector, end_s, now_s)
+            self._score_or_show(detector, end_s, now_s)
         if self._unwritten:
             self._write([])
-        self._now = self._told(now_s)
+        self._now = self._summary(now_s)
         self.state.publish(self._now, detector)
         return self._now
 
-    def _hear(self, trace: Trace, now_s: float) -> None:
-        if self._keeper:
-            self._keeper.add(trace)
+    def _add(self, trace: Trace, now_s: float) -> None:
+        if self._recorder:
+            self._recorder.add(trace)
         ahead_s = trace.end_s - now_s
         if ahead_s > self.settings.in_step_s:
-            # One node from the future would make all others look stale.
-            self._problems[f"clock of {trace.node}"] = f"{trace.node}: its clock is {ahead_s:.0f} s ahead of ours"
+            # With data from the future, all other nodes would seem stale.
+            self._problems[f"clock of {trace.node}"] = (
+                f"{trace.node}: its clock is {ahead_s:.0f} s ahead of this machine's clock"
+            )
             return
         self._problems.pop(f"clock of {trace.node}", None)
-        self._ring.push(trace)
+        self._buffer.push(trace)
         self._heard_s[trace.node] = trace.end_s
         self._first_s = trace.start_s if self._first_s is None else min(self._first_s, trace.start_s)
 
     def _detector(self, now_s: float) -> Detector | None:
-        """The champion of now, as soon as there is one."""
+        """The current champion; None while it is being loaded."""
         self._problems.pop("model", None)
         if self._handover is None:
-            if not self._coming.done():
+            if not self._loading.done():
                 return None
             try:
-                self._handover, self._since_s = self._coming.result(), now_s
+                self._handover, self._since_s = self._loading.result(), now_s
             except TwinError as error:
-                self._problems["model"] = f"nothing is scored: {error}"
+                self._problems["model"] = f"no thread is scored: {error}"
                 return None
         before = self._handover.detector
         detector = self._handover.poll()
         if detector is not before:
             self._since_s = now_s
         if self._handover.reason:
-            self._problems["model"] = f"champion refused: {self._handover.reason}"
+            self._problems["model"] = f"the new champion is refused: {self._handover.reason}"
         return detector
 
     def _end_s(self, now_s: float) -> int | None:
-        """The newest second that all nodes in step have told of; of many nodes, all but a twentieth."""
+        """The newest second for which all nodes in step have data; with many nodes, 95 % of them."""
         for node in [node for node, heard_s in self._heard_s.items() if heard_s < now_s - self.settings.forget_s]:
             del self._heard_s[node]
         if not self._heard_s:
             return None
         newest_s = max(self._heard_s.values())
         in_step = sorted(heard_s for heard_s in self._heard_s.values() if heard_s >= newest_s - self.settings.in_step_s)
-        # One slow node of a thousand must not keep all others waiting: its last second is unknown, which does no harm.
+        # One slow node must not delay a thousand others. Its last second is unknown, which does no harm.
         return in_step[len(in_step) // 20]
 
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
             return self._first_s is not None and end_s - self._first_s >= WINDOW_S
         wait_s, since_s = self._stride.seconds, self._round_s
-        if self._now.scored_total == 0 or not self._rounds.over:
+        if self._now.scored_total == 0 or not self._round.over:
             wait_s, since_s = 1, self._now.scored.end_s
-        # A clock that was set back by more than the ring holds would otherwise stop the scoring.
-        return end_s - since_s >= wait_s or end_s - since_s < -self._ring.length_s
+        # The second condition: a clock that was set back by more than the buffer's length must not stop scoring.
+        return end_s - since_s >= wait_s or end_s - since_s < -self._buffer.length_s
 
-    def _look(self, detector: Detector | None, end_s: int, now_s: float) -> None:
-        """Score the moment if it is time, else only show it; while nothing was ever scored all is unknown."""
+    def _score_or_show(self, detector: Detector | None, end_s: int, now_s: float) -> None:
+        """Score the moment if a scoring is due, else only show it. Before the first scoring, all scores are unknown."""
         if detector is not None and self._is_due(end_s):
             begun_s = self._clock()
-            self._judge(detector, end_s, now_s)
+            self._score_turn(detector, end_s, now_s)
             self._took_s += self._clock() - begun_s
-            if self._rounds.over:
-                if self._now.scoring_s:  # the first scoring also loads what is compiled, and says nothing of the next
-                    self._stride.took(self._took_s * self.feed.pace)
+            if self._round.over:
+                if self._now.scoring_s:  # the first scoring also loads compiled code, so its duration is not typical
+                    self._stride.update(self._took_s * self.feed.pace)
                 self._now = replace(self._now, scoring_s=self._took_s)
             return
         if detector and self._reasons and self._now.scored and self._now.scores:
             self._write(self._reasons.more(detector, self._now.scored, self._now.scores))
-        self._ring.make_room(end_s, self._stride.seconds)
+        self._buffer.make_room(end_s, self._stride.seconds)
         if self._now.moment is None or (
             end_s != self._now.moment.end_s and len(self._now.moment) <= EVERY_SECOND_THREADS
         ):
-            moment = self._ring.moment(end_s)
+            moment = self._buffer.moment(end_s)
             self._now = replace(self._now, moment=moment)
             if self._now.scored is None:
-                self._sum_up(moment, health_summary.unknown(moment), np.nan, now_s, self._spans_of(moment))
+                self._summarise(moment, health_summary.unknown(moment), np.nan, now_s, self._spans_of(moment))
 
-    def _judge(self, detector: Detector, end_s: int, now_s: float) -> None:
-        """Score whose turn it is."""
-        moment = self._ring.moment(end_s)
-        if self._rounds.over:
-            self._rounds.begin(moment, self._parts(moment))
+    def _score_turn(self, detector: Detector, end_s: int, now_s: float) -> None:
+        """Score the threads of this turn."""
+        moment = self._buffer.moment(end_s)
+        if self._round.over:
+            self._round.begin(moment, self._parts(moment))
             self._round_s, self._took_s = end_s, 0.0
-        rows = self._rounds.next(moment)
+        rows = self._round.next(moment)
         fresh = self._score(detector, moment.take(rows))
-        scores = self._masked(self._rounds.merge(moment, rows, fresh), moment, now_s)
+        scores = self._masked(self._round.merge(moment, rows, fresh), moment, now_s)
         known = self._now.scored_total + int((~np.isnan(fresh.score)).sum())
         self._now = replace(self._now, moment=moment, scored=moment, scores=scores, scored_total=known)
-        if self._rounds.over:
+        if self._round.over:
             self._conclude(detector, moment, scores, now_s)
 
     def _parts(self, moment: Moment) -> int:
-        """In how many turns to score all; spread over half of the stride, so that a round is over before the next."""
+        """The number of turns of a round. They use half of the stride, so a round is over before the next one."""
         scoring_s = self._now.scoring_s or len(moment) / THREADS_PER_S
         return max(min(ceil(scoring_s / TURN_S), self._stride.seconds // 2), 1)
 
     def _conclude(self, detector: Detector, moment: Moment, scores: Scores, now_s: float) -> None:
-        """All threads have been scored: follow the events, write them down, and sum up."""
+        """After all threads are scored: update and store the events, and summarise nodes and jobs."""
         spans = self._spans_of(moment)
         owners = {job: span.owner for job, span in spans.items()}
         changes = self._tracker.update(moment, scores, detector.threshold, model=detector.version, owners=owners)
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
         self._write(self._reasons.of(detector, moment, scores, changes))
-        self._sum_up(moment, scores, detector.threshold, now_s, spans)
-        self._now = replace(self._now, events=self._tracker.open, history=self._past.add(moment.end_s, self._now.nodes))
+        self._summarise(moment, scores, detector.threshold, now_s, spans)
+        self._now = replace(
+            self._now, events=self._tracker.open, history=self._history.add(moment.end_s, self._now.nodes)
+        )
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
-        """A span of each job, for its owner and its type; the same as long as no job comes or goes."""
+        """A span of each job, for its owner and its type. Computed again when a job starts or ends."""
         if self._spans is None or self._spans[0] != moment.jobs:
-            self._spans = moment.jobs, {span.job: span for span in self._ring.spans(moment.end_s)}
+            self._spans = moment.jobs, {span.job: span for span in self._buffer.spans(moment.end_s)}
         return self._spans[1]
 
-    def _sum_up(
+    def _summarise(
         self, moment: Moment, scores: Scores, threshold: float, now_s: float, spans: Mapping[str, JobSpan]
     ) -> None:
         stale_before_s = now_s - self.settings.stale_s
         self._now = replace(
             self._now,
-            nodes=health_summary.nodes(moment, scores, threshold, stale_before_s, self._maintained(moment, now_s)),
+            nodes=health_summary.nodes(moment, scores, threshold, stale_before_s, self._in_maintenance(moment, now_s)),
             jobs=health_summary.jobs(moment, scores, threshold, spans),
         )
 
-    def _maintained(self, moment: Moment, now_s: float) -> NDArray[np.bool_]:
-        """(node,) which are in a maintenance window."""
-        windows = [window for window in self.state.store.quiet.maintenance(now_s) if window.start_s <= now_s]
-        return np.array([any(window.holds(node) for window in windows) for node in moment.nodes], np.bool_)
+    def _in_maintenance(self, moment: Moment, now_s: float) -> NDArray[np.bool_]:
+        """(node,) whether a node is in a maintenance window."""
+        windows = [window for window in self.state.store.quiet_periods.maintenance(now_s) if window.start_s <= now_s]
+        return np.array([any(window.covers(node) for window in windows) for node in moment.nodes], np.bool_)
 
     def _masked(self, scores: Scores, moment: Moment, now_s: float) -> Scores:
-        """In a maintenance window nothing is known."""
-        hidden = self._maintained(moment, now_s)[moment.node]  # (thread,)
+        """The scores, but unknown for nodes in a maintenance window."""
+        hidden = self._in_maintenance(moment, now_s)[moment.node]  # (thread,)
         if not hidden.any():
             return scores
         nan = np.float32(np.nan)
@@ -264,23 +263,23 @@ class Loop:
         return replace(scores, score=np.where(hidden, nan, scores.score), surprise=surprise)
 
     def _write(self, changes: list[tuple[Event, Explanation | None]]) -> None:
-        """What a full disk refuses is kept, and tried again the next second."""
+        """Store events. If the disk is full, they stay in memory and are stored in a later turn."""
         for event, why in changes:
-            before = self._unwritten.get(event.id, (event, None))[1]
-            self._unwritten[event.id] = event, why or before
+            previous = self._unwritten.get(event.id, (event, None))[1]
+            self._unwritten[event.id] = event, why or previous
         try:
             self.state.store.write(self._unwritten.values())
             self._unwritten.clear()
             self._problems.pop("store", None)
         except OutputError as error:
-            self._problems["store"] = f"{len(self._unwritten)} events wait to be written: {error}"
+            self._problems["store"] = f"{len(self._unwritten)} events are not stored yet: {error}"
 
-    def _told(self, now_s: float) -> Snapshot:
+    def _summary(self, now_s: float) -> Snapshot:
         newest_s = max(self._heard_s.values(), default=None)
         phase, ready_in_s = self._phase(now_s, newest_s)
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
-        if self._keeper and self._keeper.problem:
-            problems += (self._keeper.problem,)
+        if self._recorder and self._recorder.problem:
+            problems += (self._recorder.problem,)
         return replace(
             self._now,
             number=self._now.number + 1,

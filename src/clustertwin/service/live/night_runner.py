@@ -1,8 +1,8 @@
-"""Learn every night beside the service: a time of day and a clock -> `twin learn run` for the day before, once.
+"""Run nightly learning beside the service: a time of day -> `twin learn run` for the day before, once a day.
 
-The night is a process of its own, so that training takes neither the loop's memory nor its interpreter. Its words go to
-home/nights.log, and so does the end of a night that a timer or a person began. The age of that file says when a night
-was last begun: one that was missed is caught up with.
+The night is a separate process, so that training uses neither the memory nor the interpreter of the loop. Its output
+goes to HOME/nights.log. A night that a timer or a person started adds its start and its end there too. The modification
+time of the file tells when the last night was started, so a missed night is run after a restart.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from clustertwin.core.errors import TwinError
 from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 
 LOG = "nights.log"
-_LOOK_S = 20.0
+_CHECK_S = 20.0
 
 
 def due_s(now_s: float, hour: Hour, zone: tzinfo | None = None) -> float:
-    """The last time at which the wall clock showed this hour; where clocks change it is one instant too."""
+    """The last time at which the local clock showed this hour; also defined when daylight saving time changes."""
     today = datetime.fromtimestamp(now_s, zone).date()
     instants = [datetime.combine(today - timedelta(days=n), hour, zone).timestamp() for n in (0, 1)]
     return next(at_s for at_s in instants if at_s <= now_s)
 
 
-class Nightly:
-    """Calls `run` when the clock has passed the hour since it was last looked at; of many nights, for the last."""
+class NightlySchedule:
+    """Calls `run` when the hour has passed since the last check. Of several missed nights, only the last is run."""
 
     def __init__(self, hour: Hour, run: Callable[[Day], None], since_s: float, zone: tzinfo | None = None) -> None:
         self.hour, self.run, self.zone = hour, run, zone
-        self._seen_s = since_s
-        self._done: set[str] = set()  # a clock that is set back passes the same hour again
+        self._checked_s = since_s
+        self._done: set[str] = set()  # a clock that is set back passes the same hour twice
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         at_s = due_s(now_s, self.hour, self.zone)
-        passed, self._seen_s = at_s > self._seen_s, now_s
+        passed, self._checked_s = at_s > self._checked_s, now_s
         day = yesterday(at_s, self.zone)
         if passed and day.name not in self._done:
             self._done.add(day.name)
@@ -52,35 +52,36 @@ class Nightly:
 
 
 def last_begun_s(home: Path, now_s: float) -> float:
-    """When a night was last begun here; a home that has none yet has nothing to catch up with."""
+    """When the last night was started. A new home has missed no night, so it returns `now_s`."""
     log = home / LOG
     try:
         return min(log.stat().st_mtime, now_s)
     except FileNotFoundError:
-        with suppress(OSError):  # a full disk is no reason not to watch
+        with suppress(OSError):  # the service starts even if the disk is full
             log.touch(0o600)
         return now_s
 
 
 def learn(home: Path, flags: Sequence[str], stop: threading.Event) -> Callable[[Day], None]:
-    """What runs a night: `twin learn run`, with these flags besides."""
+    """A function that runs `twin learn run` for a day, with these additional flags."""
 
     def run(day: Day) -> None:
-        words = ["learn", "run", "--home", str(home), "--day", day.name, *flags]
-        execute([sys.executable, "-m", "clustertwin", *words], home / LOG, stop)
+        arguments = ["learn", "run", "--home", str(home), "--day", day.name, *flags]
+        execute([sys.executable, "-m", "clustertwin", *arguments], home / LOG, stop)
 
     return run
 
 
 def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | None:
-    """Run a command behind everything else, its words and its exit code in the log; None where it could not be.
+    """Run a command at low priority, with its output and its exit code in the log; None if it could not be started.
 
-    75 means that another retrainer is at work. A service that stops takes the night with it; it can be gone on with.
+    Exit code 75 means that another night is running. When the service stops, the night is stopped too; the next run
+    resumes it.
     """
     try:
         with log.open("a") as out:
             _begin(out, command[1:])
-            # A session of its own: Ctrl-C is for the service, and the night's workers are ended with it.
+            # A new session: Ctrl-C reaches only the service, which then stops the night and its workers.
             process = subprocess.Popen(
                 ["nice", "-n", "19", *command],
                 stdin=subprocess.DEVNULL,
@@ -96,39 +97,39 @@ def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | N
             print(f"exit code {process.returncode}", file=out)
             return process.returncode
     except OSError:
-        return None  # a full disk would have failed the night too; tomorrow is another one
+        return None  # the disk is full: the night would fail too
 
 
 @contextmanager
 def noted(home: Path, day: Day) -> Iterator[None]:
-    """Put a night into the log that the service did not start, and how it ended: its pages tell of that one too."""
+    """Log the start and the end of a night that the service did not start, so that its pages can show a failure."""
     log = home / LOG
-    if _is_standard_output(log):  # the service wrote the first line, hears every word, and will write the last
+    if _is_standard_output(log):  # the service started this night and writes the log itself
         yield
         return
     _append(log, lambda out: _begin(out, ["learn", "run", "--home", str(home), "--day", day.name]))
-    said, code = "", 1
+    message, code = "", 1
     try:
         yield
         code = 0
     except TwinError as error:
-        said, code = f"twin: {error}", error.exit_code
+        message, code = f"twin: {error}", error.exit_code
         raise
     except KeyboardInterrupt:
         code = -signal.SIGINT
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         raise
     finally:
-        _append(log, lambda out: print(*([said] if said else []), f"exit code {code}", sep="\n", file=out))
+        _append(log, lambda out: print(*([message] if message else []), f"exit code {code}", sep="\n", file=out))
 
 
 def tell_registry(home: Path) -> threading.Thread | None:
-    """Let MLflow know who serves now, where this home has one; None where it has none.
+    """Tell MLflow which model is in service, if this home uses MLflow; else return None.
 
-    In a process of its own, behind the answer: with MLflow come seconds and a hundred megabytes. What it does not take,
-    because it is down, the next night tells it.
+    It runs in a separate process, after the answer is sent: importing MLflow takes seconds and a hundred megabytes. If
+    MLflow is down, the next night sends the update.
     """
     if not (os.environ.get("MLFLOW_TRACKING_URI") or (home / "mlflow").exists()):
         return None
@@ -140,19 +141,19 @@ def tell_registry(home: Path) -> threading.Thread | None:
 
 
 def watch(
-    nightly: Nightly, stop: threading.Event, clock: Callable[[], float] = time.time, look_s: float = _LOOK_S
+    nightly: NightlySchedule, stop: threading.Event, clock: Callable[[], float] = time.time, check_s: float = _CHECK_S
 ) -> None:
-    """Look until told to stop; a thread's work, beside the loop."""
-    while not stop.wait(look_s):
-        nightly.look(clock())
+    """Check the schedule until `stop` is set; the work of a thread beside the loop."""
+    while not stop.wait(check_s):
+        nightly.check(clock())
 
 
-def _begin(out: TextIO, words: Sequence[str]) -> None:
-    print(f"{datetime.now().isoformat(' ', 'seconds')} {' '.join(words)}", file=out, flush=True)
+def _begin(out: TextIO, command: Sequence[str]) -> None:
+    print(f"{datetime.now().isoformat(' ', 'seconds')} {' '.join(command)}", file=out, flush=True)
 
 
 def _append(log: Path, write: Callable[[TextIO], None]) -> None:
-    with suppress(OSError), log.open("a") as out:  # no home yet, a full disk: no reason not to learn
+    with suppress(OSError), log.open("a") as out:  # learning continues without a log
         write(out)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong now: a state -> the loop's problems, and a night of learning that halted or failed, a sentence each."""
+"""Current problems, one sentence each: those of the loop, and nightly learning that is halted or has failed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
-MOST = 20  # of a thousand exporters that are down, the first tell enough
+MOST = 20  # enough to show, even if a thousand exporters are down
 _TAIL_BYTES = 8192
 _BEGUN = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*--day (\d{4}-\d\d-\d\d)")
 _ENDED = re.compile(r"^exit code (-?\d+)$")
-#: Not a failure: another retrainer was at work, or the service was stopped and the night with it.
-_FINE = (0, Busy.exit_code, -2, -15)
+#: Exit codes that are not failures: another night was running, or the night was stopped together with the service.
+_NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
 
 def problems(state: ServiceState) -> tuple[str, ...]:
-    """One sentence each; of very many the first, and how many there are besides."""
-    found = (*nights(state.home), *state.snapshot.problems)
-    return found if len(found) <= MOST else (*found[:MOST], f"and {len(found) - MOST} more")
+    """The first problems, and the number of the others."""
+    sentences = (*nights(state.home), *state.snapshot.problems)
+    if len(sentences) <= MOST:
+        return sentences
+    return (*sentences[:MOST], f"and {len(sentences) - MOST} more")
 
 
 def nights(home: Path) -> tuple[str, ...]:
-    """Why nothing is learnt, and what to do about it. A freeze is a person's wish, and no problem."""
+    """Why nothing is learned, and what to do about it. Frozen learning is not a problem: a person asked for it."""
     try:
         learning = read_state(home)
     except TwinError as error:
-        return (f"nothing is learnt: {error}",)
+        return (f"nothing is learned: {error}",)
     if learning.halted:
         return (f"learning is halted: {learning.halted.reason}",)
     failed = _failed(home, learning.ended_s)
@@ -38,7 +40,7 @@ def nights(home: Path) -> tuple[str, ...]:
 
 
 def _failed(home: Path, ended_s: float) -> str:
-    """The last night, where it failed and none has ended since."""
+    """The last night, if it failed and no later night has ended."""
     log = home / LOG
     try:
         if log.stat().st_mtime <= ended_s:
@@ -51,7 +53,7 @@ def _failed(home: Path, ended_s: float) -> str:
 
 
 def parse_log(text: str) -> str:
-    """The end of a log of nights -> what failed last; empty where the last night did not."""
+    """The end of nights.log -> the failure of the last night; empty if it did not fail."""
     day, code, last = "", 0, ""
     for line in text.splitlines():
         if begun := _BEGUN.match(line):
@@ -60,10 +62,10 @@ def parse_log(text: str) -> str:
             code = int(ended[1])
         elif line.strip():
             last = line.strip()
-    if code in _FINE:
+    if code in _NO_FAILURE:
         return ""
-    reason = last.removeprefix("twin: ")[:300] or f"exit code {code}"
+    reason = last.removeprefix("twin: ").rstrip(".")[:300] or f"exit code {code}"
     return (
-        f"the night of {day or 'an earlier day'} failed: {reason}; the champion stays. `twin learn run"
-        f"{f' --day {day}' if day else ''}` goes on with it, and {LOG} has all its words"
+        f"learning failed in the night of {day or 'an earlier day'}: {reason}. The champion stays in service. To "
+        f"resume, run `twin learn run{f' --day {day}' if day else ''}`; the output of the night is in {LOG}"
     )

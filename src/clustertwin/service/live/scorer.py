@@ -1,4 +1,4 @@
-"""The port between the loop and whoever scores for it: a detector and a moment -> scores; and scoring right here."""
+"""The port through which the loop scores: a detector and a moment -> scores; and its implementation in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 class Scorer(Protocol):
     def __call__(self, detector: Detector, moment: Moment) -> Scores:
-        """The scores of every thread; NaN where they could not be had in time."""
+        """The score of each thread; NaN if it was not available in time."""
         ...
 
     @property
@@ -23,8 +23,8 @@ class Scorer(Protocol):
     def close(self) -> None: ...
 
 
-class Here:
-    """In the loop's own thread."""
+class InProcessScorer:
+    """Scores in the loop's own thread."""
 
     state = EngineState("here")
 

@@ -1,7 +1,7 @@
-"""What the loop publishes and everybody else reads: an immutable `Snapshot` a second, behind one `ServiceState`.
+"""What the loop publishes: one immutable `Snapshot` each second, in a `ServiceState` that pages, API and metrics read.
 
-The loop is the only writer. Pages, API, metrics and streams read `state.snapshot`, which is replaced whole: no locks,
-and no reader ever sees half of a second.
+The loop is the only writer. It replaces `state.snapshot` as a whole, so readers need no locks and never see a mix of
+two seconds.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from clustertwin.telemetry.detection.detector import Detector
     from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
-#: of the loop, and of each node
+#: The phase of the loop, and of each node.
 Phase = Literal["warming-up", "watching", "stale", "maintenance"]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node, as of the last scoring; numbers are NaN where nothing is known."""
+    """One node at the last scoring. An unknown number is NaN."""
 
     node: str
     phase: Phase
     threads: int
-    heard_s: int  # the second after the last it was heard of
-    score: float  # of its strangest thread
-    error: float  # mean reconstruction error of its known threads
+    heard_s: int  # the end of the last second with data
+    score: float  # the highest score of its threads
+    error: float  # mean reconstruction error of its scored threads
     alarming: int  # threads above the threshold
     unknown: int  # threads without a score
     jobs: tuple[str, ...]
@@ -50,7 +50,7 @@ class JobState:
 
     job: str
     owner: str
-    job_type: str  # where a label says so: in a replayed campaign
+    job_type: str  # only known in a replayed campaign
     nodes: tuple[str, ...]
     threads: int
     since_s: int
@@ -61,7 +61,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """The detector that scores now."""
+    """The detector in service."""
 
     version: str
     name: str  # of its architecture
@@ -69,55 +69,55 @@ class ModelState:
     threshold: float
     false_alarm_rate: float
     views: tuple[str, ...]
-    since_s: float  # in force since
-    refused: tuple[str, ...] = ()  # reasons why newer ones were not taken, newest last
+    since_s: float  # in service since
+    refused: tuple[str, ...] = ()  # why newer ones were refused, newest last
     refused_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """Where moments are scored, and whether that goes as it was meant."""
+    """Where moments are scored, and whether that works."""
 
     name: Literal["here", "ray"]
-    wanted: int = 0  # actors
-    workers: int = 0  # … that could be asked the last time
-    fell_back_total: int = 0  # moments that the service had to score itself
-    lost_total: int = 0  # moments of which a part is unknown
-    problem: str = ""  # what is not as it was meant, now
+    wanted: int = 0  # configured actors
+    workers: int = 0  # actors that were ready at the last scoring
+    fell_back_total: int = 0  # moments that the service scored in its own process instead
+    lost_total: int = 0  # moments with missing scores
+    problem: str = ""  # the current problem
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """The strangest score of each node over the last hour, for the nodes × time picture."""
+class ScoreHistory:
+    """The highest score of each node over the last hour, for the heat map of the cluster."""
 
     times_s: NDArray[np.int64]  # (time,)
     nodes: tuple[str, ...]
-    score: NDArray[np.float32]  # (node, time), NaN unknown
+    score: NDArray[np.float32]  # (node, time); NaN is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is known in one second."""
+    """The state of the cluster at one second."""
 
-    number: int  # counts up by one; the id of a server-sent event
-    now_s: float  # the feed's clock; of the recording in a replay
+    number: int  # increases by one; the id of the server-sent event
+    now_s: float  # the feed's clock; in a replay, the time of the recording
     phase: Phase
-    ready_in_s: int | None  # while warming up: seconds until the first score, if all goes well
+    ready_in_s: int | None  # while warming up: seconds until the first score, if no data is lost
     source: str  # "this host", "prometheus http://…", "replay of DIR at 20x"
     moment: Moment | None  # the latest seconds of every thread
-    scored: Moment | None  # the moment that `scores` speak of, row by row
+    scored: Moment | None  # the moment that `scores` belongs to, row by row
     scores: Scores | None
-    nodes: tuple[NodeState, ...]  # strangest first
-    jobs: tuple[JobState, ...]  # strangest first
-    events: tuple[Event, ...]  # open ones, newest first
-    history: History
+    nodes: tuple[NodeState, ...]  # highest score first
+    jobs: tuple[JobState, ...]  # highest score first
+    events: tuple[Event, ...]  # open events, newest first
+    history: ScoreHistory
     model: ModelState | None
-    stride_s: int  # seconds between two scorings, as it is now
-    stride_why: str  # by which rule
-    lag_s: float  # from the newest second heard of to now
-    scoring_s: float  # how long the last scoring took
-    faults: Faults = field(default_factory=Faults)  # what was wrong with the samples so far
-    problems: tuple[str, ...] = ()  # what is wrong now: a source that does not answer, a disk that is full
+    stride_s: int  # seconds between two scorings
+    stride_why: str  # the reason for this stride
+    lag_s: float  # age of the newest data
+    scoring_s: float  # duration of the last scoring
+    faults: Faults = field(default_factory=Faults)  # faulty samples so far
+    problems: tuple[str, ...] = ()  # current problems: a source that does not answer, a full disk
     opened_total: tuple[tuple[str, int], ...] = ()  # events opened since the start, by view
     scored_total: int = 0  # threads scored since the start
     engine: EngineState = EngineState("here")
@@ -128,29 +128,29 @@ class Snapshot:
 
 
 def nothing_yet(source: str) -> Snapshot:
-    """The snapshot of a loop that has not heard of anything."""
-    empty = History(np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
+    """The snapshot before any data has arrived."""
+    empty = ScoreHistory(np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
     return Snapshot(0, 0.0, "warming-up", None, source, None, None, None, (), (), (), empty, None, 0, "", 0.0, 0.0)
 
 
 class ServiceState:
-    """The one thing that pages, API and metrics are handed."""
+    """What pages, API and metrics share with the loop."""
 
     def __init__(self, home: Path, store: Store, source: str = "") -> None:
         self.home, self.store = home, store
         self.snapshot: Snapshot = nothing_yet(source)
-        self.detector: Detector | None = None  # the one that made `snapshot.scores`
-        self.past: TraceArchive | None = None  # where seconds are that have left the snapshot
-        self.replayed = False  # a recording of the past: nothing is learnt from it
-        self.ending: Callable[[], bool] = lambda: False  # is the service about to end, so that streams must?
+        self.detector: Detector | None = None  # the one that computed `snapshot.scores`
+        self.past: TraceArchive | None = None  # the archive of seconds that are no longer in the snapshot
+        self.replayed = False  # a replay: it neither learns nor changes a model
+        self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 
     def teachable(self) -> Path:
-        """The home whose models and learning may be changed; a replay has none."""
+        """The home whose models and learning can be changed. A replay has none."""
         if self.replayed:
-            raise SettingsError("a replay learns nothing and changes no model; ask the service that watches")
+            raise SettingsError("a replay neither learns nor changes a model; use the live service")
         return self.home
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
-        # Two plain assignments: a reader that falls between them sees the new detector beside scores a second old.
+        # Two assignments: a reader between them gets the new detector with the scores of the last second.
         self.detector = detector
         self.snapshot = snapshot

@@ -1,1 +1,1 @@
-"""What the service tells others: metrics, notifications, digests, job reports."""
+"""What the service sends out: metrics, notifications, the weekly digest, job reports."""

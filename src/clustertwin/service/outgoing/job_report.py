@@ -1,6 +1,6 @@
-"""A job's own report: what its threads did -> bars of fixed width, and notes that name the directive to change.
+"""The report of a job: how its threads spent their time -> bars, and notes that name the Slurm directive to change.
 
-Of a running job it speaks of the last five minutes; of one in a recording, of all its seconds.
+For a running job it covers the last five minutes; for a recorded job, its whole time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
 WIDTH = 78
-IDLE = 0.05  # a thread that is busy for less of its time did next to nothing
+IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Where the time of each of a job's threads went; NaN where no second is known."""
+class JobUsage:
+    """How each thread of a job spent its time; NaN if there is no data."""
 
     job: str
     owner: str
@@ -35,30 +35,30 @@ class Usage:
 
     @property
     def busy(self) -> NDArray[np.float64]:
-        """(thread,) all but `other`."""
+        """(thread,) the share of time that is not `other`."""
         return 1 - self.means[:, self.channels.index("other")]
 
 
-def usage_now(snapshot: Snapshot, job: str) -> Usage | None:
-    """Of a job that runs now; None where none of that name does."""
+def usage_now(snapshot: Snapshot, job: str) -> JobUsage | None:
+    """The usage of a running job; None if no such job is running."""
     moment = snapshot.moment
     if moment is None or job not in moment.jobs:
         return None
     rows = np.flatnonzero(moment.job == moment.jobs.index(job))
     length_s = moment.values.shape[1]
-    held = np.arange(length_s, 0, -1) <= moment.age_s[rows, None]  # (thread, second)
-    means = _means(moment.values[rows], moment.valid[rows] & held)
+    in_job = np.arange(length_s, 0, -1) <= moment.age_s[rows, None]  # (thread, second)
+    means = _means(moment.values[rows], moment.valid[rows] & in_job)
     threads = tuple((moment.nodes[moment.node[row]], int(moment.cpu[row])) for row in rows)
-    owner = next((one.owner for one in snapshot.jobs if one.job == job), "")
+    owner = next((running.owner for running in snapshot.jobs if running.job == job), "")
     start_s = moment.end_s - min(length_s, int(moment.age_s[rows].max()))
-    return Usage(job, owner, threads, moment.schema.names, means, start_s, moment.end_s, running=True)
+    return JobUsage(job, owner, threads, moment.schema.names, means, start_s, moment.end_s, running=True)
 
 
-def usage_recorded(recording: Recording, job: str) -> Usage:
-    """Of a job in a recording, over its whole time there."""
+def usage_recorded(recording: Recording, job: str) -> JobUsage:
+    """The usage of a recorded job, over its whole time in the recording."""
     spans = [span for span in recording.spans if span.job == job]
     if not spans:
-        raise SettingsError(f"no job {job!r} in {recording.directory}")
+        raise SettingsError(f"there is no job {job!r} in {recording.directory}")
     means, threads = [], []
     for span in spans:
         trace = recording.trace(span.node, int(span.start_s), int(min(np.ceil(span.end_s), recording.end_s)))
@@ -66,7 +66,7 @@ def usage_recorded(recording: Recording, job: str) -> Usage:
         means.append(_means(trace.values[rows], trace.valid[rows]))
         threads += [(span.node, trace.cpus[row]) for row in rows]
     end_s = max(span.end_s for span in spans)
-    return Usage(
+    return JobUsage(
         job,
         spans[0].owner,
         tuple(threads),
@@ -78,8 +78,8 @@ def usage_recorded(recording: Recording, job: str) -> Usage:
     )
 
 
-def usage_past(past: TraceArchive | None, job: str) -> Usage | None:
-    """Of a job that is over, where its seconds are recorded; None where they are not, or cannot be read."""
+def usage_past(past: TraceArchive | None, job: str) -> JobUsage | None:
+    """The usage of a job that has ended; None if it is not recorded or the recording cannot be read."""
     try:
         recording = past.recording_with_job(job) if past else None
         return usage_recorded(recording, job) if recording else None
@@ -87,32 +87,32 @@ def usage_past(past: TraceArchive | None, job: str) -> Usage | None:
         return None
 
 
-def notes(usage: Usage) -> list[str]:
-    """What its owner could do better; empty where nothing is to be said."""
+def notes(usage: JobUsage) -> list[str]:
+    """Hints for the owner of the job; empty if there are none."""
     busy = usage.busy[~np.isnan(usage.busy)]
     mean = np.nanmean(usage.means, axis=0) if len(busy) else np.full(len(usage.channels), np.nan)
     total, idle = len(busy), int((busy < IDLE).sum())
-    said = []
+    hints = []
     if total and idle == total:
-        said.append(f"All {total} threads did next to nothing. If it hangs: scancel {usage.job}")
+        hints.append(f"All {total} threads were idle. If the job hangs: scancel {usage.job}")
     elif idle:
         nodes = {node for node, _ in usage.threads}
         directive = "--ntasks" if len(nodes) > 1 else "--cpus-per-task"
-        said.append(f"{idle} of {total} threads did next to nothing: #SBATCH {directive}={total - idle}")
+        hints.append(f"{idle} of {total} threads were idle: #SBATCH {directive}={total - idle}")
         if total - idle == 1:
-            said.append("One thread does all the work. If the program can use more:")
-            said.append("  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK")
+            hints.append("One thread does all the work. If the program can use more threads:")
+            hints.append("  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK")
     if mean[usage.channels.index("iowait")] > 0.2:
-        said.append("It waits for the disk. Write larger pieces, or to the node's own disk:")
-        said.append("  #SBATCH --tmp=10G   and write to $TMPDIR")
+        hints.append("The job waits for the disk. Write larger blocks, or write to the node's local disk:")
+        hints.append("  #SBATCH --tmp=10G   and write to $TMPDIR")
     if mean[usage.channels.index("system")] > 0.3:
-        said.append("More than 30 % of its time is the kernel's: many small calls, or ranks that poll.")
-        said.append("  #SBATCH --cpu-bind=cores   if ranks share a core")
-    return said
+        hints.append("The kernel uses more than 30 % of the time: many small system calls, or ranks that poll.")
+        hints.append("  #SBATCH --cpu-bind=cores   if ranks share a core")
+    return hints
 
 
-def render(usage: Usage, width: int = WIDTH) -> str:
-    """The report as text, no line longer than `width`."""
+def render(usage: JobUsage, width: int = WIDTH) -> str:
+    """The report as text. No line is longer than `width`."""
     lasted_s = usage.end_s - usage.start_s
     head = f"job {usage.job}" + (f" of {usage.owner}" if usage.owner else "")
     span = f"last {lasted_s:.0f} s" if usage.running else f"{lasted_s:.0f} s"
@@ -126,9 +126,9 @@ def render(usage: Usage, width: int = WIDTH) -> str:
         node, cpu = usage.threads[row]
         lines.append(_bar(f"{node}/{cpu}", float(usage.busy[row]), width))
     if len(order) > MOST_ROWS:
-        lines.append(f"… and {len(order) - MOST_ROWS} threads more, less busy than these")
-    said = notes(usage)
-    return "\n".join([*lines, "─" * width, *(line[:width] for line in said or ["Nothing to change."])])
+        lines.append(f"… and {len(order) - MOST_ROWS} more threads, which were less busy")
+    hints = notes(usage) or ["No changes suggested."]
+    return "\n".join([*lines, "─" * width, *(line[:width] for line in hints)])
 
 
 def _bar(name: str, share: float, width: int) -> str:
@@ -140,7 +140,7 @@ def _bar(name: str, share: float, width: int) -> str:
 
 
 def _means(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(thread, second, channel) -> (thread, channel) over valid seconds, NaN where there is none."""
+    """(thread, second, channel) -> (thread, channel): means over valid seconds; NaN if there are none."""
     seconds = valid.sum(1)[:, None]
     total = (values * valid[:, :, None]).sum(1, dtype=np.float64)
     return np.where(seconds > 0, total / np.maximum(seconds, 1), np.nan)

@@ -1,7 +1,7 @@
-"""The service's own /metrics: the published state -> Prometheus's text format, bounded however large the cluster.
+"""The /metrics page of the service: the published state -> Prometheus' text format, with a limited number of series.
 
-Threads are left out unless asked for. What is unknown is absent, never zero. Of nodes and jobs beyond the bounds the
-strangest are kept, of events the newest, and `twin_metrics_left_out` says how many were not.
+Threads are included only on request. An unknown value is absent, never zero. Beyond the limits, the nodes and jobs with
+the highest scores and the newest events are included, and `twin_metrics_left_out` counts the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.exporter.text_format import CONTENT_TYPE, label_value
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
-__all__ = ["CONTENT_TYPE", "Bounds", "render"]
+__all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
 
 WEEK_S = 7 * 86_400
 LONGEST_LABEL = 200
@@ -35,8 +35,8 @@ Sample = tuple[Mapping[str, str], float]  # labels, value
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """At most so many series of a kind."""
+class SeriesLimits:
+    """The largest number of series of each kind."""
 
     nodes: int = 10_000
     jobs: int = 2_000
@@ -45,7 +45,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     name: str
     about: str
     samples: Sequence[Sample]
@@ -55,129 +55,167 @@ class Family:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-def render(state: ServiceState, threads: bool = False, bounds: Bounds = Bounds()) -> str:
-    """One scrape; `threads` adds a series for every hardware thread."""
+def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = SeriesLimits()) -> str:
+    """The text of a scrape. `threads` adds the series of every hardware thread."""
     snapshot = state.snapshot
-    families = [*_loop(snapshot), *_nodes(snapshot, bounds.nodes), *_jobs(snapshot, bounds.jobs)]
-    families += [*_events(snapshot, state.store, bounds.events), *_model(snapshot.model), *_home(state.home)]
+    families = [*_loop(snapshot), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
+    families += [*_events(snapshot, state.store, limits.events), *_model(snapshot.model), *_home(state.home)]
     if threads:
-        families += _threads(snapshot, bounds.threads)
-    left = {
-        "node": len(snapshot.nodes) - bounds.nodes,
-        "job": len(snapshot.jobs) - bounds.jobs,
-        "event": len(snapshot.events) - bounds.events,
-        "thread": len(snapshot.scores) - bounds.threads if threads and snapshot.scores is not None else 0,
+        families += _threads(snapshot, limits.threads)
+    left_out = {
+        "node": len(snapshot.nodes) - limits.nodes,
+        "job": len(snapshot.jobs) - limits.jobs,
+        "event": len(snapshot.events) - limits.events,
+        "thread": len(snapshot.scores) - limits.threads if threads and snapshot.scores is not None else 0,
     }
-    out = [({"kind": kind}, max(count, 0)) for kind, count in left.items()]
-    families.append(Family("twin_metrics_left_out", "Beyond the bounds of this page.", out))
+    samples = [({"kind": kind}, max(count, 0)) for kind, count in left_out.items()]
+    families.append(
+        MetricFamily(
+            "twin_metrics_left_out", "Nodes, jobs, events and threads beyond the limits of this page.", samples
+        )
+    )
     return "".join(line for family in families for line in _lines(family))
 
 
-def _loop(snapshot: Snapshot) -> Iterator[Family]:
-    yield Family("twin_build_info", "The release.", [({"version": __version__}, 1)])
-    # `time() - twin_loop_timestamp_seconds` grows where the loop itself hangs; all the rest would stand still.
-    yield _one("twin_loop_timestamp_seconds", "The feed's clock at the last look.", snapshot.now_s)
-    yield _one("twin_loop_lag_seconds", "From the newest second heard of to now.", snapshot.lag_s)
-    yield _one("twin_loop_stride_seconds", "Between two scorings, as it is now.", snapshot.stride_s)
-    yield _one("twin_loop_scoring_seconds", "How long the last scoring took.", snapshot.scoring_s)
-    yield _one("twin_loop_scored_threads_total", "Threads scored since the start.", snapshot.scored_total)
+def _loop(snapshot: Snapshot) -> Iterator[MetricFamily]:
+    yield MetricFamily("twin_build_info", "Version of clustertwin.", [({"version": __version__}, 1)])
+    # If the loop hangs, only `time() - twin_loop_timestamp_seconds` shows it: every other value stays the same.
+    yield _single(
+        "twin_loop_timestamp_seconds", "Time of the feed's clock at the last turn of the loop.", snapshot.now_s
+    )
+    yield _single("twin_loop_lag_seconds", "Age of the newest data.", snapshot.lag_s)
+    yield _single("twin_loop_stride_seconds", "Time between two scorings.", snapshot.stride_s)
+    yield _single("twin_loop_scoring_seconds", "Duration of the last scoring.", snapshot.scoring_s)
+    yield _single("twin_loop_scored_threads_total", "Number of thread scores since the start.", snapshot.scored_total)
     yield from _engine(snapshot.engine)
-    yield _one("twin_loop_problems", "Sources that do not answer, disks that are full.", len(snapshot.problems))
+    yield _single(
+        "twin_loop_problems",
+        "Number of current problems, such as a source that does not answer or a full disk.",
+        len(snapshot.problems),
+    )
     phases = [({"phase": phase}, float(phase == snapshot.phase)) for phase in get_args(Phase)]
-    yield Family("twin_loop_phase", "1 for the phase the loop is in.", phases)
+    yield MetricFamily("twin_loop_phase", "1 for the current phase of the loop.", phases)
     faults = [({"fault": f.name}, getattr(snapshot.faults, f.name)) for f in fields(snapshot.faults)]
-    yield Family("twin_sample_faults_total", "Samples, or thread-seconds, that were not as they should be.", faults)
+    yield MetricFamily("twin_sample_faults_total", "Faulty samples or thread-seconds.", faults)
 
 
-def _engine(engine: EngineState) -> Iterator[Family]:
-    yield Family("twin_engine_info", "Where moments are scored.", [({"engine": engine.name}, 1)])
+def _engine(engine: EngineState) -> Iterator[MetricFamily]:
+    yield MetricFamily("twin_engine_info", "Where threads are scored.", [({"engine": engine.name}, 1)])
     if engine.name == "ray":
         workers = [({"state": "wanted"}, engine.wanted), ({"state": "ready"}, engine.workers)]
-        yield Family("twin_engine_actors", "Ray actors, as of the last scoring.", workers)
-        yield _one("twin_engine_fell_back_total", "Moments the service had to score itself.", engine.fell_back_total)
-        yield _one("twin_engine_lost_total", "Moments of which a part is unknown.", engine.lost_total)
+        yield MetricFamily("twin_engine_actors", "Ray actors at the last scoring.", workers)
+        yield _single(
+            "twin_engine_fell_back_total",
+            "Scorings in the service's own process instead of on Ray.",
+            engine.fell_back_total,
+        )
+        yield _single("twin_engine_lost_total", "Scorings in which an actor's scores are missing.", engine.lost_total)
 
 
-def _nodes(snapshot: Snapshot, most: int) -> Iterator[Family]:
+def _nodes(snapshot: Snapshot, most: int) -> Iterator[MetricFamily]:
     nodes = snapshot.nodes[:most]
     scores: list[Sample] = [({"node": node.node}, node.score) for node in nodes]
-    yield Family("twin_node_score", "Of its strangest thread: -log10 of how rarely a normal thread looks so.", scores)
+    yield MetricFamily(
+        "twin_node_score", "Highest score of the node's threads: -log10 of its p-value among normal windows.", scores
+    )
     errors: list[Sample] = [({"node": node.node}, node.error) for node in nodes]
-    yield Family("twin_node_error_ratio", "Mean squared error of its threads' ratios as reconstructed.", errors)
+    yield MetricFamily("twin_node_error_ratio", "Mean squared reconstruction error of the node's threads.", errors)
     states: list[Sample] = []
     for node in nodes:
         normal = node.threads - node.alarming - node.unknown
         for state, count in (("normal", normal), ("alarming", node.alarming), ("unknown", node.unknown)):
             states.append(({"node": node.node, "state": state}, count))
-    yield Family("twin_node_threads", "Its hardware threads, by what their scores say.", states)
-    # A node that was never heard of has no age.
+    yield MetricFamily(
+        "twin_node_threads", "Hardware threads by state: normal, alarming (above the threshold) or unknown.", states
+    )
+    # A node without any data has no age.
     ages = [({"node": node.node}, max(snapshot.now_s - node.heard_s, 0.0)) for node in nodes if node.heard_s]
-    yield Family("twin_node_staleness_seconds", "Since it was last heard of.", ages)
+    yield MetricFamily("twin_node_staleness_seconds", "Time since the last data of the node.", ages)
 
 
-def _jobs(snapshot: Snapshot, most: int) -> Iterator[Family]:
+def _jobs(snapshot: Snapshot, most: int) -> Iterator[MetricFamily]:
     jobs = snapshot.jobs[:most]
-    yield Family("twin_job_score", "Of its strangest thread on any node.", [({"jobid": j.job}, j.score) for j in jobs])
+    yield MetricFamily(
+        "twin_job_score", "Highest score of the job's threads.", [({"jobid": j.job}, j.score) for j in jobs]
+    )
     errors = [({"jobid": job.job}, job.error) for job in jobs]
-    yield Family("twin_job_error_ratio", "Mean squared error of its threads' ratios as reconstructed.", errors)
+    yield MetricFamily("twin_job_error_ratio", "Mean squared reconstruction error of the job's threads.", errors)
 
 
-def _threads(snapshot: Snapshot, most: int) -> Iterator[Family]:
+def _threads(snapshot: Snapshot, most: int) -> Iterator[MetricFamily]:
     scores, moment = snapshot.scores, snapshot.scored
     if scores is None or moment is None:
         return
     where = [{"node": moment.nodes[n], "cpu": str(cpu)} for n, cpu in zip(moment.node, moment.cpu, strict=True)][:most]
     known = scores.score.tolist()[:most]
     error = np.where(np.isnan(scores.score), np.nan, scores.error).tolist()[:most]
-    yield Family("twin_thread_score", "Of each hardware thread.", list(zip(where, known, strict=True)))
-    yield Family("twin_thread_error_ratio", "Of each hardware thread.", list(zip(where, error, strict=True)))
+    yield MetricFamily("twin_thread_score", "Score of a hardware thread.", list(zip(where, known, strict=True)))
+    yield MetricFamily(
+        "twin_thread_error_ratio",
+        "Mean squared reconstruction error of a hardware thread.",
+        list(zip(where, error, strict=True)),
+    )
 
 
-def _events(snapshot: Snapshot, store: Store, most: int) -> Iterator[Family]:
+def _events(snapshot: Snapshot, store: Store, most: int) -> Iterator[MetricFamily]:
     opened = [({"view": view}, count) for view, count in snapshot.opened_total]
-    yield Family("twin_events_opened_total", "Events since the start, by the view that saw them.", opened)
+    yield MetricFamily("twin_events_opened_total", "Events opened since the start, by view.", opened)
     views = Counter({view: 0 for view, _ in snapshot.opened_total})
     views.update(event.view for event in snapshot.events)
-    yield Family("twin_events_open", "By view, silenced ones too.", [({"view": v}, n) for v, n in views.items()])
+    yield MetricFamily(
+        "twin_events_open",
+        "Open events by view, including silenced ones.",
+        [({"view": v}, n) for v, n in views.items()],
+    )
     try:
         cases = store.events(Filter(open=True), limit=most)
-        silences = store.quiet.silences(snapshot.now_s)
+        silences = store.quiet_periods.silences(snapshot.now_s)
         week_s = snapshot.now_s - WEEK_S
-        said = [({"verdict": v or "none"}, store.count(Filter(verdict=v, start_s=week_s))) for v in ("", *VERDICTS)]
+        verdicts = [({"verdict": v or "none"}, store.count(Filter(verdict=v, start_s=week_s))) for v in ("", *VERDICTS)]
     except TwinError:
-        yield _one("twin_store_readable", "0 where the events on disk cannot be read.", 0)
+        yield _single("twin_store_readable", "1 if the stored events can be read, else 0.", 0)
         return
-    yield _one("twin_store_readable", "0 where the events on disk cannot be read.", 1)
-    yield Family("twin_events_week", "Events of the last seven days, by verdict.", said)
-    told = [case for case in cases if notifications.worth_telling(case, silences)]
-    scores = [(_labels(case), case.event.score) for case in told]
-    yield Family("twin_event_score", "Open events to be heard of: neither dismissed nor silenced.", scores)
-    threads = [({"event": case.id}, case.event.threads) for case in told]
-    yield Family("twin_event_threads", "Threads in each of these events.", threads)
-    onsets = [({"event": case.id}, case.event.onset_s) for case in told]
-    yield Family("twin_event_onset_timestamp_seconds", "When each of these events began.", onsets)
+    yield _single("twin_store_readable", "1 if the stored events can be read, else 0.", 1)
+    yield MetricFamily("twin_events_week", "Events of the last seven days, by verdict.", verdicts)
+    announced = [case for case in cases if notifications.needs_notification(case, silences)]
+    scores = [(_labels(case), case.event.score) for case in announced]
+    yield MetricFamily(
+        "twin_event_score", "Score of an open event that is not dismissed, not new normal and not silenced.", scores
+    )
+    threads = [({"event": case.id}, case.event.threads) for case in announced]
+    yield MetricFamily("twin_event_threads", "Number of threads of such an event.", threads)
+    onsets = [({"event": case.id}, case.event.onset_s) for case in announced]
+    yield MetricFamily("twin_event_onset_timestamp_seconds", "When such an event began.", onsets)
 
 
 def _labels(case: Case) -> Mapping[str, str]:
-    """Owners stay out: more people read metrics than a job's page."""
+    """The labels of an event. They omit the owner: more people can read metrics than pages."""
     event = case.event
     node = event.nodes[0] if event.nodes else ""
     channel = case.why.channel if case.why else ""
     return {"event": event.id, "node": node, "jobid": event.job, "view": event.view, "channel": channel}
 
 
-def _model(model: ModelState | None) -> Iterator[Family]:
+def _model(model: ModelState | None) -> Iterator[MetricFamily]:
     if model is None:
         return
     info = {"version": model.version, "model": model.name, "origin": model.origin}
-    yield Family("twin_model_info", "The detector that scores now.", [(info, 1)])
-    yield _one("twin_model_threshold", "Scores above it alarm.", model.threshold)
-    yield _one("twin_model_false_alarm_ratio", "Of normal windows, as it was calibrated.", model.false_alarm_rate)
-    yield _one("twin_model_since_timestamp_seconds", "Since when it scores.", model.since_s)
-    yield _one("twin_models_refused_total", "Damaged or unfit, and not taken.", model.refused_total)
+    yield MetricFamily("twin_model_info", "The detector in service.", [(info, 1)])
+    yield _single("twin_model_threshold", "A thread with a score above this threshold is anomalous.", model.threshold)
+    yield _single(
+        "twin_model_false_alarm_ratio",
+        "Calibrated share of normal windows above the threshold.",
+        model.false_alarm_rate,
+    )
+    yield _single("twin_model_since_timestamp_seconds", "When the detector was put into service.", model.since_s)
+    yield _single(
+        "twin_models_refused_total",
+        "Champions that were refused because they are damaged or unsuitable.",
+        model.refused_total,
+    )
 
 
-def _home(home: Path) -> Iterator[Family]:
+def _home(home: Path) -> Iterator[MetricFamily]:
     stopped: list[Sample] = []
     try:
         learning = read_state(home)
@@ -187,18 +225,22 @@ def _home(home: Path) -> Iterator[Family]:
     except TwinError:
         word, ended_s = "unreadable", 0.0
     states = [({"state": state}, float(state == word)) for state in LEARNING]
-    yield Family("twin_learning_state", "1 for the state nightly learning is in.", states)
-    yield Family("twin_learning_stopped_info", "Why nothing is learned, while nothing is.", stopped)
+    yield MetricFamily("twin_learning_state", "1 for the current state of nightly learning.", states)
+    yield MetricFamily(
+        "twin_learning_stopped_info", "Why nightly learning is stopped; absent while it is not.", stopped
+    )
     if ended_s:
-        yield _one("twin_learning_ended_timestamp_seconds", "When the last night ended, however it did.", ended_s)
-    yield _one("twin_notifications_pending", "Messages that were not delivered yet.", notifications.pending(home))
+        yield _single(
+            "twin_learning_ended_timestamp_seconds", "When the last night ended, with or without success.", ended_s
+        )
+    yield _single("twin_notifications_pending", "Messages that are not delivered yet.", notifications.pending(home))
 
 
-def _one(name: str, about: str, value: float) -> Family:
-    return Family(name, about, [({}, value)])
+def _single(name: str, about: str, value: float) -> MetricFamily:
+    return MetricFamily(name, about, [({}, value)])
 
 
-def _lines(family: Family) -> Iterator[str]:
+def _lines(family: MetricFamily) -> Iterator[str]:
     yield f"# HELP {family.name} {family.about}\n# TYPE {family.name} {family.kind}\n"
     for labels, value in family.samples:
         if isnan(value):
@@ -207,9 +249,9 @@ def _lines(family: Family) -> Iterator[str]:
         yield f"{family.name}{{{inside}}} {value:.10g}\n" if inside else f"{family.name} {value:.10g}\n"
 
 
-@lru_cache(65_536)  # the same names at every scrape
+@lru_cache(65_536)  # the names are the same in every scrape
 def _quoted(text: str) -> str:
-    """The inside of a label's quotes; two long names must not become the same series."""
+    """Escape a label value and shorten it. The hash keeps two long names apart."""
     if len(text) > LONGEST_LABEL:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         text = f"{text[: LONGEST_LABEL - 9]}…{digest}"

@@ -1,4 +1,4 @@
-"""The week in brief: stored events -> what was seen, what people said of it, and how often the alarms were wrong."""
+"""The weekly digest: stored events -> their number, their verdicts and the rate of false alarms."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """`false_alarms` is the part of the vetted events that nobody needed to hear of, with its 95 % interval."""
+    """`false_alarms` is the share of the events with a verdict that were not confirmed, with its 95 % interval."""
 
     start_s: float
     end_s: float
     events: int
-    before: int  # events of as long a time before
+    before: int  # events in the period of the same length before
     still_open: int
     verdicts: dict[str, int]
-    false_alarms: float | None  # None: nobody has vetted anything
+    false_alarms: float | None  # None: no event has a verdict
     false_alarms_low: float | None
     false_alarms_high: float | None
     views: dict[str, int]
     channels: dict[str, int]
-    nodes: dict[str, int]  # the busiest
+    nodes: dict[str, int]  # those with the most events
     jobs: dict[str, int]
-    unvetted: tuple[str, ...]  # the strangest events that wait for a verdict
+    unvetted: tuple[str, ...]  # events without a verdict, highest score first
 
 
 def digest(store: Store, start_s: float, end_s: float) -> Digest:
-    """What began in [start_s, end_s)."""
+    """Summarise the events that began in [start_s, end_s)."""
     cases = _began(store, start_s, end_s)
     before = _began(store, start_s - (end_s - start_s), start_s)
     verdicts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in VERDICTS}
     vetted = sum(verdicts.values())
-    wrong = vetted - verdicts["confirmed"]  # dismissed, or normal from now on
-    low, high = wilson(wrong, vetted) if vetted else (None, None)
+    false_alarms = vetted - verdicts["confirmed"]  # dismissed or new normal
+    low, high = wilson(false_alarms, vetted) if vetted else (None, None)
     waiting = sorted((case for case in cases if not case.verdict), key=lambda case: -case.event.score)
     return Digest(
         start_s=start_s,
@@ -50,7 +50,7 @@ def digest(store: Store, start_s: float, end_s: float) -> Digest:
         before=len(before),
         still_open=sum(case.event.open for case in cases),
         verdicts={**verdicts, "none": len(cases) - vetted},
-        false_alarms=wrong / vetted if vetted else None,
+        false_alarms=false_alarms / vetted if vetted else None,
         false_alarms_low=low,
         false_alarms_high=high,
         views=_most([case.event.view for case in cases]),
@@ -61,48 +61,49 @@ def digest(store: Store, start_s: float, end_s: float) -> Digest:
     )
 
 
-def wilson(wrong: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    """The interval of a ratio of small numbers, in which 0 of 3 is not certainty."""
-    middle = (wrong + z * z / 2) / (of + z * z)
-    half = z * sqrt(wrong * (of - wrong) / of + z * z / 4) / (of + z * z)
+def wilson(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's score interval of a ratio. It is meaningful for small numbers too: 0 of 3 is not 0 with certainty."""
+    middle = (count + z * z / 2) / (total + z * z)
+    half = z * sqrt(count * (total - count) / total + z * z / 4) / (total + z * z)
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def text(report: Digest, link: str = "") -> tuple[str, str]:
-    """Title and body, for a person."""
+    """Title and body of the message."""
     days = (report.end_s - report.start_s) / 86_400
     title = f"clustertwin: {formatting.counted(report.events, 'event')} in {days:.0f} days"
     lines = [
         f"{formatting.clock(report.start_s)} to {formatting.clock(report.end_s)}",
         "",
-        f"events         {report.events}, {report.before} in the time before; {report.still_open} still open",
+        f"events         {report.events} ({report.before} in the period before), {report.still_open} still open",
         "verdicts       " + ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items()),
         f"false alarms   {_rate(report)}",
     ]
     for name, counts in (
-        ("seen by", report.views),
-        ("channel", report.channels),
+        ("views", report.views),
+        ("channels", report.channels),
         ("nodes", report.nodes),
         ("jobs", report.jobs),
     ):
         if counts:
             lines.append(f"{name:<15}" + ", ".join(f"{key} {count}" for key, count in counts.items()))
     if report.unvetted:
-        lines += ["", "The strangest that nobody has vetted:"]
+        lines += ["", "Events without a verdict, highest score first:"]
         lines += [f"  {link.rstrip('/')}/events/{id}" if link else f"  twin events show {id}" for id in report.unvetted]
     return title, "\n".join(lines)
 
 
 def _rate(report: Digest) -> str:
     if report.false_alarms is None:
-        return "unknown: nobody has vetted an event"
+        return "unknown: no event has a verdict"
     vetted = sum(count for verdict, count in report.verdicts.items() if verdict != "none")
     low, high = formatting.percent(report.false_alarms_low), formatting.percent(report.false_alarms_high)
-    return f"{formatting.percent(report.false_alarms)} of {vetted} vetted (95 %: {low} to {high})"
+    share = formatting.percent(report.false_alarms)
+    return f"{share} of {formatting.counted(vetted, 'event')} with a verdict (95 % interval: {low} to {high})"
 
 
 def _began(store: Store, start_s: float, end_s: float) -> list[Case]:
-    """Newest first, page by page."""
+    """Events that began in this time, newest first."""
     cases: list[Case] = []
     while page := store.events(Filter(start_s=start_s, end_s=end_s), PAGE, len(cases)):
         cases += page

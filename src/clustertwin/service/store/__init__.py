@@ -1,1 +1,1 @@
-"""What the service keeps: events and verdicts, quiet times, tokens, the audit log, archived traces."""
+"""What the service stores: events and verdicts, quiet periods, tokens, the audit log, and access to archived traces."""

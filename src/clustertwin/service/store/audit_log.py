@@ -1,4 +1,4 @@
-"""Who did what and when: an append-only log; SQLite itself refuses to change or delete a line of it."""
+"""The audit log: who did what and when. SQLite triggers refuse to change or delete an entry."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from clustertwin.service.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     id: int
     at_s: float
     who: str
-    action: str  # vet, undo, promote, rollback, freeze, resume, maintenance, silence, token …
-    subject: str  # an event, a model, a node …
+    action: str  # vet, undo, promote, rollback, freeze, resume, maintenance, silence, token added …
+    subject: str  # an event, a model, a token …
     before: dict[str, Any]
     after: dict[str, Any]
 
 
-def note(
+def append(
     connection: sqlite3.Connection,
     at_s: float,
     who: str,
@@ -30,15 +30,15 @@ def note(
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
-    """Write a line inside the transaction whose doing it tells of."""
+    """Add an entry in the same transaction as the action itself."""
     connection.execute(
         "INSERT INTO audit (at_s, who, action, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)",
         (at_s, who, action, subject, json.dumps(before or {}), json.dumps(after or {})),
     )
 
 
-def read(database: Database, subject: str = "", before_id: int = 0, limit: int = 100) -> list[Entry]:
-    """Newest first; `before_id` pages on."""
+def read(database: Database, subject: str = "", before_id: int = 0, limit: int = 100) -> list[AuditEntry]:
+    """Entries, newest first. `before_id` gives the next page."""
     where, values = ["1"], []
     if subject:
         where, values = [*where, "subject = ?"], [subject]
@@ -46,7 +46,7 @@ def read(database: Database, subject: str = "", before_id: int = 0, limit: int =
         where, values = [*where, "id < ?"], [*values, str(before_id)]
     query = f"SELECT * FROM audit WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
     return [
-        Entry(
+        AuditEntry(
             row["id"],
             row["at_s"],
             row["who"],

@@ -1,8 +1,8 @@
-"""The service's one SQLite file: a path -> transactions that are on disk when they return.
+"""The SQLite file of the service: a path -> transactions that are on disk when they return.
 
-WAL lets the command line read and write beside the running service, and pages read while the loop writes: reading has
-a connection of its own. `synchronous=FULL` costs a few milliseconds for each transaction, so writers group their rows.
-A refusal of the disk is an `OutputError`; nothing is half written.
+WAL mode lets commands read and write while the service runs, and lets pages read while the loop writes: reads use their
+own connection. `synchronous=FULL` costs a few milliseconds for each transaction, so writers group their rows. If the
+disk is full, a transaction raises an `OutputError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import InputError, OutputError
+from clustertwin.service.store.home_format import refuse_newer
 
+#: The version of the schema, stored as SQLite's user_version.
 VERSION = 1
 
 SCHEMA = """
@@ -49,7 +51,7 @@ CREATE TRIGGER audit_is_not_cut BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT,
 
 
 class Database:
-    """Two connections that threads share, each one statement or transaction at a time: to write, and to read."""
+    """Two connections that all threads share, one for writing and one for reading. Each does one thing at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,8 +61,8 @@ class Database:
             self._connection, self._reader = _connect(path), _connect(path)
         except (OSError, sqlite3.Error) as error:
             raise OutputError(f"{path}: cannot be opened: {error}") from error
-        with self._told():
-            path.chmod(0o600)  # it holds who said what, and hashes of tokens
+        with self._reporting():
+            path.chmod(0o600)  # it contains names, comments and hashes of tokens
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._reader.execute("PRAGMA query_only = ON")
@@ -68,8 +70,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of the block or none of it; on disk when it ends."""
-        with self._writing, self._told():
+        """Commit the whole block or nothing. The data is on disk when the block ends."""
+        with self._writing, self._reporting():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -80,8 +82,8 @@ class Database:
                 raise
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
-        """What was committed; never waits for a writer."""
-        with self._reading, self._told():
+        """Read committed rows, without waiting for a writer."""
+        with self._reading, self._reporting():
             return self._reader.execute(query, values).fetchall()
 
     def close(self) -> None:
@@ -91,27 +93,27 @@ class Database:
 
     def _create(self) -> None:
         with self.transaction() as connection:
-            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if found == 0:
-                # executescript would commit on its own; statement by statement the schema comes whole or not at all.
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version == 0:
+                # executescript would commit by itself. Single statements keep the schema in one transaction.
                 for statement in _statements(SCHEMA):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-        if found not in (0, VERSION):
+        if version > VERSION:
             self.close()
-            raise InputError(self.path, f"made by another release: its format is {found}, this one knows {VERSION}")
+            refuse_newer(self.path, version, VERSION)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's refusals as one sentence."""
+    def _reporting(self) -> Iterator[None]:
+        """Turn SQLite's errors into errors that name the file."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
             if "not a database" in str(error) or "malformed" in str(error):
-                raise InputError(self.path, f"{error}: move it away to begin anew") from error
-            raise OutputError(f"{self.path}: {error}; what was written before is whole") from error
+                raise InputError(self.path, f"{error}; move the file away to start with an empty one") from error
+            raise OutputError(f"{self.path}: {error}; data written earlier is intact") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -1,7 +1,7 @@
-"""What the service remembers: events with their reasons, and what people said of them -> cases, page by page.
+"""The store of events: events with their explanations and verdicts -> cases, page by page.
 
 store = Store(home / "state.sqlite")
-store.write([(change.event, why)])                  # one transaction for all of a scoring
+store.write([(change.event, why)])                  # one transaction for all events of a scoring
 store.vet([case.id], "confirmed", who="ada", comment="disk 3 is dying", now_s=now_s)
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Literal, cast, get_args
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
-from clustertwin.service.store.quiet_times import Quiet
+from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
@@ -28,16 +28,16 @@ LONGEST_COMMENT = 4000
 
 
 class NoSuchEvent(TwinError):
-    """An id that no event has."""
+    """There is no event with this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An event, its reason, and what a person said of it."""
+    """An event, its explanation, and the verdict that a person gave."""
 
     event: Event
     why: Explanation | None
-    verdict: str = ""  # of `VERDICTS`, or empty
+    verdict: str = ""  # one of `VERDICTS`, or empty
     who: str = ""
     comment: str = ""
     vetted_s: float | None = None
@@ -49,25 +49,25 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which cases; what is None or empty matches all."""
+    """Which events to select. A field that is None or empty matches every event."""
 
     open: bool | None = None
-    verdict: str | None = None  # "" asks for those nobody has vetted
+    verdict: str | None = None  # "" selects events without a verdict
     node: str = ""
     job: str = ""
     owner: str = ""
     view: str = ""
-    start_s: float | None = None  # that had not ended by then
-    end_s: float | None = None  # that had begun by then
+    start_s: float | None = None  # selects events that end at this second or later
+    end_s: float | None = None  # selects events that begin at this second or earlier
 
 
 class Store:
     def __init__(self, path: Path) -> None:
         self.database = Database(path)
-        self.quiet = Quiet(self.database)
+        self.quiet_periods = QuietPeriods(self.database)
 
     def write(self, events: Iterable[tuple[Event, Explanation | None]]) -> None:
-        """Enter events, or what they have become; a reason once given stays until there is a newer one."""
+        """Insert or update events. An explanation stays until there is a newer one."""
         rows = [_row(event, why) for event, why in events]
         if not rows:
             return
@@ -82,7 +82,7 @@ class Store:
             )
 
     def events(self, which: Filter = Filter(), limit: int = 100, offset: int = 0) -> list[Case]:
-        """Newest first."""
+        """Events, newest first."""
         where, values = _where(which)
         query = f"SELECT * FROM events WHERE {where} ORDER BY onset_s DESC, id LIMIT ? OFFSET ?"
         return [_case(row) for row in self.database.rows(query, (*values, limit, offset))]
@@ -94,18 +94,18 @@ class Store:
     def event(self, event_id: str) -> Case:
         rows = self.database.rows("SELECT * FROM events WHERE id = ?", (event_id,))
         if not rows:
-            raise NoSuchEvent(f"no event {event_id!r}")
+            raise NoSuchEvent(f"there is no event {event_id!r}")
         return _case(rows[0])
 
     def find(self, name: str) -> str:
-        """The id of the event of this name, or of the only one whose id begins so."""
+        """The full id of the event whose id is `name` or is the only one that begins with it."""
         rows = self.database.rows(
             "SELECT id FROM events WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
             (name, name, len(name), name, name),
         )
         ids = [str(row["id"]) for row in rows]
         if not ids:
-            raise NoSuchEvent(f"no event {name!r}")
+            raise NoSuchEvent(f"there is no event {name!r}")
         if len(ids) > 1 and ids[0] != name:
             raise SettingsError(
                 f"more than one event begins with {name!r}: {', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
@@ -113,7 +113,7 @@ class Store:
         return ids[0]
 
     def alike(self, case: Case, limit: int = 10) -> list[Case]:
-        """Past events that the same view saw in the same channel, vetted ones first, then the newest."""
+        """Earlier events of the same view and channel: those with a verdict first, then the newest."""
         channel = case.why.channel if case.why else ""
         rows = self.database.rows(
             "SELECT * FROM events WHERE id != ? AND view = ? AND COALESCE(json_extract(why, '$.ratios[0].channel'), '')"
@@ -123,60 +123,65 @@ class Store:
         return [_case(row) for row in rows]
 
     def vet(self, ids: Sequence[str], verdict: str, *, who: str, comment: str = "", now_s: float) -> list[Case]:
-        """Say what events were: all of these or, where one is unknown, none."""
+        """Store a verdict for all of these events. If one of them does not exist, none is changed."""
         if verdict not in VERDICTS:
-            raise SettingsError(f"no verdict {verdict!r}; there are {', '.join(VERDICTS)}")
+            raise SettingsError(f"unknown verdict {verdict!r}; use one of {', '.join(VERDICTS)}")
         if len(comment) > LONGEST_COMMENT:
-            raise SettingsError(f"a comment of {len(comment)} characters; {LONGEST_COMMENT} at most")
+            raise SettingsError(f"the comment has {len(comment)} characters; the limit is {LONGEST_COMMENT}")
         after = {"verdict": verdict, "who": who, "comment": comment, "vetted_s": now_s}
         with self.database.transaction() as connection:
             for event_id in dict.fromkeys(ids):
-                before = _said(connection, event_id)
-                _say(connection, event_id, after)
-                audit_log.note(connection, now_s, who, "vet", event_id, before, after)
+                before = _read_verdict(connection, event_id)
+                _write_verdict(connection, event_id, after)
+                audit_log.append(connection, now_s, who, "vet", event_id, before, after)
         return [self.event(event_id) for event_id in dict.fromkeys(ids)]
 
     def undo(self, event_id: str, *, who: str, now_s: float) -> Case:
-        """Take the last verdict back; what was said before it holds again. To undo an undo is to redo."""
+        """Restore the verdict before the last change. To undo an undo is to redo."""
         with self.database.transaction() as connection:
-            now = _said(connection, event_id)
+            current = _read_verdict(connection, event_id)
             last = connection.execute(
                 "SELECT before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
                 (event_id,),
             ).fetchone()
             if last is None:
-                raise SettingsError(f"nothing to undo: nobody has vetted event {event_id}")
-            before = json.loads(last["before"])
-            _say(connection, event_id, before)
-            audit_log.note(connection, now_s, who, "undo", event_id, now, before)
+                raise SettingsError(f"nothing to undo: event {event_id} never had a verdict")
+            previous = json.loads(last["before"])
+            _write_verdict(connection, event_id, previous)
+            audit_log.append(connection, now_s, who, "undo", event_id, current, previous)
         return self.event(event_id)
 
     def between(self, start_s: float, end_s: float) -> list[VettedSpan]:
-        """What was said of this time, as the nightly cycle hears it; an open event lasts until it was last seen."""
+        """Verdicts and maintenance windows that overlap this time, for the nightly cycle.
+
+        An open event counts until it was last seen.
+        """
         rows = self.database.rows(
             "SELECT * FROM events WHERE verdict != '' AND onset_s < ? AND COALESCE(end_s, seen_s) > ? ORDER BY onset_s",
             (end_s, start_s),
         )
         cases = [_case(row) for row in rows]
-        said = [
+        vetted = [
             VettedSpan(
                 node, cpus, case.event.onset_s, case.event.end_s or case.event.seen_s, cast(Verdict, case.verdict)
             )
             for case in cases
             for node, cpus in case.event.places
         ]
-        for window in self.quiet.maintenance(start_s):
+        for window in self.quiet_periods.maintenance(start_s):
             if window.start_s < end_s:
-                said += [VettedSpan(node, (), window.start_s, window.end_s, "maintenance") for node in window.nodes]
-        return said
+                vetted += [VettedSpan(node, (), window.start_s, window.end_s, "maintenance") for node in window.nodes]
+        return vetted
 
-    def audit(self, subject: str = "", before_id: int = 0, limit: int = 100) -> list[audit_log.Entry]:
+    def audit(self, subject: str = "", before_id: int = 0, limit: int = 100) -> list[audit_log.AuditEntry]:
         return audit_log.read(self.database, subject, before_id, limit)
 
-    def note(self, who: str, action: str, subject: str, now_s: float, after: dict[str, Any] | None = None) -> None:
-        """Tell the audit of something done elsewhere: a promotion, a freeze."""
+    def append_audit(
+        self, who: str, action: str, subject: str, now_s: float, after: dict[str, Any] | None = None
+    ) -> None:
+        """Add an audit entry for an action outside this store, such as a promotion or a freeze."""
         with self.database.transaction() as connection:
-            audit_log.note(connection, now_s, who, action, subject, after=after)
+            audit_log.append(connection, now_s, who, action, subject, after=after)
 
     def close(self) -> None:
         self.database.close()
@@ -215,7 +220,7 @@ def _case(row: sqlite3.Row) -> Case:
     if row["why"] is not None:
         plain = json.loads(row["why"])
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
-        nearest = tuple((name, apart) for name, apart in plain.get("nearest", ()))
+        nearest = tuple((name, distance) for name, distance in plain.get("nearest", ()))
         node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
         why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
@@ -227,13 +232,13 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     if which.open is not None:
         clauses.append("end_s IS NULL" if which.open else "end_s IS NOT NULL")
     for column in ("owner", "view"):
-        if wanted := getattr(which, column):
+        if value := getattr(which, column):
             clauses.append(f"{column} = ?")
-            values.append(wanted)
+            values.append(value)
     if which.verdict is not None:
         clauses.append("verdict = ?")
         values.append(which.verdict)
-    # A look for the letters first: only where they are is JSON taken apart, which costs several times as much.
+    # instr() first: it is several times as fast as parsing the JSON, and rules out most rows.
     if which.node:
         clauses.append(
             "instr(places, ?) AND EXISTS (SELECT 1 FROM json_each(places) WHERE json_extract(value, '$[0]') = ?)"
@@ -251,15 +256,15 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     return " AND ".join(clauses), values
 
 
-def _said(connection: sqlite3.Connection, event_id: str) -> dict[str, Any]:
+def _read_verdict(connection: sqlite3.Connection, event_id: str) -> dict[str, Any]:
     row = connection.execute("SELECT verdict, who, comment, vetted_s FROM events WHERE id = ?", (event_id,)).fetchone()
     if row is None:
-        raise NoSuchEvent(f"no event {event_id!r}")
+        raise NoSuchEvent(f"there is no event {event_id!r}")
     return dict(row)
 
 
-def _say(connection: sqlite3.Connection, event_id: str, what: dict[str, Any]) -> None:
+def _write_verdict(connection: sqlite3.Connection, event_id: str, verdict: dict[str, Any]) -> None:
     connection.execute(
         "UPDATE events SET verdict = :verdict, who = :who, comment = :comment, vetted_s = :vetted_s WHERE id = :id",
-        {**what, "id": event_id},
+        {**verdict, "id": event_id},
     )

@@ -1,7 +1,7 @@
-"""Who may do what: tokens with a name and a role; only their hashes are kept.
+"""Tokens: each has a name and a role. Only the hash of a token is stored.
 
-A token is 256 random bits, so one SHA-256 is enough: there is nothing to guess. Roles hold each other: admin may all
-that vet may, and vet all that read may.
+A token has 256 random bits and cannot be guessed, so one SHA-256 is enough. The role vet includes read, and admin
+includes vet.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """Somebody with a token."""
+class TokenHolder:
+    """The owner of a token."""
 
     name: str
     role: str
@@ -37,32 +37,32 @@ class Tokens:
         self._db = database
 
     def add(self, name: str, role: str, now_s: float) -> str:
-        """A new token for `name`; it is told this once and never again."""
+        """Create a token for `name`. This is the only time the token itself is known."""
         if role not in ROLES:
-            raise SettingsError(f"no role {role!r}; there are {', '.join(ROLES)}")
+            raise SettingsError(f"unknown role {role!r}; use one of {', '.join(ROLES)}")
         if not re.fullmatch(r"[\w.@-]{1,64}", name):
-            raise SettingsError(f"{name!r}: a name has 1 to 64 letters, digits, and . _ - @")
+            raise SettingsError(f"{name!r} is not a valid name; use 1 to 64 letters, digits, and . _ - @")
         token = f"twin_{secrets.token_urlsafe(32)}"
         with self._db.transaction() as connection:
             if connection.execute("SELECT 1 FROM tokens WHERE name = ?", (name,)).fetchone():
-                raise SettingsError(f"{name} has a token; `twin token remove {name}` first")
+                raise SettingsError(f"{name} already has a token; remove it first with `twin token remove {name}`")
             connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (name, role, _hash(token), now_s))
-            audit_log.note(connection, now_s, "", "token added", name, after={"role": role})
+            audit_log.append(connection, now_s, "", "token added", name, after={"role": role})
         return token
 
     def remove(self, name: str, now_s: float) -> None:
         with self._db.transaction() as connection:
             if not connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount:
-                raise SettingsError(f"nobody called {name!r} has a token")
-            audit_log.note(connection, now_s, "", "token removed", name)
+                raise SettingsError(f"there is no token for {name!r}")
+            audit_log.append(connection, now_s, "", "token removed", name)
 
-    def all(self) -> list[Holder]:
+    def all(self) -> list[TokenHolder]:
         rows = self._db.rows("SELECT name, role, made_s FROM tokens ORDER BY name")
-        return [Holder(row["name"], row["role"], row["made_s"]) for row in rows]
+        return [TokenHolder(row["name"], row["role"], row["made_s"]) for row in rows]
 
-    def holder(self, token: str) -> Holder | None:
+    def holder(self, token: str) -> TokenHolder | None:
         rows = self._db.rows("SELECT name, role, made_s FROM tokens WHERE hash = ?", (_hash(token),))
-        return Holder(rows[0]["name"], rows[0]["role"], rows[0]["made_s"]) if rows else None
+        return TokenHolder(rows[0]["name"], rows[0]["role"], rows[0]["made_s"]) if rows else None
 
 
 def _hash(token: str) -> str:

@@ -1,1 +1,1 @@
-"""The live view in a terminal: what a source or a service says -> one screen, with keys."""
+"""`twin top`: the live view in a terminal, of one source or of a whole service."""

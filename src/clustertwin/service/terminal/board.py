@@ -1,4 +1,4 @@
-"""What the terminal shows at one second, wherever it comes from; and the port of those who can give it."""
+"""What `twin top` shows at one second, and the port of its sources."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """One node at a glance."""
+    """One row of the table of nodes."""
 
     node: str
     threads: int
     state: str  # watching, stale …
-    score: float  # of its strangest thread; NaN is unknown
-    strange: int  # threads above the threshold
+    score: float  # the highest score of its threads; NaN is unknown
+    anomalous: int  # threads above the threshold
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """The seconds of one node's threads, as ratios by the name of what is shown; NaN is unknown."""
+    """The heat map of one node's threads: ratios for each channel; NaN is unknown."""
 
     node: str
     cpus: tuple[int, ...]
@@ -50,13 +50,13 @@ class EventLine:
     score: float
     onset_s: int
     end_s: int | None
-    verdict: str  # empty: nobody has judged it
+    verdict: str  # empty: no verdict
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One picture; `heat` is of the node that was asked for, or of the first."""
+    """The whole screen. `heat` belongs to the chosen node, or to the first one."""
 
     state: str
     nodes: tuple[NodeLine, ...] = ()
@@ -65,10 +65,10 @@ class Board:
     events: tuple[EventLine, ...] = field(default=())
 
 
-class Feed(Protocol):
-    """Gives a board a second, of the node last chosen, until it is stopped; judges events where it can."""
+class BoardSource(Protocol):
+    """Gives a board each second until it is stopped. A source with `vets` accepts verdicts."""
 
-    watches: str  # what is watched, for the title
+    watches: str  # the title
     vets: bool
 
     def boards(self) -> Iterator[Board]: ...

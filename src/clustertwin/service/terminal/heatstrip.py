@@ -1,4 +1,4 @@
-"""Threads over time in the terminal: ratios -> coloured cells, two threads a line where they would not fit."""
+"""The heat map in the terminal: ratios -> coloured cells. If there is not enough room, a line shows two threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from clustertwin.service.terminal.board import Heat
 
-#: From idle to full, for what is shown; the same hues as on the pages.
+#: Colours from 0 to 1 for each channel; the same hues as on the pages.
 STOPS = {
     "busy": ("#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"),
     "user": ("#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"),
@@ -21,11 +21,11 @@ STOPS = {
 CHANNELS = tuple(STOPS)
 LEVELS = 16
 UNKNOWN = Style(color="#5f7177")
-LABEL = 8  # cells
+LABEL = 8  # width in cells
 
 
 def palette(channel: str) -> list[str]:
-    """`LEVELS` colours from nothing to everything."""
+    """`LEVELS` colours from 0 to 1."""
     stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in STOPS[channel]])
     places = np.linspace(0, len(stops) - 1, LEVELS)
     mixed = np.stack([np.interp(places, range(len(stops)), stops[:, i]) for i in range(3)], axis=1).round().astype(int)
@@ -33,7 +33,7 @@ def palette(channel: str) -> list[str]:
 
 
 def quantise(ratios: NDArray[np.float32]) -> NDArray[np.int8]:
-    """[0, 1] -> 0 … LEVELS-1; -1 is unknown."""
+    """[0, 1] -> 0 … LEVELS-1; NaN -> -1."""
     known = ~np.isnan(ratios)
     levels = np.full(ratios.shape, -1, np.int8)
     levels[known] = np.clip(ratios[known] * LEVELS, 0, LEVELS - 1).astype(np.int8)
@@ -41,7 +41,7 @@ def quantise(ratios: NDArray[np.float32]) -> NDArray[np.int8]:
 
 
 class HeatStrip(Widget):
-    """One cell a second, newest on the right."""
+    """One cell for each second, newest on the right."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
@@ -69,7 +69,7 @@ class HeatStrip(Widget):
         return Strip([label, *cells]).adjust_cell_length(self.size.width)
 
     def _levels(self, row: int, seconds: int) -> NDArray[np.int8]:
-        """The last `seconds` of a thread, unknown where there is no such past."""
+        """The last `seconds` of a thread, padded with unknown on the left."""
         assert self.heat is not None
         ratios = self.heat.ratios[self.channel][row, -seconds:]
         return np.concatenate([np.full(seconds - len(ratios), -1, np.int8), quantise(ratios)])
@@ -81,7 +81,7 @@ def _cells(levels: NDArray[np.int8], channel: str) -> list[Segment]:
 
 
 def _pairs(upper: NDArray[np.int8], lower: NDArray[np.int8], colours: list[str]) -> list[Segment]:
-    """Two threads in one line: the upper half block carries one, the background the other."""
+    """Two threads in one line: the foreground of the half block shows the upper one, the background the lower one."""
     segments = []
     for above, below in zip(upper, lower, strict=True):
         if above < 0 and below < 0:

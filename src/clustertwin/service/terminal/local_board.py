@@ -1,4 +1,4 @@
-"""A live source, watched without a service: this host's or an exporter's traces -> boards, unscored."""
+"""Boards without a service: the traces of this host or of an exporter -> boards without scores."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from clustertwin.service.terminal.board import Board, Heat, JobLine, NodeLine
 HISTORY_S = 300
 
 
-class HostFeed:
-    """Keeps the last minutes of one node's threads."""
+class LocalBoards:
+    """Keeps the last minutes of one node."""
 
     vets = False
 
@@ -36,10 +36,10 @@ class HostFeed:
         self._stopped = True
 
     def choose(self, node: str) -> None:
-        """There is only one."""
+        """There is only one node."""
 
     def vet(self, event_id: str, verdict: str) -> None:
-        raise SettingsError("nothing is scored without a service: start `twin up`, then `twin top --url http://…`")
+        raise SettingsError("there are no events without a service; start `twin up`, then `twin top --url http://…`")
 
     def undo(self, event_id: str) -> None:
         self.vet(event_id, "")
@@ -53,16 +53,16 @@ def newest_node_channels(trace: Trace) -> dict[str, float]:
 
 
 def board_of(traces: list[Trace]) -> Board:
-    """The traces of one node, oldest first -> its board; a thread that was not there is unknown."""
+    """The traces of one node, oldest first -> its board. Missing seconds are unknown."""
     last = traces[-1]
     row = {cpu: i for i, cpu in enumerate(last.cpus)}
     start_s = traces[0].start_s
     values = np.full((len(last.cpus), last.end_s - start_s, len(last.schema)), np.nan, np.float32)
     for trace in traces:
-        here = [i for i, cpu in enumerate(trace.cpus) if cpu in row]
-        seen = np.where(trace.valid[here, :, None], trace.values[here], np.nan)
-        place = trace.start_s - start_s
-        values[[row[trace.cpus[i]] for i in here], place : place + seen.shape[1]] = seen
+        known = [i for i, cpu in enumerate(trace.cpus) if cpu in row]
+        measured = np.where(trace.valid[known, :, None], trace.values[known], np.nan)
+        first = trace.start_s - start_s
+        values[[row[trace.cpus[i]] for i in known], first : first + measured.shape[1]] = measured
     ratios = {name: values[:, :, i] for i, name in enumerate(last.schema.names)}
     ratios = {"busy": 1 - ratios.pop("other"), **ratios}
     heat = Heat(last.node, last.cpus, last.end_s, ratios, newest_node_channels(last))

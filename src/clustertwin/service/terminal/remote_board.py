@@ -1,4 +1,4 @@
-"""A running service, watched over its API: snapshot, traces, open events -> boards; verdicts go back the same way."""
+"""Boards of a running service, through its API: snapshot, traces and open events -> boards. It accepts verdicts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SECONDS = 300
 EVENTS = 50
 
 
-class RemoteFeed:
-    """Asks once a second; a service that is away is waited for, once it has answered."""
+class RemoteBoards:
+    """Queries the service once a second. After the first answer, it waits for a service that is unreachable."""
 
     vets = True
 
@@ -32,20 +32,20 @@ class RemoteFeed:
         self._clock, self._stopped, self._node = clock, Event(), ""
 
     def boards(self) -> Iterator[Board]:
-        heard = False
+        answered = False
         while not self._stopped.is_set():
             asked_s = self._clock()
             try:
                 yield self._board()
-                heard = True
+                answered = True
             except SourceError as error:
-                if not heard:
+                if not answered:
                     raise
                 yield Board(str(error))
             self._stopped.wait(max(1.0 - (self._clock() - asked_s), 0.05))
 
     def snapshot(self) -> dict[str, Any]:
-        """All nodes, jobs and the model, as the service tells them."""
+        """All nodes, all jobs and the model, as the API returns them."""
         return self._ask("GET", "/snapshot")
 
     def choose(self, node: str) -> None:
@@ -69,21 +69,21 @@ class RemoteFeed:
             heat = heat_of(self._ask("GET", f"/nodes/{quote(shown, safe='')}/traces?seconds={SECONDS}"))
         return board_of(snapshot, heat, self._ask("GET", f"/events?open=true&limit={EVENTS}")["events"])
 
-    def _ask(self, method: str, path: str, said: dict[str, Any] | None = None) -> Any:
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         try:
-            answer = self._client.request(method, f"/api/v1{path}", json=said)
-            told = answer.json()
+            answer = self._client.request(method, f"/api/v1{path}", json=body)
+            content = answer.json()
         except httpx.HTTPError as error:
             raise SourceError(f"{self.watches}: {error or type(error).__name__}") from error
         except ValueError as error:
             raise SourceError(f"{self.watches}: not a clustertwin service ({answer.status_code}, no JSON)") from error
         if answer.is_error:
-            raise SourceError(f"{self.watches}: {told.get('detail', answer.status_code)}")
-        return told
+            raise SourceError(f"{self.watches}: {content.get('detail', answer.status_code)}")
+        return content
 
 
 def board_of(snapshot: dict[str, Any], heat: Heat | None, events: list[dict[str, Any]]) -> Board:
-    """The API's answers -> what is shown."""
+    """The API's answers -> a board."""
     now_s = snapshot["now_s"]
     state = snapshot["phase"]
     if state == "warming-up" and snapshot["ready_in_s"] is not None:
@@ -114,7 +114,7 @@ def board_of(snapshot: dict[str, Any], heat: Heat | None, events: list[dict[str,
 
 
 def heat_of(traces: dict[str, Any]) -> Heat:
-    """The API's traces, null where unknown -> ratios by channel."""
+    """The API's traces -> ratios for each channel."""
     values = np.array(traces["values"], np.float32)  # (cpu, second, channel); null becomes NaN
     ratios = {name: values[:, :, i] for i, name in enumerate(traces["channels"])}
     now = {name: _or_nan(values[-1]) for name, values in traces.get("node_channels", {}).items() if values}

@@ -1,4 +1,4 @@
-"""`twin top` in a terminal: a feed's boards -> nodes, threads as a heat map, jobs, events, and keys to judge them."""
+"""The screen of `twin top`: boards -> nodes, a heat map of threads, jobs and events, and keys for verdicts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from textual.worker import get_current_worker
 
 from clustertwin.core.channels import label_of
 from clustertwin.core.errors import TwinError
-from clustertwin.core.formatting import UNKNOWN, clock, lasting, number, percent
-from clustertwin.service.terminal.board import Board, EventLine, Feed, Heat, JobLine, NodeLine
+from clustertwin.core.formatting import UNKNOWN, clock, duration, number, percent
+from clustertwin.service.terminal.board import Board, BoardSource, EventLine, Heat, JobLine, NodeLine
 from clustertwin.service.terminal.heatstrip import CHANNELS, HeatStrip
 
-WIDEST = 16  # letters of a name
+WIDEST = 16  # characters of a name
 STYLE = """
 #title { height: 1; padding: 0 1; background: $boost; }
 #left { width: 50; }
@@ -36,24 +36,24 @@ DataTable > .datatable--header { background: $boost; color: $text-muted; text-st
 """
 
 
-class Top(App[None]):
-    """Owns no data: each board replaces the last, and a choice of a row survives it."""
+class TopApp(App[None]):
+    """Each board replaces the last one; the selected rows stay selected."""
 
     CSS = STYLE
     TITLE = "twin top"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("tab", "focus_next", "next pane"),
-        Binding("m", "channel", "what is shown"),
+        Binding("m", "channel", "next channel"),
         Binding("c", "vet('confirmed')", "confirm"),
         Binding("d", "vet('dismissed')", "dismiss"),
         Binding("n", "vet('new-normal')", "new normal"),
         Binding("u", "undo", "undo"),
     ]
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, source: BoardSource) -> None:
         super().__init__()
-        self.feed = feed
+        self.source = source
         self.board = Board("warming up")
         self.channel = "busy"
 
@@ -73,25 +73,25 @@ class Top(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("nodes").add_columns("node", "score", "strange", "state")
+        self._table("nodes").add_columns("node", "score", "anomalous", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
         self._table("events").add_columns("event", "since", "where", "job", "thr", "score", "verdict")
         self._show(self.board)
         self.run_worker(self._follow, thread=True)
 
     def on_unmount(self) -> None:
-        self.feed.stop()
+        self.source.stop()
 
     def _follow(self) -> None:
-        """In a thread of its own: a feed may wait for the network."""
+        """Runs in a thread: a source can wait for the network."""
         worker = get_current_worker()
         try:
-            for board in self.feed.boards():
+            for board in self.source.boards():
                 if worker.is_cancelled:
                     return
                 self.call_from_thread(self._show, board)
             if not worker.is_cancelled and self.is_running:
-                self.call_from_thread(self.exit)  # what was to be watched has been watched
+                self.call_from_thread(self.exit)  # the source has ended
         except TwinError as error:
             self.call_from_thread(self.exit, return_code=error.exit_code, message=f"twin: {error}")
 
@@ -106,12 +106,12 @@ class Top(App[None]):
         self._explain()
 
     def _title(self, board: Board) -> Text:
-        text = Text(f"{self.feed.watches}  ", style="bold")
+        text = Text(f"{self.source.watches}  ", style="bold")
         text.append(board.state, style="yellow" if board.state != "watching" else "green")
         return text.append(f"  {clock(board.heat.end_s) if board.heat else ''}", style="dim")
 
     def _fill(self, name: str, rows: dict[str, tuple[str | Text, ...]]) -> None:
-        """Replace the rows; the cursor stays on what it was on. Cells are text, never markup: names come from users."""
+        """Replace the rows and keep the selection. Cells are text, not markup, because names come from users."""
         table = self._table(name)
         chosen = self._chosen(name)
         table.clear()
@@ -131,13 +131,13 @@ class Top(App[None]):
 
     def on_data_table_row_highlighted(self, message: DataTable.RowHighlighted) -> None:
         if message.data_table.id == "nodes" and message.data_table.has_focus:
-            self.feed.choose(str(message.row_key.value))
-        if self.query("#why"):  # a last message may come while the screen is being taken down
+            self.source.choose(str(message.row_key.value))
+        if self.query("#why"):  # a last message can arrive while the screen closes
             self._explain()
 
     def _explain(self) -> None:
         event = self._event()
-        why = event.why if event else "nothing strange" if self.feed.vets else "nothing is scored without a service"
+        why = event.why if event else "no open events" if self.source.vets else "scores need a service (twin up)"
         self.query_one("#why", Static).update(Text(why))
 
     def _event(self) -> EventLine | None:
@@ -149,37 +149,37 @@ class Top(App[None]):
         self._show(self.board)
 
     def action_vet(self, verdict: str) -> None:
-        self._judge(verdict)
+        self._send(verdict)
 
     def action_undo(self) -> None:
-        self._judge("")
+        self._send("")
 
-    def _judge(self, verdict: str) -> None:
-        """Tell the feed, in a thread; an empty verdict takes the last one back."""
+    def _send(self, verdict: str) -> None:
+        """Send the verdict in a thread; an empty one undoes the last verdict."""
         event = self._event()
         if event is None:
-            self.notify("no event is chosen", severity="warning")
+            self.notify("no event is selected", severity="warning")
             return
         event_id = event.event_id
 
-        def tell() -> None:
+        def send() -> None:
             try:
-                self.feed.vet(event_id, verdict) if verdict else self.feed.undo(event_id)
+                self.source.vet(event_id, verdict) if verdict else self.source.undo(event_id)
                 self.call_from_thread(self.notify, f"{verdict or 'undone'}: event {event_id}")
             except TwinError as error:
                 self.call_from_thread(self.notify, escape(str(error)), severity="error")
 
-        self.run_worker(tell, thread=True)
+        self.run_worker(send, thread=True)
 
 
 def _heading(heat: Heat, channel: str) -> str:
-    """The node, what a cell shows, and how its last second went."""
+    """The node, the means of its last second, and what a cell shows."""
     last = {name: heat.ratios[name][:, -1:] for name in CHANNELS}
     means = [
         f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
     ]
     means += [f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items()]
-    return f"{heat.node}   {', '.join(means)}   a cell is a second, how much of it was {_word(channel)}"
+    return f"{heat.node}   {', '.join(means)}   one cell: the share of a second that is {_word(channel)}"
 
 
 def _word(channel: str) -> str:
@@ -187,17 +187,17 @@ def _word(channel: str) -> str:
 
 
 def _cut(name: str) -> str:
-    """One long name must not push the numbers off the screen."""
+    """Shorten a long name, so that the numbers stay on the screen."""
     return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
 
 
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:
-    score = Text(number(line.score), style="bold red" if line.strange else "")
-    return _cut(line.node), score, f"{line.strange} of {line.threads}", line.state
+    score = Text(number(line.score), style="bold red" if line.anomalous else "")
+    return _cut(line.node), score, f"{line.anomalous} of {line.threads}", line.state
 
 
 def _job_cells(line: JobLine) -> tuple[str | Text, ...]:
-    return _cut(line.job), _cut(line.owner) or UNKNOWN, str(line.threads), lasting(line.running_s)
+    return _cut(line.job), _cut(line.owner) or UNKNOWN, str(line.threads), duration(line.running_s)
 
 
 def _event_cells(event: EventLine) -> tuple[str | Text, ...]:

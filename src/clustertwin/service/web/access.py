@@ -1,17 +1,15 @@
-"""The door of the service: every request -> who asks and whether they may, or a 4xx; every answer -> strict headers.
+"""Access control: each request -> the token holder and the role, or a 4xx; each response -> strict security headers.
 
-Host    a name that is not ours is refused, so that no foreign page can reach us by a name of its own (DNS rebinding)
-Who     a token as bearer or cookie; on loopback, and as long as no token was made, whoever is on this machine
-Origin  what changes something must come from our own pages, or from a program that is no browser
-Role    reading needs read; verdicts and quiet times need vet; models, learning and the like need admin
+Host     A request with an unknown Host header is refused, so a foreign page cannot reach the service by DNS rebinding.
+Token    A bearer token or a cookie. On loopback, until the first token is created, every local user is an admin.
+Origin   A request that changes something must come from the service's own pages, or from a program, not a browser.
+Role     Reading needs `read`. A change needs the role that its page or its part of the API declares.
 """
 
 from __future__ import annotations
 
 import getpass
-import ipaddress
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
@@ -19,18 +17,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clustertwin.core.errors import SettingsError
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.store.tokens import Holder, Tokens
+from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
+from clustertwin.service.web.binding import Binding
+from clustertwin.service.web.contract import RouteGroup
 
 COOKIE = "twin_token"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-MOST_BYTES = 1 << 20
-SAFE = ("GET", "HEAD", "OPTIONS")
-#: Paths that anybody may ask for: to log in and out, to look whether it lives, and what the login page is drawn with.
-OPEN = ("/login", "/logout", "/healthz", "/static/")
-#: What needs more than `vet` to change.
-ADMIN = ("/models", "/api/v1/models", "/api/v1/learning")
+MAX_BODY_BYTES = 1 << 20
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+#: Paths that need no token, besides the public pages: the health check, and the styles of the login page.
+PUBLIC = ("/healthz", "/static")
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -39,58 +36,20 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with none at all, browsers hide the origin of our own forms from us too
+    "Referrer-Policy": "same-origin",  # with `no-referrer`, browsers omit the Origin of the service's own forms too
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """Where the service listens, and as what it is known there."""
-
-    host: str = "127.0.0.1"
-    port: int = 8790
-    names: tuple[str, ...] = ()  # further host names that requests may carry
-    certificate: str = ""
-    key: str = field(default="", repr=False)
-
-    @property
-    def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
-
-
-def check_binding(binding: Binding, tokens: Tokens) -> None:
-    """Beyond loopback nobody gets in without TLS and a token; said before anything listens."""
-    if bool(binding.certificate) != bool(binding.key):
-        raise SettingsError("TLS needs both a certificate and a key")
-    if binding.loopback:
-        return
-    missing = [] if binding.certificate else ["TLS (certificate and key)"]
-    if not tokens.all():
-        missing.append("at least one token (`twin token add NAME --role admin`)")
-    if missing:
-        raise SettingsError(
-            f"{binding.host} can be reached from outside this machine: it needs {' and '.join(missing)}"
-        )
-
-
 class Guard:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, state: ServiceState, binding: Binding) -> None:
+    def __init__(self, app: ASGIApp, state: ServiceState, binding: Binding, groups: Sequence[RouteGroup]) -> None:
         self.app, self.state, self.binding = app, state, binding
         self.hosts = _hosts(binding)
+        self._public = (*PUBLIC, *(path for group in groups if group.public for path in group.paths))
+        self._change_roles = {path: group.change_role for group in groups for path in group.paths}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,38 +71,46 @@ class Guard:
             return
         await self.app(scope, _bounded(receive), send_strictly)
 
+    def needed_role(self, path: str, method: str) -> Role:
+        """The role that a request needs. A change outside every known group needs `vet`."""
+        if method in SAFE_METHODS:
+            return "read"
+        return next((role for prefix, role in self._change_roles.items() if _is_below(path, prefix)), "vet")
+
     def _refusal(self, scope: Scope) -> Response | None:
-        """Why not, or None; notes who it is for those who come after."""
+        """The refusal, or None. Stores name and role of the token holder in the request's state."""
         headers = Headers(scope=scope)
         path, method = scope["path"], scope["method"]
         if _name(headers.get("host", "")) not in self.hosts:
-            return _no(421, "this service is not known by that Host")
+            return _refuse(421, "unknown Host header; add the name to service.names")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            return _no(413, f"more than {MOST_BYTES} bytes")
-        if method not in SAFE and not self._from_us(headers):
-            return _no(403, "a change must come from this service's own pages")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            return _refuse(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
+        if method not in SAFE_METHODS and not self._same_origin(headers):
+            return _refuse(403, "a request that changes something must come from this service's own pages")
         holder = self._holder(headers)
         scope.setdefault("state", {}).update(who=holder.name if holder else "", role=holder.role if holder else "")
-        if any(path == free or (free.endswith("/") and path.startswith(free)) for free in OPEN):
+        if any(_is_below(path, prefix) for prefix in self._public):
             return None
         if holder is None:
             if "text/html" in headers.get("accept", "") and method == "GET":
                 return RedirectResponse(f"/login?to={quote(path)}", 303)
-            return _no(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
-        needed = _needed(path, method)
-        return None if holder.may(needed) else _no(403, f"role {holder.role} may not do this; it needs {needed}")
+            return _refuse(401, "this request needs a token", {"WWW-Authenticate": "Bearer"})
+        needed = self.needed_role(path, method)
+        if holder.may(needed):
+            return None
+        return _refuse(403, f"this request needs the role {needed}; your role is {holder.role}")
 
-    def _holder(self, headers: Headers) -> Holder | None:
+    def _holder(self, headers: Headers) -> TokenHolder | None:
         token, tokens = _token(headers), Tokens(self.state.store.database)
         if token:
             return tokens.holder(token)
         if self.binding.loopback and not tokens.all():
-            return Holder(_me(), "admin")
+            return TokenHolder(_local_user(), "admin")
         return None
 
-    def _from_us(self, headers: Headers) -> bool:
-        """Browsers say where a request comes from; one that says nothing is no browser, and carries no cookie."""
+    def _same_origin(self, headers: Headers) -> bool:
+        """Browsers send the origin of a request. A request without one is not from a browser and carries no cookie."""
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = headers.get("origin")
@@ -153,10 +120,8 @@ class Guard:
         return COOKIE not in headers.get("cookie", "") or "sec-fetch-site" in headers
 
 
-def _needed(path: str, method: str) -> str:
-    if method in SAFE:
-        return "read"
-    return "admin" if any(path == p or path.startswith(f"{p}/") for p in ADMIN) else "vet"
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")
 
 
 def _token(headers: Headers) -> str:
@@ -184,23 +149,23 @@ def _name(host: str) -> str:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """A body without a length is cut off where one with it would be refused."""
-    seen = 0
+    """Disconnect a client that sends more than the limit without a Content-Length header."""
+    received_bytes = 0
 
     async def bounded() -> Message:
-        nonlocal seen
+        nonlocal received_bytes
         message = await receive()
-        seen += len(message.get("body", b""))
-        return message if seen <= MOST_BYTES else {"type": "http.disconnect"}
+        received_bytes += len(message.get("body", b""))
+        return message if received_bytes <= MAX_BODY_BYTES else {"type": "http.disconnect"}
 
     return bounded
 
 
-def _no(code: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"detail": why}, code, headers)
+def _refuse(code: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": reason}, code, headers)
 
 
-def _me() -> str:
+def _local_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -1,4 +1,4 @@
-"""What is going on: the snapshot, a node's threads and traces, jobs, and the embedding."""
+"""The state of the cluster: the snapshot, a node's threads and traces, jobs, and the embedding."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
-from clustertwin.service.web.api.json_values import case, plain
+from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines
+from clustertwin.service.web.contract import RouteGroup
 from clustertwin.telemetry.detection.events.explanation import rows_of
 
 MOST_POINTS = 20_000
@@ -21,41 +22,41 @@ MOST_POINTS = 20_000
 def router(state: ServiceState) -> APIRouter:
     api = APIRouter(tags=["cluster"])
 
-    @api.get("/snapshot", summary="Everything at a glance")
+    @api.get("/snapshot", summary="Show the current snapshot without its arrays")
     def snapshot() -> dict[str, Any]:
         return {**summary(state.snapshot), "problems": problems(state)}
 
-    @api.get("/nodes", summary="All nodes, strangest first")
+    @api.get("/nodes", summary="List nodes, highest score first")
     def nodes() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = plain(state.snapshot.nodes)
-        return found
+        answer: list[dict[str, Any]] = plain(state.snapshot.nodes)
+        return answer
 
-    @api.get("/history", summary="The strangest score of each node over the last hour")
+    @api.get("/history", summary="Show the highest score of each node over the last hour")
     def history() -> dict[str, Any]:
-        found: dict[str, Any] = plain(state.snapshot.history)
-        return found
+        answer: dict[str, Any] = plain(state.snapshot.history)
+        return answer
 
-    @api.get("/nodes/{node}", summary="One node and each of its threads")
+    @api.get("/nodes/{node}", summary="Show a node and each of its threads")
     def node(node: str) -> dict[str, Any]:
         return _node(state.snapshot, node)
 
-    @api.get("/nodes/{node}/traces", summary="The last seconds of its threads, as seen and as the model has them")
+    @api.get("/nodes/{node}/traces", summary="Show the last seconds of a node's threads, measured and reconstructed")
     def traces(
         node: str, seconds: Annotated[int, Query(ge=1, le=300)] = 100, reconstructed: bool = False
     ) -> dict[str, Any]:
         return _traces(state, node, seconds, reconstructed)
 
-    @api.get("/jobs", summary="Running jobs, strangest first")
+    @api.get("/jobs", summary="List running jobs, highest score first")
     def jobs() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = plain(state.snapshot.jobs)
-        return found
+        answer: list[dict[str, Any]] = plain(state.snapshot.jobs)
+        return answer
 
-    @api.get("/jobs/{job}", summary="A job's report: of one that runs, or that is recorded")
+    @api.get("/jobs/{job}", summary="Show the report of a running or recorded job")
     def job(job: str) -> dict[str, Any]:
         usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
         if usage is None:
-            raise HTTPException(404, f"no job {job!r} runs now or is recorded")
-        cases = [case(one) for one in state.store.events(Filter(job=job), 50)]
+            raise HTTPException(404, f"no running or recorded job {job!r}")
+        cases = [case_json(case) for case in state.store.events(Filter(job=job), 50)]
         return {
             **plain(usage),
             "report": job_report.render(usage),
@@ -63,25 +64,28 @@ def router(state: ServiceState) -> APIRouter:
             "events": cases,
         }
 
-    @api.get("/embedding", summary="Every scored thread as a point in the model's embedding")
+    @api.get("/embedding", summary="Show every scored thread as a point in the model's embedding")
     def embedding(limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = 2000) -> dict[str, Any]:
         return _embedding(state.snapshot, limit)
 
     return api
 
 
+ROUTES = RouteGroup(paths=("/snapshot", "/nodes", "/history", "/jobs", "/embedding"), router=router)
+
+
 def summary(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot without its arrays."""
     names = "number now_s phase ready_in_s source nodes jobs model threshold stride_s stride_why lag_s scoring_s"
     names += " faults opened_total scored_total"
-    told = {name: plain(getattr(snapshot, name)) for name in names.split()}
+    values = {name: plain(getattr(snapshot, name)) for name in names.split()}
     scored = snapshot.scored.end_s if snapshot.scored else None
-    return {**told, "open_events": len(snapshot.events), "scored_s": scored}
+    return {**values, "open_events": len(snapshot.events), "scored_s": scored}
 
 
 def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
-    found = next((one for one in snapshot.nodes if one.node == name), None)
-    if found is None:
+    node = next((node for node in snapshot.nodes if node.node == name), None)
+    if node is None:
         raise HTTPException(404, f"no node {name!r}")
     moment, scores = snapshot.scored, snapshot.scores
     threads = []
@@ -100,7 +104,7 @@ def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
             )
     now = {line.name: plain(line.now) for line in channel_lines(snapshot.moment, name)}
     scored_s = moment.end_s if moment else None
-    return {**plain(found), "scored_s": scored_s, "threads_scored": threads, "node_channels": now}
+    return {**plain(node), "scored_s": scored_s, "threads_scored": threads, "node_channels": now}
 
 
 def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -
         raise HTTPException(404, f"no node {name!r}")
     rows = np.flatnonzero(moment.node == moment.nodes.index(name))
     values = np.where(moment.valid[rows, -seconds:, None], moment.values[rows, -seconds:], np.nan)
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "node": name,
         "start_s": moment.end_s - seconds,
         "end_s": moment.end_s,
@@ -123,9 +127,10 @@ def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -
     if reconstructed and detector is not None:
         from clustertwin.telemetry.detection.features.inference import reconstruct
 
-        few, mine = moment.with_peers(rows)
-        told["reconstructed"] = plain(reconstruct(detector.stored, few)[mine][:, -seconds:])
-    return told
+        # The model compares a thread with the other threads of its job, so reconstruct them together.
+        threads, wanted = moment.with_peers(rows)
+        answer["reconstructed"] = plain(reconstruct(detector.stored, threads)[wanted][:, -seconds:])
+    return answer
 
 
 def _embedding(snapshot: Snapshot, limit: int) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def _embedding(snapshot: Snapshot, limit: int) -> dict[str, Any]:
         return {"model": "", "points": [], "events": []}
     known = np.flatnonzero(~np.isnan(scores.score))
     known = known[np.argsort(-scores.score[known], kind="stable")][:limit]
-    types = {one.job: one.job_type for one in snapshot.jobs}
+    types = {job.job: job.job_type for job in snapshot.jobs}
     points = []
     for row in known.tolist():
         job = moment.jobs[moment.job[row]] if moment.job[row] >= 0 else ""
@@ -148,10 +153,10 @@ def _embedding(snapshot: Snapshot, limit: int) -> dict[str, Any]:
                 "embedding": plain(scores.embedding[row]),
             }
         )
-    where = {row: i for i, row in enumerate(known.tolist())}
-    regions = [
-        {"event": event.id, "points": [where[row] for row in rows_of(moment, event).tolist() if row in where]}
-        for event in snapshot.events[:100]
-    ]
+    point_of_row = {row: i for i, row in enumerate(known.tolist())}
+    regions = []
+    for event in snapshot.events[:100]:
+        rows = rows_of(moment, event).tolist()
+        regions.append({"event": event.id, "points": [point_of_row[row] for row in rows if row in point_of_row]})
     model = snapshot.model.version if snapshot.model else ""
     return {"model": model, "points": points, "events": regions}

@@ -1,4 +1,4 @@
-"""Our nouns as plain JSON values: dataclasses, arrays and tuples -> dicts, lists and numbers; NaN -> null."""
+"""Convert values for JSON: dataclasses, arrays and tuples -> dicts, lists and numbers; NaN -> null."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         if np.issubdtype(value.dtype, np.floating):
             return _floats(value)
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         return plain(value.item())
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _floats(values: np.ndarray[Any, np.dtype[np.floating]]) -> Any:
-    """Four decimals are more than a ratio or a score means."""
+    """Round to four decimals: ratios and scores are not more precise than that."""
     rounded = np.round(values.astype(np.float64), 4)
     if np.isfinite(rounded).all():
         return rounded.tolist()
@@ -37,12 +37,12 @@ def _floats(values: np.ndarray[Any, np.dtype[np.floating]]) -> Any:
     return values_or_none.tolist()
 
 
-def case(one: Case, silenced: bool = False) -> dict[str, Any]:
-    """An event as the API gives it."""
-    event = one.event
+def case_json(case: Case, silenced: bool = False) -> dict[str, Any]:
+    """An event with its explanation and its verdict, as the API returns it."""
+    event = case.event
     why = None
-    if one.why is not None:
-        why = {**plain(one.why), "channel": one.why.channel, "sentence": one.why.sentence}
+    if case.why is not None:
+        why = {**plain(case.why), "channel": case.why.channel, "sentence": case.why.sentence}
     return {
         **plain(event),
         "places": [{"node": node, "cpus": list(cpus)} for node, cpus in event.places],
@@ -50,9 +50,9 @@ def case(one: Case, silenced: bool = False) -> dict[str, Any]:
         "threads": event.threads,
         "open": event.open,
         "why": why,
-        "verdict": one.verdict,
-        "who": one.who,
-        "comment": one.comment,
-        "vetted_s": one.vetted_s,
+        "verdict": case.verdict,
+        "who": case.who,
+        "comment": case.comment,
+        "vetted_s": case.vetted_s,
         "silenced": silenced,
     }

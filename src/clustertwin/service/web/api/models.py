@@ -1,4 +1,4 @@
-"""Models and learning: who is in service, who was, promote, roll back, freeze, resume."""
+"""Models and learning: show the champion and the stored versions; promote, roll back, freeze and resume."""
 
 from __future__ import annotations
 
@@ -13,94 +13,98 @@ from clustertwin.core.errors import InputError, OutputError, SettingsError, Twin
 from clustertwin.service.live.night_runner import tell_registry
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
+from clustertwin.service.web.contract import RouteGroup
 from clustertwin.telemetry.learning.champions import learning_state as learning
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
-if TYPE_CHECKING:  # with it comes torch, which takes seconds
+if TYPE_CHECKING:  # importing it imports torch, which takes seconds
     from clustertwin.telemetry.learning.champions.champion_store import Champion
 
 
-class Because(BaseModel):
+class PromotionRequest(BaseModel):
     reason: str = Field("", max_length=1000)
 
 
-class Learning(Because):
+class LearningRequest(PromotionRequest):
     action: Literal["freeze", "resume"]
 
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     api = APIRouter(tags=["models"])
 
-    @api.get("/models", summary="The champion, every stored version, and the state of learning")
+    @api.get("/models", summary="Show the champion, every stored version and the state of learning")
     def models() -> dict[str, Any]:
         from clustertwin.telemetry.learning.champions import champion_store, version_store
 
-        problems, champion, learns = [], None, learning.LearningState()
+        problems, champion, learning_state = [], None, learning.LearningState()
         try:
             champion = champion_store.read_champion(state.home)
         except TwinError as error:
             problems.append(str(error))
         try:
-            learns = learning.read_state(state.home)
+            learning_state = learning.read_state(state.home)
         except TwinError as error:
             problems.append(str(error))
         versions = [
-            {"version": one.version, "sha256": one.sha256, "lineage": plain(one.lineage)}
-            for one in version_store.versions(state.home)
+            {"version": version.version, "sha256": version.sha256, "lineage": plain(version.lineage)}
+            for version in version_store.versions(state.home)
         ]
         return {
             "in_service": plain(state.snapshot.model),
             "champion": plain(champion),
             "versions": versions,
-            "learning": plain(learns),
+            "learning": plain(learning_state),
             "problems": problems,
         }
 
     @api.post("/models/{version}/promote", summary="Put a stored version into service")
-    def promote(version: str, because: Because, request: Request) -> dict[str, Any]:
+    def promote(version: str, body: PromotionRequest, request: Request) -> dict[str, Any]:
         from clustertwin.telemetry.learning.champions import champion_store
 
-        why = because.reason or "promoted by hand"
+        why = body.reason or "promoted by hand"
 
-        def do() -> Champion:
+        def change() -> Champion:
             home = state.teachable()
             return champion_store.promote(home, version, next_fence(home), why, clock())
 
-        return done(request, "promote", do)
+        return change_champion(request, "promote", change)
 
-    @api.post("/models/rollback", summary="Put the last champion back")
+    @api.post("/models/rollback", summary="Put the previous champion back into service")
     def rollback(request: Request) -> dict[str, Any]:
         from clustertwin.telemetry.learning.champions import champion_store
 
-        def do() -> Champion:
+        def change() -> Champion:
             home = state.teachable()
             return champion_store.rollback(home, next_fence(home), clock())
 
-        return done(request, "rollback", do)
+        return change_champion(request, "rollback", change)
 
-    @api.post("/learning", summary="Freeze the nightly learning, or let it go on")
-    def learn(wish: Learning, request: Request) -> dict[str, Any]:
+    @api.post("/learning", summary="Freeze or resume nightly learning")
+    def learn(body: LearningRequest, request: Request) -> dict[str, Any]:
         try:
-            if wish.action == "freeze":
-                learning.freeze(state.teachable(), wish.reason)
+            if body.action == "freeze":
+                learning.freeze(state.teachable(), body.reason)
             else:
                 learning.resume(state.teachable())
         except (InputError, SettingsError) as error:
             raise HTTPException(409, str(error)) from error
-        state.store.note(request.state.who, wish.action, "learning", clock(), {"reason": wish.reason})
-        now: dict[str, Any] = plain(learning.read_state(state.home))
-        return now
+        state.store.append_audit(request.state.who, body.action, "learning", clock(), {"reason": body.reason})
+        learning_state: dict[str, Any] = plain(learning.read_state(state.home))
+        return learning_state
 
-    def done(request: Request, action: str, do: Callable[[], Champion]) -> dict[str, Any]:
+    def change_champion(request: Request, action: str, change: Callable[[], Champion]) -> dict[str, Any]:
         try:
-            champion = do()
+            champion = change()
         except OutputError:
-            raise  # a full disk is not the asker's mistake
+            raise  # a full disk is not the client's mistake
         except TwinError as error:
             raise HTTPException(409, str(error)) from error
-        state.store.note(request.state.who, action, champion.version, clock(), {"reason": champion.why})
+        state.store.append_audit(request.state.who, action, champion.version, clock(), {"reason": champion.why})
         tell_registry(state.home)
-        told: dict[str, Any] = plain(champion)
-        return told
+        answer: dict[str, Any] = plain(champion)
+        return answer
 
     return api
+
+
+ROUTES = RouteGroup(paths=("/models", "/learning"), router=router, change_role="admin")

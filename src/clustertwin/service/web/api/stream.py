@@ -1,4 +1,4 @@
-"""Server-sent events: a line for each new snapshot, so that a page moves without asking."""
+"""Server-sent events: one message for each new snapshot, so that pages update without polling."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from fastapi.responses import StreamingResponse
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.web.api.json_values import plain
+from clustertwin.service.web.contract import RouteGroup
 
-LOOK_S = 0.2
+POLL_S = 0.2
 KEEP_ALIVE_S = 15.0
 
 
 def router(state: ServiceState) -> APIRouter:
     api = APIRouter(tags=["stream"])
 
-    @api.get("/stream", summary="Each new second, as server-sent events", response_class=StreamingResponse)
+    @api.get("/stream", summary="Stream each new snapshot as a server-sent event", response_class=StreamingResponse)
     async def stream(request: Request) -> StreamingResponse:
-        return StreamingResponse(_lines(state, request), media_type="text/event-stream")
+        return StreamingResponse(_messages(state, request), media_type="text/event-stream")
 
     return api
 
 
-async def _lines(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
-    """A snapshot is looked for, not waited for: any number of pages cost no thread."""
-    seen, quiet_s = -1, 0.0
+ROUTES = RouteGroup(paths=("/stream",), router=router)
+
+
+async def _messages(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
+    """Poll for snapshots. Polling needs no thread for each connected page."""
+    sent, idle_s = -1, 0.0
     while not (state.ending() or await request.is_disconnected()):
         snapshot = state.snapshot
-        if snapshot.number != seen:
-            seen, quiet_s = snapshot.number, 0.0
-            yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (seen, orjson.dumps(_brief(snapshot, state)))
-        elif quiet_s >= KEEP_ALIVE_S:
-            quiet_s = 0.0
-            yield b": still here\n\n"
-        await asyncio.sleep(LOOK_S)
-        quiet_s += LOOK_S
+        if snapshot.number != sent:
+            sent, idle_s = snapshot.number, 0.0
+            yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (sent, orjson.dumps(_brief(snapshot, state)))
+        elif idle_s >= KEEP_ALIVE_S:
+            idle_s = 0.0
+            yield b": keep-alive\n\n"
+        await asyncio.sleep(POLL_S)
+        idle_s += POLL_S
 
 
 def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The audit: who did what and when, newest first, page by page; nobody can change a line of it."""
+"""The audit log: who did what and when, newest first. Entries cannot be changed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
 
 ROWS = 100
 
 
 def router(state: ServiceState) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    @pages.get("/audit")
-    def page(request: Request, subject: str = "", before_id: Annotated[int, Query(ge=0, le=2**53)] = 0) -> HTMLResponse:
-        entries = state.store.audit(subject.strip(), before_id, ROWS + 1)
+    @routes.get("/audit")
+    def show(request: Request, subject: str = "", before_id: Annotated[int, Query(ge=0, le=2**53)] = 0) -> HTMLResponse:
+        subject = subject.strip()
+        entries = state.store.audit(subject, before_id, ROWS + 1)
         older = entries[ROWS - 1].id if len(entries) > ROWS else 0
-        return render(request, state, "audit.html", entries=entries[:ROWS], subject=subject.strip(), older=older)
+        return render(request, state, PAGE, "audit.html", entries=entries[:ROWS], subject=subject, older=older)
 
-    return pages
+    return routes
+
+
+PAGE = Page(title="Audit", key="a", paths=("/audit",), router=router)

@@ -1,6 +1,6 @@
-"""What the canvases draw: a snapshot -> rows of bytes over time, as plain JSON values.
+"""What the heat maps draw: a snapshot -> rows of bytes over time, as JSON values.
 
-A byte is 0 … 254 from nothing to everything and 255 where nothing is known. Of a score, the middle is the threshold.
+Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. For a score, the middle of the scale is the threshold.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ CLUSTER_COLUMNS = 240
 
 
 def levels(ratios: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
-    """[0, 1] -> bytes; NaN is unknown."""
+    """[0, 1] -> bytes; NaN -> unknown."""
     known = ~np.isnan(ratios)
-    made = np.full(ratios.shape, UNKNOWN, np.uint8)
-    made[known] = np.rint(np.clip(ratios[known], 0, 1) * (UNKNOWN - 1)).astype(np.uint8)
-    return made
+    quantised = np.full(ratios.shape, UNKNOWN, np.uint8)
+    quantised[known] = np.rint(np.clip(ratios[known], 0, 1) * (UNKNOWN - 1)).astype(np.uint8)
+    return quantised
 
 
-def encoded(made: NDArray[np.uint8]) -> str:
-    return b64encode(np.ascontiguousarray(made).tobytes()).decode()
+def encoded(quantised: NDArray[np.uint8]) -> str:
+    return b64encode(np.ascontiguousarray(quantised).tobytes()).decode()
 
 
 def cluster(snapshot: Snapshot) -> dict[str, Any]:
-    """Nodes × time, worst first: the strangest score of each node over the last hour."""
+    """Nodes × time: the highest score of each node over the last hour; the node with the highest score now is first."""
     history, threshold = snapshot.history, snapshot.threshold
     names = [state.node for state in snapshot.nodes][:MOST_ROWS]
     step_s, end_s, scores = _resampled(history.times_s, history.score, max(snapshot.stride_s, 5))
@@ -55,7 +55,7 @@ def cluster(snapshot: Snapshot) -> dict[str, Any]:
 def _resampled(
     times_s: NDArray[np.int64], score: NDArray[np.float32], stride_s: int
 ) -> tuple[int, int, NDArray[np.float32]]:
-    """Scorings at any times -> even columns, each with the strangest score in it; NaN where there was none."""
+    """Scores at irregular times -> columns of equal width with the highest score in each; NaN if a column has none."""
     if not len(times_s):
         return stride_s, 0, np.full((len(score), 0), np.nan, np.float32)
     end_s = int(times_s[-1])
@@ -63,55 +63,54 @@ def _resampled(
     step_s = max(stride_s, -(-span_s // CLUSTER_COLUMNS))
     columns = -(-span_s // step_s)
     place = columns - 1 - (end_s - times_s) // step_s
-    made = np.full((len(score), columns), -np.inf, np.float32)
+    highest = np.full((len(score), columns), -np.inf, np.float32)
     for column, scores in zip(place.tolist(), np.where(np.isnan(score), -np.inf, score).T, strict=True):
-        np.maximum(made[:, column], scores, out=made[:, column])
-    # Scorings a little further apart than a column is wide leave some columns out; that is no gap in what is known.
+        np.maximum(highest[:, column], scores, out=highest[:, column])
+    # If scorings are a little further apart than a column is wide, some columns stay empty. Fill them from the left.
     scored = np.isin(np.arange(columns), place)
     between = np.flatnonzero(~scored[1:-1] & scored[:-2] & scored[2:]) + 1
-    made[:, between] = made[:, between - 1]
-    made[np.isneginf(made)] = np.nan
-    return step_s, end_s, made
+    highest[:, between] = highest[:, between - 1]
+    highest[np.isneginf(highest)] = np.nan
+    return step_s, end_s, highest
 
 
 def node(snapshot: Snapshot, name: str, channel: str) -> dict[str, Any] | None:
-    """Threads × seconds of one node, its jobs as bands; None for a node nobody knows."""
+    """Threads × seconds of one node, with its jobs as bands; None if the node is unknown."""
     moment = snapshot.moment
     if moment is None or name not in moment.nodes:
         return None
-    mine = np.flatnonzero(moment.node == moment.nodes.index(name))
+    rows = np.flatnonzero(moment.node == moment.nodes.index(name))
     return {
-        "cpus": moment.cpu[mine].tolist(),
+        "cpus": moment.cpu[rows].tolist(),
         "columns": moment.values.shape[1],
         "end_s": moment.end_s,
         "step_s": 1,
         "channel": channel,
-        "levels": encoded(levels(shares(moment, mine, channel))),
-        "scores": plain(_scores(snapshot, name, moment.cpu[mine])),
+        "levels": encoded(levels(shares(moment, rows, channel))),
+        "scores": plain(_scores(snapshot, name, moment.cpu[rows])),
         "threshold": None if np.isnan(snapshot.threshold) else snapshot.threshold,
-        "bands": _bands(moment, mine),
+        "bands": _bands(moment, rows),
     }
 
 
-def shares(seen: Moment | Trace, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
-    """(thread, second) of one channel; `busy` is all that is not idle or stolen, waiting for a disk included."""
-    index = seen.schema.index("other" if channel == "busy" else channel)
-    values = seen.values[rows, :, index]
-    return np.where(seen.valid[rows], 1 - values if channel == "busy" else values, np.nan)
+def shares(measured: Moment | Trace, rows: NDArray[np.intp], channel: str) -> NDArray[np.float32]:
+    """(thread, second) of one channel. `busy` is user, system and iowait together."""
+    index = measured.schema.index("other" if channel == "busy" else channel)
+    values = measured.values[rows, :, index]
+    return np.where(measured.valid[rows], 1 - values if channel == "busy" else values, np.nan)
 
 
 def _scores(snapshot: Snapshot, name: str, cpus: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The scores of these threads, from the last scoring; threads may have come since."""
-    found = np.full(len(cpus), np.nan, np.float32)
+    """The last scores of these threads; NaN for a thread that has appeared since the last scoring."""
     if snapshot.scored is None or snapshot.scores is None or name not in snapshot.scored.nodes:
-        return found
+        return np.full(len(cpus), np.nan, np.float32)
     rows = np.flatnonzero(snapshot.scored.node == snapshot.scored.nodes.index(name))
     score = dict(zip(snapshot.scored.cpu[rows].tolist(), snapshot.scores.score[rows].tolist(), strict=True))
     return np.array([score.get(int(cpu), np.nan) for cpu in cpus], np.float32)
 
 
 def _bands(moment: Moment, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
-    """One band for each run of neighbouring threads of a job: its rows, and since when it has held them."""
+    """One band for each run of adjacent threads of a job: its rows, and the time since the job has them."""
     bands: list[dict[str, Any]] = []
     for place, row in enumerate(rows):
         if moment.job[row] < 0:

@@ -1,7 +1,7 @@
-"""Where events that are over lie in the embedding: cases and their kept seconds -> places by the model that scores now.
+"""Where closed events lie in the embedding: cases and their archived seconds -> embeddings by the model in service.
 
-A place belongs to one model, and models change by night: so it is not stored but made again from the event's own
-seconds, in the background, as far as somebody still keeps them.
+Embeddings of different models cannot be compared, and the model can change every night. So they are not stored, but
+computed again from the event's archived seconds, in the background.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.moments.moment import WINDOW_S, moments
 from clustertwin.telemetry.recording.trace_archive import TraceArchive
 
-if TYPE_CHECKING:  # with it comes torch, which takes seconds
+if TYPE_CHECKING:  # importing it imports torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
 
-AGAIN_S = 60.0  # after a past that did not answer
-MOST_THREADS = 32  # of an event; they show its extent
+RETRY_S = 60.0  # after the archive did not answer
+MOST_THREADS = 32  # of an event; enough to show its extent
 
 Place = NDArray[np.float32]  # (thread, latent)
+_UNKNOWN: Place = np.empty((0, 0), np.float32)
 
 
-def whereabouts(detector: Detector, past: TraceArchive, case: Case) -> Place:
-    """An event's threads in the window that gave its reason; none where those seconds are gone."""
+def event_embeddings(detector: Detector, past: TraceArchive, case: Case) -> Place:
+    """Embed the window that explains the event; empty if its seconds are gone."""
     from clustertwin.telemetry.detection.features.inference import infer
 
     event, end_s = case.event, case.why.end_s if case.why else case.event.seen_s
@@ -38,38 +39,35 @@ def whereabouts(detector: Detector, past: TraceArchive, case: Case) -> Place:
     for moment, _ in moments(traces, length_s=WINDOW_S, first_s=end_s):
         rows = rows_of(moment, event)
         known = rows[moment.valid[rows].mean(1) >= detector.settings.enough]
-        few, mine = moment.with_peers(known[:MOST_THREADS])
-        return infer(detector.stored, few)[0][mine] if len(mine) else _NOWHERE
-    return _NOWHERE
+        threads, wanted = moment.with_peers(known[:MOST_THREADS])
+        return infer(detector.stored, threads)[0][wanted] if len(wanted) else _UNKNOWN
+    return _UNKNOWN
 
 
-_NOWHERE: Place = np.empty((0, 0), np.float32)
-
-
-class Whereabouts:
-    """Remembers the places of one model; those it does not know yet are looked up by one thread at a time."""
+class ClosedEventPlaces:
+    """Caches the embeddings of closed events for one model. One background thread computes the missing ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._model = ""
-        self._found: dict[str, Place] = {}
-        self._looking: Thread | None = None
+        self._places: dict[str, Place] = {}
+        self._worker: Thread | None = None
         self._not_before_s = 0.0
 
     def of(self, detector: Detector, past: TraceArchive | None, cases: Sequence[Case]) -> list[tuple[Case, Place]]:
-        """Those that are known by now."""
+        """The cases whose embeddings are known by now."""
         if detector.version != self._model:
-            self._model, self._found = detector.version, {}
-        missing = [case for case in cases if case.id not in self._found]
-        idle = self._looking is None or not self._looking.is_alive()
+            self._model, self._places = detector.version, {}
+        missing = [case for case in cases if case.id not in self._places]
+        idle = self._worker is None or not self._worker.is_alive()
         if missing and past is not None and idle and self._clock() >= self._not_before_s:
-            self._looking = Thread(target=self._look, args=(detector, past, missing, self._found), daemon=True)
-            self._looking.start()
-        return [(case, place) for case in cases if len(place := self._found.get(case.id, _NOWHERE))]
+            self._worker = Thread(target=self._compute, args=(detector, past, missing, self._places), daemon=True)
+            self._worker.start()
+        return [(case, place) for case in cases if len(place := self._places.get(case.id, _UNKNOWN))]
 
-    def _look(self, detector: Detector, past: TraceArchive, cases: Sequence[Case], found: dict[str, Place]) -> None:
+    def _compute(self, detector: Detector, past: TraceArchive, cases: Sequence[Case], places: dict[str, Place]) -> None:
         try:
             for case in cases:
-                found[case.id] = whereabouts(detector, past, case)
+                places[case.id] = event_embeddings(detector, past, case)
         except TwinError:
-            self._not_before_s = self._clock() + AGAIN_S
+            self._not_before_s = self._clock() + RETRY_S

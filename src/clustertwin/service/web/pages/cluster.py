@@ -1,4 +1,4 @@
-"""The first page: every node over the last hour, worst first, and what is strange now."""
+"""The first page: the score of every node over the last hour, and the open events."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import canvas_data
 from clustertwin.service.web.pages.rendering import render
 
-ROWS = 100  # of the table; a search finds the others
+ROWS = 100  # of the table; search for the others
 
 
 def router(state: ServiceState) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    @pages.get("/")
-    def page(request: Request, q: str = "") -> HTMLResponse:
-        found = [node for node in state.snapshot.nodes if q.lower() in node.node.lower()]
-        return render(
-            request, state, "cluster.html", q=q, nodes=found[:ROWS], found=len(found), past=_past(state.snapshot)
-        )
+    @routes.get("/")
+    def show(request: Request, q: str = "") -> HTMLResponse:
+        nodes = [node for node in state.snapshot.nodes if q.lower() in node.node.lower()]
+        values: dict[str, Any] = {"q": q, "nodes": nodes[:ROWS], "matches": len(nodes)}
+        return render(request, state, PAGE, "cluster.html", recent_scores=_recent_scores(state.snapshot), **values)
 
-    @pages.get("/pictures/cluster")
+    @routes.get("/pictures/cluster")
     def picture() -> dict[str, Any]:
         return canvas_data.cluster(state.snapshot)
 
-    return pages
+    return routes
 
 
-def _past(snapshot: Snapshot) -> dict[str, list[float]]:
-    """Node -> its last 60 scores, for the sparklines."""
+PAGE = Page(title="Cluster", key="c", paths=("/",), router=router)
+
+
+def _recent_scores(snapshot: Snapshot) -> dict[str, list[float]]:
+    """The last 60 scores of each node, for the sparklines."""
     history = snapshot.history
     return {node: np.asarray(history.score[i, -60:]).tolist() for i, node in enumerate(history.nodes)}

@@ -1,4 +1,4 @@
-"""Events: the list, to judge many at once, and each with its whole reason; a person says what it was, or undoes it."""
+"""Events: the list, where many get a verdict at once, and one event with its explanation and its verdicts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
-from clustertwin.service.store.quiet_times import hushed
+from clustertwin.service.store.quiet_periods import is_silenced
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
 
 ROWS = 100
-State = Literal["open", "closed", "all"]
-Said = Literal["any", "none", "confirmed", "dismissed", "new-normal"]
+Status = Literal["open", "closed", "all"]
+VerdictFilter = Literal["any", "none", "confirmed", "dismissed", "new-normal"]
 Action = Literal["confirmed", "dismissed", "new-normal", "undo"]
-DONE = {"confirmed": "confirmed", "dismissed": "dismissed", "new-normal": "taken as the new normal", "undo": "undone"}
+DONE = {"confirmed": "confirmed", "dismissed": "dismissed", "new-normal": "marked as new normal", "undo": "undone"}
 
 
-class Which(BaseModel):
-    """What the list shows."""
+class ListQuery(BaseModel):
+    """Which events the list shows."""
 
-    status: State = "open"
-    said: Said = "any"
+    status: Status = "open"
+    said: VerdictFilter = "any"
     node: str = ""
     job: str = ""
     page: int = 1
@@ -38,12 +39,12 @@ class Which(BaseModel):
     @property
     def filter(self) -> Filter:
         verdict = {"any": None, "none": ""}.get(self.said, self.said)
-        wanted = {"open": True, "closed": False, "all": None}[self.status]
-        return Filter(open=wanted, verdict=verdict, node=self.node, job=self.job)
+        is_open = {"open": True, "closed": False, "all": None}[self.status]
+        return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job)
 
 
-class Judging(Which):
-    """What is said of some of those shown."""
+class VerdictForm(ListQuery):
+    """A verdict for the marked events, and the list that is shown again."""
 
     action: Action
     event: list[str]
@@ -51,62 +52,68 @@ class Judging(Which):
 
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    def listed(request: Request, which: Which, done: str = "", ids: Sequence[str] = ()) -> HTMLResponse:
-        found = state.store.count(which.filter)
-        last = max(-(-found // ROWS), 1)
-        page = min(max(which.page, 1), last)
-        cases = state.store.events(which.filter, ROWS, (page - 1) * ROWS)
-        about = {**which.model_dump(), "page": page, "last": last, "found": found, "done": done, "ids": ids}
-        return render(request, state, "events.html", cases=cases, silenced=silenced(cases), **about)
+    def list_page(request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = ()) -> HTMLResponse:
+        matches = state.store.count(query.filter)
+        last = max(-(-matches // ROWS), 1)
+        page = min(max(query.page, 1), last)
+        cases = state.store.events(query.filter, ROWS, (page - 1) * ROWS)
+        values = {**query.model_dump(), "page": page, "last": last, "matches": matches, "done": done, "ids": ids}
+        return render(request, state, PAGE, "events.html", cases=cases, silenced=silenced(cases), **values)
 
     def silenced(cases: list[Case]) -> set[str]:
-        silences = state.store.quiet.silences(state.snapshot.now_s or clock())
-        return {case.id for case in cases if hushed(case.event, silences)}
+        silences = state.store.quiet_periods.silences(state.snapshot.now_s or clock())
+        return {case.id for case in cases if is_silenced(case.event, silences)}
 
-    @pages.get("/events")
-    def many(request: Request, which: Annotated[Which, Query()]) -> HTMLResponse:
-        return listed(request, which)
+    @routes.get("/events")
+    def show_list(request: Request, query: Annotated[ListQuery, Query()]) -> HTMLResponse:
+        return list_page(request, query)
 
-    @pages.post("/events")
-    def judge_many(request: Request, said: Annotated[Judging, Form()]) -> HTMLResponse:
-        _judge(state, request.state.who, clock(), said.event, said.action, said.comment)
-        done = f"{formatting.counted(len(said.event), 'event')} {DONE[said.action]}"
-        return listed(request, said, done, () if said.action == "undo" else said.event)
+    @routes.post("/events")
+    def vet_many(request: Request, form: Annotated[VerdictForm, Form()]) -> HTMLResponse:
+        _vet(state, request.state.who, clock(), form.event, form.action, form.comment)
+        done = f"{formatting.counted(len(form.event), 'event')} {DONE[form.action]}"
+        return list_page(request, form, done, () if form.action == "undo" else form.event)
 
-    @pages.get("/events/{event_id}")
-    def one(request: Request, event_id: str) -> HTMLResponse:
+    @routes.get("/events/{event_id}")
+    def show_event(request: Request, event_id: str) -> HTMLResponse:
         try:
-            return detail(request, state.store.event(event_id))
-        except NoSuchEvent as error:
-            return render(request, state, "missing.html", 404, what=f"{error}.")
+            return event_page(request, state.store.event(event_id))
+        except NoSuchEvent:
+            return render(request, state, PAGE, "not_found.html", 404, text=f"There is no event {event_id}.")
 
-    @pages.post("/events/{event_id}")
-    def judge_one(
+    @routes.post("/events/{event_id}")
+    def vet_one(
         request: Request, event_id: str, action: Annotated[Action, Form()], comment: Annotated[str, Form()] = ""
     ) -> HTMLResponse:
-        _judge(state, request.state.who, clock(), [event_id], action, comment)
-        return detail(request, state.store.event(event_id))
+        _vet(state, request.state.who, clock(), [event_id], action, comment)
+        return event_page(request, state.store.event(event_id))
 
-    def detail(request: Request, case: Case) -> HTMLResponse:
-        past = state.store.audit(case.id, limit=20)
-        near, alike = nearest(state.snapshot, case.event), state.store.alike(case, 6)
-        about: dict[str, Any] = {"case": case, "past": past, "near": near, "alike": alike}
-        return render(request, state, "event.html", silenced=silenced([case]), **about)
+    def event_page(request: Request, case: Case) -> HTMLResponse:
+        values: dict[str, Any] = {
+            "case": case,
+            "verdicts": state.store.audit(case.id, limit=20),
+            "near": nearest(state.snapshot, case.event),
+            "alike": state.store.alike(case, 6),
+        }
+        return render(request, state, PAGE, "event.html", silenced=silenced([case]), **values)
 
-    @pages.get("/pictures/events/{event_id}")
+    @routes.get("/pictures/events/{event_id}")
     def picture(event_id: str) -> dict[str, Any]:
         try:
             return event_picture(state.snapshot, state.store.event(event_id), state.past)
         except NoSuchEvent as error:
             raise HTTPException(404, str(error)) from error
 
-    return pages
+    return routes
 
 
-def _judge(state: ServiceState, who: str, now_s: float, ids: list[str], action: Action, comment: str) -> None:
-    """Write it down, for all or for none; what cannot be is told to the page."""
+PAGE = Page(title="Events", key="e", paths=("/events",), router=router)
+
+
+def _vet(state: ServiceState, who: str, now_s: float, ids: list[str], action: Action, comment: str) -> None:
+    """Store a verdict for all of the events or for none; or undo the last verdict of each."""
     try:
         if action == "undo":
             for event_id in ids:

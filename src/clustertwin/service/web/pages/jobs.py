@@ -1,4 +1,4 @@
-"""Jobs: those that run, strangest first; each with its own report."""
+"""Jobs: the running jobs with the highest score first, and the report of one job."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from fastapi.responses import HTMLResponse
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
 
 ROWS = 200
 
 
 def router(state: ServiceState) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    @pages.get("/jobs")
-    def many(request: Request, q: str = "") -> HTMLResponse:
+    @routes.get("/jobs")
+    def show_list(request: Request, q: str = "") -> HTMLResponse:
         words = q.lower().split()
         jobs = [
             job
             for job in state.snapshot.jobs
             if all(word in f"{job.job} {job.owner} {job.job_type} {' '.join(job.nodes)}".lower() for word in words)
         ]
-        return render(request, state, "jobs.html", jobs=jobs[:ROWS], found=len(jobs), q=q)
+        return render(request, state, PAGE, "jobs.html", jobs=jobs[:ROWS], matches=len(jobs), q=q)
 
-    @pages.get("/jobs/{job:path}")
-    def one(request: Request, job: str) -> HTMLResponse:
-        found = next((one for one in state.snapshot.jobs if one.job == job), None)
+    @routes.get("/jobs/{job:path}")
+    def show_job(request: Request, job: str) -> HTMLResponse:
+        running = next((running for running in state.snapshot.jobs if running.job == job), None)
         cases = state.store.events(Filter(job=job), 50)
         usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
-        if found is None and usage is None and not cases:
-            what = f"No job {job} is running, none is recorded, and none has an event."
-            return render(request, state, "missing.html", 404, what=what)
+        if running is None and usage is None and not cases:
+            text = f"There is no running or recorded job {job}, and no event of one."
+            return render(request, state, PAGE, "not_found.html", 404, text=text)
         report = job_report.render(usage) if usage else ""
-        return render(request, state, "job.html", name=job, job=found, cases=cases, report=report)
+        return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report)
 
-    return pages
+    return routes
+
+
+PAGE = Page(title="Jobs", key="j", paths=("/jobs",), router=router)

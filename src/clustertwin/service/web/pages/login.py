@@ -1,4 +1,4 @@
-"""The way in for a browser: a token, pasted once -> a cookie that no script can read and no other site can use."""
+"""Log in with a token: the token -> a cookie that scripts cannot read and other sites cannot use."""
 
 from __future__ import annotations
 
@@ -10,41 +10,46 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.access import COOKIE
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import environment
 
 MONTH_S = 30 * 86_400
 
 
 def router(state: ServiceState) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    def form(to: str, wrong: str = "", code: int = 200) -> HTMLResponse:
-        return HTMLResponse(environment().get_template("login.html").render(to=to, wrong=wrong), code)
+    def form(to: str, error: str = "", code: int = 200) -> HTMLResponse:
+        template = environment().get_template("login.html")
+        return HTMLResponse(template.render(title=PAGE.title, to=to, error=error), code)
 
-    @pages.get("/login")
-    def ask(to: str = "/") -> HTMLResponse:
+    @routes.get("/login")
+    def show(to: str = "/") -> HTMLResponse:
         return form(to)
 
-    @pages.post("/login")
-    def enter(request: Request, token: Annotated[str, Form()] = "", to: Annotated[str, Form()] = "/") -> Response:
+    @routes.post("/login")
+    def log_in(request: Request, token: Annotated[str, Form()] = "", to: Annotated[str, Form()] = "/") -> Response:
         if Tokens(state.store.database).holder(token.strip()) is None:
-            return form(to, "Nobody has this token, or it was taken away.", 401)
-        answer = RedirectResponse(_ours(to), 303)
-        # Lax, so that a link in an alert still finds its reader logged in; the guard refuses changes from elsewhere.
+            return form(to, "This token does not exist, or it was removed.", 401)
+        answer = RedirectResponse(_local_path(to), 303)
+        # Lax: a link in an alert opens a page without another login. The guard refuses changes from other sites.
         answer.set_cookie(
             COOKIE, token.strip(), MONTH_S, httponly=True, samesite="lax", secure=request.url.scheme == "https"
         )
         return answer
 
-    @pages.post("/logout")
-    def leave() -> Response:
+    @routes.post("/logout")
+    def log_out() -> Response:
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(COOKIE)
         return answer
 
-    return pages
+    return routes
 
 
-def _ours(path: str) -> str:
-    """A path of this service, never another site: `//evil.example` is one to a browser."""
+PAGE = Page(title="Log in", paths=("/login", "/logout"), router=router, public=True)
+
+
+def _local_path(path: str) -> str:
+    """A path of this service, never another site: a browser reads `//evil.example` as one."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""Models: who scores now and since when, who came before, what is learnt at night; an admin rolls back or freezes."""
+"""Models: the model in service, the stored versions and nightly learning. An admin can promote and roll back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.night_runner import tell_registry
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
 from clustertwin.telemetry.learning.champions import learning_state as learning
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
@@ -21,13 +22,13 @@ ACTIONS = ("promote", "rollback", "freeze", "resume")
 
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    @pages.get("/models")
-    def page(request: Request) -> HTMLResponse:
-        return render(request, state, "models.html", **_about(state))
+    @routes.get("/models")
+    def show(request: Request) -> HTMLResponse:
+        return render(request, state, PAGE, "models.html", **_values(state))
 
-    @pages.post("/models")
+    @routes.post("/models")
     def act(
         request: Request,
         action: Annotated[Action, Form()],
@@ -39,16 +40,19 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             subject = _do(state, action, version, reason.strip(), now_s)
         except TwinError as error:
             raise HTTPException(409, str(error)) from error
-        state.store.note(who, action, subject, now_s, {"reason": reason.strip()})
+        state.store.append_audit(who, action, subject, now_s, {"reason": reason.strip()})
         if action in ("promote", "rollback"):
             tell_registry(state.home)
-        return render(request, state, "models.html", **_about(state))
+        return render(request, state, PAGE, "models.html", **_values(state))
 
-    return pages
+    return routes
+
+
+PAGE = Page(title="Models", key="l", paths=("/models",), router=router, change_role="admin")
 
 
 def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: float) -> str:
-    """What was asked for; gives what it was done to."""
+    """Carry out the action, and return what it was done to."""
     home = state.teachable()
     from clustertwin.telemetry.learning.champions import champion_store
 
@@ -63,27 +67,26 @@ def _do(state: ServiceState, action: Action, version: str, reason: str, now_s: f
     return "learning"
 
 
-def _about(state: ServiceState) -> dict[str, Any]:
-    """A file that cannot be read is a line of the page, not its end."""
+def _values(state: ServiceState) -> dict[str, Any]:
+    """What the template shows. A file that cannot be read becomes an error on the page; the rest is still shown."""
     from clustertwin.telemetry.learning.champions import champion_store, version_store
 
-    wrong = []
-    champion, learns = None, learning.LearningState()
+    errors = []
+    champion, learning_state = None, learning.LearningState()
     try:
         champion = champion_store.read_champion(state.home)
     except TwinError as error:
-        wrong.append(str(error))
+        errors.append(str(error))
     try:
-        learns = learning.read_state(state.home)
+        learning_state = learning.read_state(state.home)
     except TwinError as error:
-        wrong.append(str(error))
-    versions = version_store.versions(state.home)[::-1]
-    done = [entry for entry in state.store.audit(limit=200) if entry.action in ACTIONS][:12]
+        errors.append(str(error))
+    actions = [entry for entry in state.store.audit(limit=200) if entry.action in ACTIONS][:12]
     return {
         "champion": champion,
-        "learns": learns,
-        "versions": versions,
-        "wrong": wrong,
-        "done": done,
+        "learning": learning_state,
+        "versions": version_store.versions(state.home)[::-1],
+        "errors": errors,
+        "actions": actions,
         "replayed": state.replayed,
     }

@@ -1,4 +1,4 @@
-"""One node: its threads second by second, the jobs on them, and a thread as the model expected it."""
+"""One node: its threads second by second, the jobs on them, and one thread, measured and reconstructed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.channel_lines import channel_lines
+from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import canvas_data, thread_reconstruction
 from clustertwin.service.web.pages.rendering import render
 
@@ -17,26 +18,26 @@ Shown = Literal["busy", "user", "system", "iowait"]
 
 
 def router(state: ServiceState) -> APIRouter:
-    pages = APIRouter(include_in_schema=False)
+    routes = APIRouter()
 
-    @pages.get("/nodes/{node:path}")
-    def page(request: Request, node: str, cpu: int | None = None) -> HTMLResponse:
+    @routes.get("/nodes/{node:path}")
+    def show(request: Request, node: str, cpu: int | None = None) -> HTMLResponse:
         snapshot = state.snapshot
-        found = next((one for one in snapshot.nodes if one.node == node), None)
-        if found is None:
-            return render(request, state, "missing.html", 404, what=f"No node {node} is being watched.")
+        node_state = next((node_state for node_state in snapshot.nodes if node_state.node == node), None)
+        if node_state is None:
+            return render(request, state, PAGE, "not_found.html", 404, text=f"There is no node {node}.")
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in snapshot.events if node in event.nodes]
-        return render(request, state, "node.html", node=found, jobs=jobs, events=events, cpu=cpu)
+        return render(request, state, PAGE, "node.html", node=node_state, jobs=jobs, events=events, cpu=cpu)
 
-    @pages.get("/pictures/node")
+    @routes.get("/pictures/node")
     def picture(node: str, channel: Shown = "busy") -> dict[str, Any]:
-        found = canvas_data.node(state.snapshot, node, channel)
-        if found is None:
+        answer = canvas_data.node(state.snapshot, node, channel)
+        if answer is None:
             raise HTTPException(404, f"no node {node}")
-        return found
+        return answer
 
-    @pages.get("/pictures/node-channels")
+    @routes.get("/pictures/node-channels")
     def node_channels(node: str) -> dict[str, Any]:
         moment = state.snapshot.moment
         lines = [
@@ -46,12 +47,15 @@ def router(state: ServiceState) -> APIRouter:
         ]
         return {"end_s": moment.end_s if moment is not None else None, "lines": lines}
 
-    @pages.get("/pictures/thread")
+    @routes.get("/pictures/thread")
     def thread(node: str, cpu: int) -> dict[str, Any]:
         moment = state.snapshot.moment
-        found = thread_reconstruction.thread(state.detector, moment, node, cpu) if moment is not None else None
-        if found is None:
+        answer = thread_reconstruction.thread(state.detector, moment, node, cpu) if moment is not None else None
+        if answer is None:
             raise HTTPException(404, f"no thread {cpu} on node {node}")
-        return found
+        return answer
 
-    return pages
+    return routes
+
+
+PAGE = Page(title="Node", paths=("/nodes",), router=router)

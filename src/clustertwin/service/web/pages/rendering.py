@@ -1,4 +1,4 @@
-"""Templates: a name and what it is about -> an HTML answer, in which everything is escaped."""
+"""Render templates: a page, a template and its values -> an HTML response in which every value is escaped."""
 
 from __future__ import annotations
 
@@ -16,69 +16,61 @@ from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.access import COOKIE
+from clustertwin.service.web.contract import Page
+from clustertwin.service.web.pages import STATIC, navigation
 
-HERE = Path(__file__).parent
-STATIC = HERE / "static"
-
-#: path, name, key: the pages of the bar, in its order
-BAR = (
-    ("/", "Cluster", "g c"),
-    ("/events", "Events", "g e"),
-    ("/jobs", "Jobs", "g j"),
-    ("/embedding", "Embedding", "g m"),
-    ("/models", "Models", "g l"),
-    ("/quiet", "Quiet times", "g q"),
-    ("/audit", "Audit", "g a"),
+TEMPLATES = Path(__file__).parent / "templates"
+FILTERS = (
+    formatting.number,
+    formatting.percent,
+    formatting.duration,
+    formatting.iso_time,
+    formatting.clock,
+    formatting.ranges,
+    formatting.counted,
 )
 
 
 @cache
 def static() -> str:
-    """Where scripts and styles are: an address that changes with them, so that browsers may keep them for good."""
-    whole = hashlib.sha256()
+    """The address of scripts and styles. It contains their hash, so browsers may cache them for ever."""
+    digest = hashlib.sha256()
     for path in sorted(path for path in STATIC.rglob("*") if path.is_file()):
-        whole.update(path.read_bytes())
-    return f"/static/{whole.hexdigest()[:12]}"
+        digest.update(path.read_bytes())
+    return f"/static/{digest.hexdigest()[:12]}"
 
 
 @cache
 def environment() -> Environment:
-    """A misspelt name in a template is an error, not an empty place."""
-    made = Environment(
-        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    """Jinja's environment. An unknown name in a template is an error, not an empty string."""
+    jinja = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    for word in (
-        formatting.number,
-        formatting.percent,
-        formatting.lasting,
-        formatting.moment,
-        formatting.clock,
-        formatting.ranges,
-        formatting.counted,
-    ):
-        made.filters[word.__name__] = word
-    made.filters["spoken"] = label_of
-    made.globals.update(bar=BAR, sparkline=formatting.sparkline, static=static())
-    # A global, not an import of each template: a block that is rendered alone does not see its template's imports.
-    made.globals["ui"] = made.get_template("parts.html").module
-    return made
+    jinja.filters.update({function.__name__: function for function in FILTERS})
+    jinja.filters["spoken"] = label_of
+    jinja.globals.update(navigation=navigation(), sparkline=formatting.sparkline, static=static())
+    # A global, not an import in each template: a block that is rendered alone does not see its template's imports.
+    jinja.globals["ui"] = jinja.get_template("macros.html").module
+    return jinja
 
 
-def render(request: Request, state: ServiceState, template: str, code: int = 200, **about: Any) -> HTMLResponse:
-    """A page with the bar around it; or, where HTMX asks for a part, the block of that name alone."""
-    found = environment().get_template(template)
-    context = {
+def render(
+    request: Request, state: ServiceState, page: Page, template: str, code: int = 200, /, **values: Any
+) -> HTMLResponse:
+    """The whole page; or only the block that HTMX asks for."""
+    loaded = environment().get_template(template)
+    values = {
+        "title": page.title,
         "snapshot": state.snapshot,
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,
         "logged_in": COOKIE in request.cookies,
         "problems": problems(state),
-        **about,
+        **values,
     }
-    part = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
-    if part in found.blocks:
-        made = found.new_context(context)
-        return HTMLResponse("".join(found.blocks[part](made)), code)
-    return HTMLResponse(found.render(context), code)
+    block = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""
+    if block in loaded.blocks:
+        return HTMLResponse("".join(loaded.blocks[block](loaded.new_context(values))), code)
+    return HTMLResponse(loaded.render(values), code)

@@ -1,4 +1,4 @@
-// Nodes × time, worst first: the strangest score of each node; a click opens the node.
+// The cluster page: the highest score of each node over time. A click opens the node.
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onTick } from "./live.js";
 import { UNKNOWN, paint } from "./ramps.js";
@@ -16,13 +16,13 @@ const map = new HeatMap(figure, {
 });
 
 async function refresh() {
-  const news = await load("/pictures/cluster");
-  shown = { ...news, levels: bytes(news.levels), endS: news.end_s, stepS: news.step_s, scale: "score", heightPx: 420 };
-  const empty = !news.columns || !news.labels.length;
+  const picture = await load("/pictures/cluster");
+  shown = { ...picture, levels: bytes(picture.levels), endS: picture.end_s, stepS: picture.step_s, scale: "score", heightPx: 420 };
+  const empty = !picture.columns || !picture.labels.length;
   figure.hidden = empty;
   document.getElementById("cluster-empty").hidden = !empty;
   if (!empty) map.show(shown);
-  figure.dataset.end = news.end_s;
+  figure.dataset.end = picture.end_s;
 }
 
 const ramp = () => paint(document.getElementById("ramp"), "score");

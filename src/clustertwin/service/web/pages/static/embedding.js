@@ -1,4 +1,5 @@
-// The embedding as a scatter: points by job type, strange ones ringed, events as regions; a click opens node or event.
+// The embedding page: a scatter plot coloured by job type. Anomalous threads have a ring, events a region. A click
+// opens the node or the event.
 import { load, onTick } from "./live.js";
 import { css, hue } from "./ramps.js";
 
@@ -7,17 +8,17 @@ const canvas = figure.querySelector("canvas");
 const tip = figure.querySelector(".tip");
 const HEIGHT = 520;
 const MARGIN = 28;
-const REACH = 16; // of a judged event's region around each of its threads
-const SAID = { confirmed: "alarm", dismissed: "good", "new-normal": "accent" };
+const REACH = 16; // radius of a closed event's region around each of its threads
+const VERDICT_COLOUR = { confirmed: "alarm", dismissed: "good", "new-normal": "accent" };
 let data = { points: [], regions: [], judged: [] };
 let bounds = null;
-let lone = ""; // the group that is looked at alone
+let highlighted = ""; // the group under the mouse in the legend
 let chart = "pca";
-let names = []; // where names of events stand already
+let labels = []; // positions of the labels drawn so far
 
 const colour = (group) => (group === "no job" ? css("other") : hue(group));
 
-// Bounds grow at once and shrink slowly, so that the picture does not breathe; a new model begins anew.
+// Bounds grow at once and shrink slowly, so that the picture stays steady. A new model resets them.
 function follow(drawn) {
   const range = (values, old) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -38,13 +39,13 @@ function draw() {
   canvas.height = HEIGHT * dots;
   const pen = canvas.getContext("2d");
   pen.scale(dots, dots);
-  names = [];
+  labels = [];
   for (const event of data.judged) region(pen, event);
   const open = data.regions.map(({ name, rows }) => ({ name, places: rows.map((row) => place(data.points[row])) }));
   for (const { places } of open) halo(pen, places);
   for (const point of data.points) {
     const [x, y] = place(point);
-    pen.globalAlpha = lone && point.group !== lone ? 0.08 : 0.75;
+    pen.globalAlpha = highlighted && point.group !== highlighted ? 0.08 : 0.75;
     pen.fillStyle = colour(point.group);
     pen.beginPath();
     pen.arc(x, y, 3.2, 0, 7);
@@ -61,13 +62,13 @@ function draw() {
 }
 
 function region(pen, { at, verdict }) {
-  // Discs around the threads of an event that is over, as one shape: strokes inside it are painted over.
+  // Discs around the threads of a closed event, drawn as one shape: the fill covers the strokes inside it.
   const shape = new Path2D();
   for (const [x, y] of at.map(([x, y]) => place({ x, y }))) {
     shape.moveTo(x + REACH, y);
     shape.arc(x, y, REACH, 0, 7);
   }
-  pen.strokeStyle = css(SAID[verdict]);
+  pen.strokeStyle = css(VERDICT_COLOUR[verdict]);
   pen.lineWidth = 2;
   pen.setLineDash([5, 4]);
   pen.stroke(shape);
@@ -81,7 +82,7 @@ function region(pen, { at, verdict }) {
 }
 
 function halo(pen, places) {
-  // Soft discs around the event's threads, which run together where they are near.
+  // Soft discs around the event's threads; discs that overlap merge.
   pen.fillStyle = css("alarm-soft");
   for (const [x, y] of places) {
     pen.beginPath();
@@ -91,14 +92,14 @@ function halo(pen, places) {
 }
 
 function label(pen, places, name) {
-  // Beside the uppermost thread, below names that stand there already, and readable on whatever lies under it.
-  const top = places.reduce((best, one) => (one[1] < best[1] ? one : best));
+  // Beside the uppermost thread, below labels that are already there, with an outline that keeps it readable.
+  const top = places.reduce((best, place) => (place[1] < best[1] ? place : best));
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const text = name.length > 40 ? `${name.slice(0, 39)}…` : name;
   const x = Math.min(top[0] + 14, canvas.clientWidth - 120);
   let y = Math.max(top[1] - 12, 12);
-  while (names.some((one) => Math.abs(one.x - x) < 60 && Math.abs(one.y - y) < 12)) y += 13;
-  names.push({ x, y });
+  while (labels.some((other) => Math.abs(other.x - x) < 60 && Math.abs(other.y - y) < 12)) y += 13;
+  labels.push({ x, y });
   pen.strokeStyle = css("sheet");
   pen.lineWidth = 3;
   pen.strokeText(text, x, y);
@@ -107,37 +108,37 @@ function label(pen, places, name) {
 }
 
 function under(event) {
-  // What the mouse is at: the nearest thread, else the regions of judged events.
+  // What is under the mouse: the nearest thread, else the regions of closed events.
   const box = canvas.getBoundingClientRect();
   const [px, py] = [event.clientX - box.left, event.clientY - box.top];
   let [point, least] = [null, 144];
-  for (const one of data.points) {
-    const [x, y] = place(one);
-    const far = (x - px) ** 2 + (y - py) ** 2;
-    if (far < least) [point, least] = [one, far];
+  for (const candidate of data.points) {
+    const [x, y] = place(candidate);
+    const squared = (x - px) ** 2 + (y - py) ** 2;
+    if (squared < least) [point, least] = [candidate, squared];
   }
   const inside = ([x, y]) => Math.hypot(x - px, y - py) < REACH;
   const judged = point ? [] : data.judged.filter(({ at }) => at.some(([x, y]) => inside(place({ x, y }))));
   return { px, py, point, judged };
 }
 
-function words({ point, judged }) {
+function tooltip({ point, judged }) {
   if (judged.length) {
-    const told = judged.slice(0, 5).map(({ name, verdict }) => `${name}: ${verdict.replace("-", " ")}`);
-    return [...told, judged.length > 5 ? `and ${judged.length - 5} more` : "", "click for the event"].filter(Boolean).join("\n");
+    const lines = judged.slice(0, 5).map(({ name, verdict }) => `${name}: ${verdict.replace("-", " ")}`);
+    return [...lines, judged.length > 5 ? `and ${judged.length - 5} more` : "", "click to open the event"].filter(Boolean).join("\n");
   }
   const job = point.job && !point.group.endsWith(point.job) ? `, job ${point.job}` : "";
   return `${point.node} cpu${point.cpu}\n${point.group}${job}\nscore ${point.score.toFixed(1)} (threshold ${data.threshold.toFixed(1)})`;
 }
 
 canvas.addEventListener("mousemove", (event) => {
-  const found = under(event);
-  tip.hidden = !found.point && !found.judged.length;
+  const target = under(event);
+  tip.hidden = !target.point && !target.judged.length;
   canvas.style.cursor = tip.hidden ? "" : "pointer";
   if (tip.hidden) return;
-  tip.textContent = words(found);
-  tip.style.left = `${Math.min(found.px + 14, canvas.clientWidth - tip.offsetWidth - 4)}px`;
-  tip.style.top = `${found.py + 16}px`;
+  tip.textContent = tooltip(target);
+  tip.style.left = `${Math.min(target.px + 14, canvas.clientWidth - tip.offsetWidth - 4)}px`;
+  tip.style.top = `${target.py + 16}px`;
 });
 canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
 canvas.addEventListener("click", (event) => {
@@ -155,15 +156,15 @@ function groups() {
     const dot = document.createElement("i");
     dot.style.background = colour(group);
     key.append(dot, `${group} ${count}`);
-    key.addEventListener("mouseenter", () => { lone = group; draw(); });
-    key.addEventListener("mouseleave", () => { lone = ""; draw(); });
+    key.addEventListener("mouseenter", () => { highlighted = group; draw(); });
+    key.addEventListener("mouseleave", () => { highlighted = ""; draw(); });
     return key;
   });
   document.getElementById("groups").replaceChildren(...keys);
 }
 
 function legend() {
-  // How many of each verdict are drawn; the name leads to the list of them.
+  // The number of closed events with each verdict; the label links to their list.
   for (const key of document.querySelectorAll("[data-said]")) {
     const count = data.judged.filter(({ verdict }) => verdict === key.dataset.said).length;
     key.hidden = !count;
@@ -177,10 +178,10 @@ async function refresh() {
   figure.hidden = empty;
   document.getElementById("embedding-empty").hidden = !empty;
   if (empty) return;
-  const told = data.told.length ? `; the two directions tell ${Math.round(100 * (data.told[0] + data.told[1]))} % of the variance` : "";
-  document.getElementById("told").textContent = `${data.points.length} threads${told}${data.note ? `. ${data.note}` : ""}`;
+  const variance = data.told.length ? `; the axes explain ${Math.round(100 * (data.told[0] + data.told[1]))} % of the variance` : "";
+  document.getElementById("summary").textContent = `${data.points.length} threads${variance}${data.note ? `. ${data.note}` : ""}`;
   follow(data.told.length ? "pca" : "umap");
-  if (!lone) groups();
+  if (!highlighted) groups();
   legend();
   draw();
 }

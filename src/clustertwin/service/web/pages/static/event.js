@@ -1,4 +1,4 @@
-// An event's threads × seconds in the channel that tells most: live while it goes on, its whole time once it is over.
+// The event page: threads × seconds in the channel that explains the event; live while the event is open.
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, paint } from "./ramps.js";
@@ -6,7 +6,7 @@ import { UNKNOWN, paint } from "./ramps.js";
 const figure = document.getElementById("event");
 const none = document.getElementById("event-empty");
 let shown = null;
-let over = false; // what is over does not change, and is asked for once
+let closed = false; // the picture of a closed event does not change: load it once
 
 const map = new HeatMap(figure, {
   describe: (row, column) => {
@@ -17,20 +17,20 @@ const map = new HeatMap(figure, {
 });
 
 async function refresh() {
-  if (over) return;
-  const news = await load(`/pictures/events/${encodeURIComponent(figure.dataset.id)}`);
-  over = !news.live;
-  figure.hidden = !news.labels.length;
+  if (closed) return;
+  const picture = await load(`/pictures/events/${encodeURIComponent(figure.dataset.id)}`);
+  closed = !picture.live;
+  figure.hidden = !picture.labels.length;
   none.hidden = !figure.hidden;
-  document.getElementById("ramp-key").firstChild.textContent = `${news.channel}: none `;
-  ramp(news.channel);
+  document.getElementById("ramp-key").firstChild.textContent = `${picture.channel}: none `;
+  ramp(picture.channel);
   if (figure.hidden) {
-    none.querySelector(".reason").textContent = news.reason;
+    none.querySelector(".reason").textContent = picture.reason;
     return;
   }
-  const marks = [news.onset_s, news.over_s].filter(Boolean);
-  shown = { ...news, levels: bytes(news.levels), endS: news.end_s, stepS: news.step_s, scale: news.channel, heightPx: 360, marks };
-  document.getElementById("event-source").textContent = news.source === "memory" ? "" : `from ${news.source}${news.step_s > 1 ? `, ${news.step_s} s a column` : ""}`;
+  const marks = [picture.onset_s, picture.over_s].filter(Boolean);
+  shown = { ...picture, levels: bytes(picture.levels), endS: picture.end_s, stepS: picture.step_s, scale: picture.channel, heightPx: 360, marks };
+  document.getElementById("event-source").textContent = picture.source === "memory" ? "" : `from ${picture.source}${picture.step_s > 1 ? `, ${picture.step_s} s per column` : ""}`;
   map.show(shown);
 }
 

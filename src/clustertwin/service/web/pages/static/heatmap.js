@@ -1,4 +1,4 @@
-// A heat map on a canvas: rows of bytes over time, a label each, jobs as bands -> pixels, a tip and a click.
+// A heat map on a canvas: labelled rows of bytes over time, with jobs as bands. It shows a tooltip and handles clicks.
 import { css, hue, ramp } from "./ramps.js";
 
 const LABEL_PX = 86;
@@ -6,7 +6,7 @@ const AXIS_PX = 20;
 const MAX_PX = 22;
 
 export class HeatMap {
-  // describe(row, column) -> the tip's text; pick(row, column) is called on a click.
+  // describe(row, column) returns the tooltip's text; pick(row, column) is called on a click.
   constructor(figure, { describe, pick }) {
     this.canvas = figure.querySelector("canvas");
     this.tip = figure.querySelector(".tip");
@@ -22,8 +22,9 @@ export class HeatMap {
     document.addEventListener("twin:theme", () => this.draw());
   }
 
-  // labels: a name a row; levels: rows × columns bytes; endS: epoch second after the last column, stepS: of a column;
-  // bands: {name, rows: [first, last], fromS, toS}; chosen: a row that is marked; marks: epoch seconds with a line.
+  // labels: the name of each row; levels: rows × columns bytes; endS: epoch second at the end of the last column;
+  // stepS: width of a column; bands: {name, rows: [first, last], fromS, toS}; chosen: the marked row; marks: epoch
+  // seconds at which a line is drawn.
   show(data) {
     this.data = data;
     this.draw();
@@ -92,7 +93,7 @@ export class HeatMap {
     pen.strokeRect(LABEL_PX + 0.5, chosen * this.rowPx, this.canvas.clientWidth - LABEL_PX - 1.5, this.rowPx);
   }
 
-  // Where an epoch second lies, kept within the picture.
+  // The x coordinate of an epoch second, limited to the plot.
   place(s, plotPx) {
     const { endS, stepS, columns } = this.data;
     const span = columns * stepS;

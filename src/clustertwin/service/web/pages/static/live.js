@@ -1,6 +1,6 @@
-// What every page does: hear of new snapshots, show times as the reader's own, answer keys.
+// The script of every page: follow new snapshots, show times in the reader's time zone, handle keyboard shortcuts.
 
-// Every second, for what moves with each; and a tick at most every two seconds, for parts that are asked for anew.
+// twin:snapshot comes with every snapshot; twin:tick at most every two seconds, for blocks that are loaded again.
 export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", act);
 export const onTick = (act) => document.body.addEventListener("twin:tick", act);
 const TICK_MS = 2000;
@@ -19,7 +19,7 @@ export function toast(text) {
   toast.timer = setTimeout(() => { place.hidden = true; }, 4000);
 }
 
-// --- times: the server writes UTC, the reader sees their own clock ---
+// --- times: the server writes UTC, the page shows local time ---
 const FORMS = {
   clock: { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
   both: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
@@ -33,7 +33,7 @@ function localise(root) {
   }
 }
 
-// The last snapshot of a burst is never lost: a tick that comes too soon comes later.
+// A tick that comes too soon is delayed, not dropped, so the last snapshot of a burst is shown.
 let ticked = -TICK_MS;
 let later = 0;
 function tick() {
@@ -46,9 +46,9 @@ function tick() {
   document.body.dispatchEvent(new Event("twin:tick"));
 }
 
-function complain(problems) {
+function showProblems(problems) {
   const place = document.getElementById("problems");
-  if (problems.join("\n") === [...place.children].map((one) => one.textContent).join("\n")) return;
+  if (problems.join("\n") === [...place.children].map((notice) => notice.textContent).join("\n")) return;
   place.replaceChildren(...problems.map((text) => {
     const notice = document.createElement("article");
     notice.className = "notice";
@@ -57,20 +57,20 @@ function complain(problems) {
   }));
 }
 
-// --- the stream: a page that cannot hear the service says so ---
+// --- the stream of snapshots: a page that loses it says so ---
 function listen() {
   const phase = document.getElementById("phase");
   const stream = new EventSource("/api/v1/stream");
   stream.addEventListener("snapshot", (message) => {
-    const news = JSON.parse(message.data);
+    const snapshot = JSON.parse(message.data);
     const now = document.getElementById("now");
-    phase.dataset.state = news.phase;
-    phase.textContent = news.phase === "warming-up" && news.ready_in_s !== null ? `warming up, ${news.ready_in_s} s` : news.phase.replace("-", " ");
-    now.dateTime = new Date(news.now_s * 1000).toISOString();
+    phase.dataset.state = snapshot.phase;
+    phase.textContent = snapshot.phase === "warming-up" && snapshot.ready_in_s !== null ? `warming up, ${snapshot.ready_in_s} s` : snapshot.phase.replace("-", " ");
+    now.dateTime = new Date(snapshot.now_s * 1000).toISOString();
     const count = document.getElementById("open-count");
-    count.textContent = news.open_events;
-    count.hidden = !news.open_events;
-    complain(news.problems);
+    count.textContent = snapshot.open_events;
+    count.hidden = !snapshot.open_events;
+    showProblems(snapshot.problems);
     localise(document);
     document.body.dispatchEvent(new Event("twin:snapshot"));
     tick();
@@ -135,9 +135,9 @@ document.addEventListener("keydown", press);
 document.addEventListener("click", click);
 document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
 document.addEventListener("htmx:responseError", (event) => {
-  let why = `the service answered ${event.detail.xhr.status}`;
-  try { why = JSON.parse(event.detail.xhr.responseText).detail || why; } catch { /* not JSON: the status says enough */ }
-  toast(typeof why === "string" ? why : JSON.stringify(why));
+  let reason = `the service answered ${event.detail.xhr.status}`;
+  try { reason = JSON.parse(event.detail.xhr.responseText).detail || reason; } catch { /* not JSON: show the status */ }
+  toast(typeof reason === "string" ? reason : JSON.stringify(reason));
 });
 document.addEventListener("htmx:sendError", () => toast("the service does not answer"));
 localise(document);

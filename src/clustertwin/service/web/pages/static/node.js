@@ -1,4 +1,4 @@
-// One node: threads × seconds, and below it the chosen thread, seen against reconstructed.
+// The node page: threads × seconds, and below it the chosen thread, measured and reconstructed.
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css, hue, paint } from "./ramps.js";
@@ -31,25 +31,25 @@ const map = new HeatMap(figure, {
 });
 
 async function refresh() {
-  const news = await load(`/pictures/node?node=${node}&channel=${channel}`);
-  if (chosen === null || !news.cpus.includes(chosen)) chosen = strangest(news);
+  const picture = await load(`/pictures/node?node=${node}&channel=${channel}`);
+  if (chosen === null || !picture.cpus.includes(chosen)) chosen = highestScore(picture);
   shown = {
-    ...news,
-    labels: news.cpus.map((cpu) => `cpu${cpu}`),
-    levels: bytes(news.levels),
-    endS: news.end_s,
-    stepS: news.step_s,
+    ...picture,
+    labels: picture.cpus.map((cpu) => `cpu${cpu}`),
+    levels: bytes(picture.levels),
+    endS: picture.end_s,
+    stepS: picture.step_s,
     scale: channel,
-    chosen: news.cpus.indexOf(chosen),
-    bands: news.bands.map((band) => ({ ...band, fromS: band.from_s, toS: band.to_s })),
+    chosen: picture.cpus.indexOf(chosen),
+    bands: picture.bands.map((band) => ({ ...band, fromS: band.from_s, toS: band.to_s })),
     heightPx: 520,
   };
   map.show(shown);
-  figure.dataset.end = news.end_s;
+  figure.dataset.end = picture.end_s;
   await redraw();
 }
 
-function strangest({ cpus, scores }) {
+function highestScore({ cpus, scores }) {
   const known = scores.map((score) => (score === null ? -1 : score));
   return cpus[known.indexOf(Math.max(...known))];
 }
@@ -61,12 +61,12 @@ async function choose(cpu) {
 }
 
 async function redraw() {
-  const news = await load(`/pictures/thread?node=${node}&cpu=${chosen}`);
+  const thread = await load(`/pictures/thread?node=${node}&cpu=${chosen}`);
   const title = document.getElementById("thread-title");
-  title.textContent = `cpu${chosen}${news.job ? `, job ${news.job}` : ""}: as it was and as the model has it`;
-  for (const [name, { seen, expected }] of Object.entries(news.channels)) {
+  title.textContent = `cpu${chosen}${thread.job ? `, job ${thread.job}` : ""}: measured and reconstructed`;
+  for (const [name, { seen, expected }] of Object.entries(thread.channels)) {
     const last = (values) => values.slice(-PLOT_S);
-    const times = last(seen).map((_, i, { length }) => news.end_s - length + i);
+    const times = last(seen).map((_, i, { length }) => thread.end_s - length + i);
     if (!plots.has(name)) plots.set(name, plot(name));
     plots.get(name).setData([times, last(seen), last(expected)]);
   }
@@ -81,7 +81,7 @@ function plot(name) {
   document.getElementById("plots").append(holder);
   const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const colour = ["user", "system", "iowait"].includes(name) ? name : "other";
-  const made = new uPlot({
+  const chart = new uPlot({
     width: 200,
     height: HEIGHT,
     legend: { show: false },
@@ -93,9 +93,9 @@ function plot(name) {
     ],
     series: [{}, { stroke: () => css(colour), width: 1.5, points: { show: false } }, { stroke: () => css("expected"), width: 1, dash: [4, 3], points: { show: false } }],
   }, [[], [], []], holder);
-  // As wide as its place, which shrinks as the others come beside it.
-  new ResizeObserver(() => made.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
-  return made;
+  // Its place shrinks when the next plots appear beside it.
+  new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
+  return chart;
 }
 
 function mark() {
@@ -111,7 +111,7 @@ for (const button of document.querySelectorAll("[data-channel]")) {
   });
 }
 const ramp = () => paint(document.getElementById("ramp"), channel);
-document.addEventListener("twin:theme", () => { ramp(); mark(); for (const one of plots.values()) one.redraw(); });
+document.addEventListener("twin:theme", () => { ramp(); mark(); for (const chart of plots.values()) chart.redraw(); });
 document.addEventListener("htmx:afterSettle", mark);
 ramp();
 mark();

@@ -1,7 +1,7 @@
-// Colour scales: a name -> 256 colours as RGBA words, in the theme that is on. Byte 255 is "unknown".
+// Colour scales: a name -> 256 colours as RGBA words, for the current theme. Byte 255 means "unknown".
 export const UNKNOWN = 255;
 
-// Stops from nothing to everything. Of a score, the middle is the threshold: calm below it, alarm above.
+// Colour stops from 0 to 1. For a score, the middle is the threshold: grey below it, red above.
 const STOPS = {
   light: {
     busy: ["#eef2f2", "#a9d8d2", "#2f9d92", "#0b4f4b"],
@@ -33,12 +33,12 @@ export function ramp(name) {
     const [r, g, b] = stops[left].map((from, i) => Math.round(from + (stops[left + 1][i] - from) * (place - left)));
     words[level] = 0xff000000 | (b << 16) | (g << 8) | r;
   }
-  words[UNKNOWN] = 0; // see-through: the hatching below shows
+  words[UNKNOWN] = 0; // transparent: the hatching shows through
   return words;
 }
 
 export function paint(canvas, name) {
-  // The legend's strip, nothing on the left, everything on the right.
+  // The strip in the legend: 0 on the left, 1 on the right.
   canvas.width = 255;
   canvas.height = 1;
   const image = new ImageData(255, 1);
@@ -49,10 +49,10 @@ export function paint(canvas, name) {
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export function hue(name) {
-  // The same colour for the same name, on every page and every day.
+  // A name has the same colour on every page and on every day.
   let hash = 2166136261;
   for (const letter of String(name)) hash = Math.imul(hash ^ letter.charCodeAt(0), 16777619) >>> 0;
-  // Names that differ in one letter should not differ in one degree.
+  // Mix the bits, so that names that differ in one letter get clearly different hues.
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
   hash = Math.imul(hash ^ (hash >>> 12), 0x297a2d39) >>> 0;
   return `hsl(${((hash ^ (hash >>> 15)) >>> 0) % 360} 55% ${theme() === "dark" ? 62 : 45}%)`;

@@ -1,4 +1,4 @@
-// Light or dark, before the first paint: what the person chose, else what the system says.
+// Set the theme before the first paint: the reader's choice, else the system's setting.
 const chosen = localStorage.getItem("theme");
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 document.documentElement.dataset.theme = chosen || (dark.matches ? "dark" : "light");

@@ -1,0 +1,229 @@
+"""The configuration: one TOML file and CLUSTERTWIN_… variables -> frozen settings. Errors name the key and the line.
+
+[source]                            # the variable CLUSTERTWIN_SOURCE__URL overrides the key `url`
+kind = "prometheus"
+url = "http://prometheus:9090"
+
+Each default stands in the settings of the part that uses it (`LoopSettings`, `EventSettings`, `NotifySettings`,
+`SourceSettings`, `Binding`). A section lists the keys that users may set, takes their defaults from there, and adds
+limits.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
+from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.outgoing.notifications import NotifySettings
+from clustertwin.service.store.home_format import DEFAULT_HOME
+from clustertwin.service.web.binding import Binding
+from clustertwin.telemetry.detection.events.tracker import EventSettings
+
+PREFIX = "CLUSTERTWIN_"
+
+_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY = (
+    Binding(),
+    SourceSettings(),
+    LoopSettings(),
+    EventSettings(),
+    NotifySettings(),
+)
+
+
+class ConfigError(InputError, SettingsError):
+    """A configuration that is not valid: the file or variable, the line and the key."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ServiceSection(_Section):
+    host: str = _BINDING.host
+    port: int = Field(default=_BINDING.port, ge=0, le=65535)
+    names: tuple[str, ...] = _BINDING.names
+    certificate: str = _BINDING.certificate
+    key: str = _BINDING.key
+    home: str = DEFAULT_HOME
+
+    def settings(self) -> Binding:
+        return Binding(**self.model_dump(exclude={"home"}))
+
+
+class SourceSection(_Section):
+    kind: SourceKind = _SOURCE.kind
+    url: str = _SOURCE.url
+    urls: tuple[str, ...] = _SOURCE.urls
+    match: str = _SOURCE.match
+    username: str = _SOURCE.username
+    password_file: str = _SOURCE.password_file
+    token_file: str = _SOURCE.token_file
+    ca_file: str = _SOURCE.ca_file
+
+    @model_validator(mode="after")
+    def _complete(self) -> SourceSection:
+        if self.kind == "prometheus" and not self.url:
+            raise ValueError("kind prometheus needs url")
+        if self.kind == "exporters" and not self.urls:
+            raise ValueError("kind exporters needs urls")
+        return self
+
+    def settings(self) -> SourceSettings:
+        return SourceSettings(**self.model_dump())
+
+
+class ScoringSection(_Section):
+    stride_s: int = Field(default=_LOOP.stride_s, ge=1, le=30)
+    stale_s: int = Field(default=_LOOP.stale_s, ge=2)
+    forget_s: int = Field(default=_LOOP.forget_s, ge=60)
+    engine: Literal["here", "ray"] = "here"
+    workers: int = Field(default=2, ge=1)  # Ray actors
+
+    def settings(self, events: EventSettings = _EVENTS) -> LoopSettings:
+        return LoopSettings(**self.model_dump(exclude={"engine", "workers"}), events=events)
+
+
+class EventsSection(_Section):
+    margin: float = Field(default=_EVENTS.margin, ge=1)
+    strongest: float = Field(default=_EVENTS.strongest, ge=1)
+    needed_s: int = Field(default=_EVENTS.needed_s, ge=1)
+    of_s: int = Field(default=_EVENTS.of_s, ge=1)
+    calm_ratio: float = Field(default=_EVENTS.calm_ratio, gt=0, le=1)
+    calm_s: int = Field(default=_EVENTS.calm_s, ge=1)
+    forget_s: int = Field(default=_EVENTS.forget_s, ge=1)
+    same_cause_s: int = Field(default=_EVENTS.same_cause_s, ge=0)
+
+    @model_validator(mode="after")
+    def _possible(self) -> EventsSection:
+        if self.needed_s > self.of_s:
+            raise ValueError(f"needed_s {self.needed_s} is larger than of_s {self.of_s}")
+        return self
+
+    def settings(self) -> EventSettings:
+        return EventSettings(**self.model_dump())
+
+
+class RecordingSection(_Section):
+    on: bool = True  # with source.kind host only: Prometheus stores the data of a cluster
+    keep_days: float = Field(default=7.0, gt=0)
+
+
+class NotifySection(_Section):
+    urls: tuple[str, ...] = _NOTIFY.urls
+    link: str = _NOTIFY.link
+    every_s: float = Field(default=_NOTIFY.every_s, ge=0)
+
+    def settings(self) -> NotifySettings:
+        return NotifySettings(**self.model_dump())
+
+
+class LearningSection(_Section):
+    nightly: str = ""  # local time, such as 02:30, at which the service runs `twin learn run`; empty: it does not
+
+    @field_validator("nightly")
+    @classmethod
+    def _a_time(cls, text: str) -> str:
+        if not re.fullmatch(r"(([01]\d|2[0-3]):[0-5]\d)?", text):
+            raise ValueError(f"{text!r} is not a time of day such as 02:30")
+        return text
+
+    @property
+    def hour(self) -> time | None:
+        return time.fromisoformat(self.nightly) if self.nightly else None
+
+
+class ServiceConfig(_Section):
+    """The whole configuration, one section for each table of the TOML file."""
+
+    service: ServiceSection = ServiceSection()
+    source: SourceSection = SourceSection()
+    scoring: ScoringSection = ScoringSection()
+    events: EventsSection = EventsSection()
+    recording: RecordingSection = RecordingSection()
+    notify: NotifySection = NotifySection()
+    learning: LearningSection = LearningSection()
+
+    @property
+    def home(self) -> Path:
+        return Path(self.service.home).expanduser()
+
+    @property
+    def recording_directory(self) -> Path | None:
+        """Where the service records its own host; None if it does not."""
+        return self.home / "recording" if self.recording.on and self.source.kind == "host" else None
+
+    def loop_settings(self) -> LoopSettings:
+        return self.scoring.settings(self.events.settings())
+
+
+def read_config(path: Path | None, environment: Mapping[str, str]) -> ServiceConfig:
+    """Read the file, if there is one. Environment variables override it."""
+    if path is None:
+        return parse_config("", "defaults", environment)
+    try:
+        return parse_config(path.read_text(), path, environment)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def parse_config(text: str, where: object, environment: Mapping[str, str]) -> ServiceConfig:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise ConfigError(where, str(error), int(line[1]) if line else None) from error
+    variables = _overlay(tables, environment)
+    try:
+        return ServiceConfig.model_validate(tables)
+    except ValidationError as error:
+        first = error.errors()[0]
+        keys = [str(part) for part in first["loc"]]
+        name = ".".join(keys)
+        message = first["msg"].removeprefix("Value error, ")
+        reason = f"there is no setting {name}" if first["type"] == "extra_forbidden" else f"{name}: {message}"
+        if variable := variables.get(tuple(keys[:2])):
+            raise ConfigError(variable, reason) from error
+        raise ConfigError(where, reason, _line_of(text, keys)) from error
+
+
+def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Write variables over the file's values, and return which variable set which key. Commas separate a list."""
+    variables: dict[tuple[str, ...], str] = {}
+    for variable, value in environment.items():
+        section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
+        if not variable.startswith(PREFIX) or not key or section not in ServiceConfig.model_fields:
+            continue
+        kind = ServiceConfig.model_fields[section].annotation
+        assert kind is not None
+        is_list = key in kind.model_fields and "tuple" in str(kind.model_fields[key].annotation)
+        table = tables.setdefault(section, {})
+        if isinstance(table, dict):
+            table[key] = tuple(part.strip() for part in value.split(",") if part.strip()) if is_list else value
+            variables[section, key] = variable
+    if home := environment.get(f"{PREFIX}HOME"):
+        tables.setdefault("service", {})["home"] = home
+        variables["service", "home"] = f"{PREFIX}HOME"
+    return variables
+
+
+def _line_of(text: str, keys: list[str]) -> int | None:
+    """The line of a key, else the line of its table; None if the file has neither."""
+    section, line_of_section = "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
+            section = header[1]
+            line_of_section = number if section == keys[0] else line_of_section
+        # Before the first table, a key can be dotted: service.port = 1
+        wanted = keys[1:2] if section == keys[0] else keys[:1] if not section else []
+        if wanted and re.match(rf"\s*[\"']?{re.escape(wanted[0])}[\"']?\s*[=.]", line):
+            return number
+    return line_of_section

@@ -1,0 +1,1 @@
+"""Where the live seconds come from: this host, exporters, Prometheus, or a replayed recording."""

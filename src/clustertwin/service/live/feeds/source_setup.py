@@ -1,0 +1,83 @@
+"""Set up the configured source: its settings -> the feed of its seconds, and the archive of older ones."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from clustertwin.core.errors import NoSamples, SettingsError
+from clustertwin.service.live.feeds.trace_feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
+
+SourceKind = Literal["host", "prometheus", "exporters"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where the data comes from."""
+
+    kind: SourceKind = "host"
+    url: str = ""  # of Prometheus or VictoriaMetrics
+    urls: tuple[str, ...] = ()  # of exporters
+    match: str = ""  # PromQL matchers that select nodes: cluster="a",instance=~"n[0-9]+:.*"
+    username: str = ""
+    password_file: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+
+    def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
+        password, token = _secret(self.password_file), _secret(self.token_file)
+        return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
+
+
+def live_feed(source: SourceSettings, now_s: float) -> Feed:
+    """The feed of a live source."""
+    if source.kind == "host":
+        from clustertwin.telemetry.ingest.sources.local_host import Host
+
+        host = Host()
+        return LiveFeed("this host", [(host.node, host)])
+    if source.kind == "exporters":
+        from clustertwin.service.live.feeds.exporter_feed import ExporterFeed, raise_file_limit
+
+        raise_file_limit(len(source.urls))
+        return ExporterFeed([source.endpoint(url, deadline_s=5.0) for url in source.urls])
+    from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+
+    # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.
+    with suppress(NoSamples):
+        Prometheus(source.endpoint(source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
+    history = Prometheus(source.endpoint(source.url), matchers=source.match, node_channels=True)
+    return PrometheusFeed(f"prometheus {source.url}", history)
+
+
+def replay_feed(directory: Path, speed: float) -> ReplayFeed:
+    """The feed of a recording that is played again."""
+    recording = Recording.open(directory)
+    if recording.interval_s != 1:
+        raise SettingsError(
+            f"{directory}: its interval is {recording.interval_s} s; a replay needs a recording of every second"
+        )
+    if recording.end_s <= recording.start_s:
+        raise SettingsError(f"{directory}: the recording is empty")
+    return ReplayFeed(recording, speed)
+
+
+def archive_of(source: SourceSettings, recording: Path | None) -> TraceArchive | None:
+    """The archive of seconds that are no longer in memory; None for exporters, and for a host without a recording."""
+    if source.kind == "prometheus":
+        return PrometheusArchive(source.endpoint(source.url, deadline_s=10.0), source.match)
+    return GrowingRecordingArchive(recording) if recording else None
+
+
+def _secret(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error

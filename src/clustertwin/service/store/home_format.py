@@ -1,0 +1,104 @@
+"""The format of a home directory: HOME/format.json -> a home that this release can use, migrated if it is older.
+
+A home holds state.sqlite, recording/, models/, champion.json, learning.json, nights/, mlflow/ and outbox/. Releases up
+to 0.1.0 wrote no format.json: such a home has format 0. Files with a version of their own (the schema of state.sqlite,
+a recording, a model) keep it. The format covers where files are and what their names mean.
+
+To change the format, add one function to `MIGRATIONS`. It must be idempotent: after a crash it runs again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from clustertwin import __version__
+from clustertwin.core import files
+from clustertwin.core.errors import InputError, SettingsError
+
+DEFAULT_HOME = "~/.local/share/clustertwin"
+FILE = "format.json"
+
+
+class HomeFormatError(InputError, SettingsError):
+    """A home, or a file in it, that a newer release wrote."""
+
+
+def _stamp(home: Path) -> None:
+    """Format 0 -> 1: format.json is new, and everything else stays."""
+
+
+#: The migration at index n turns format n into format n + 1.
+MIGRATIONS: tuple[Callable[[Path], None], ...] = (_stamp,)
+
+
+def open_home(home: Path, migrations: tuple[Callable[[Path], None], ...] = MIGRATIONS) -> Path:
+    """Check the format of an existing home and migrate it if it is older. A home that does not exist stays absent."""
+    if not home.is_dir():
+        return home
+    current = len(migrations)
+    if _read(home, current) == current:
+        return home
+    with _locked(home):
+        version = _read(home, current)
+        if version is None:  # a new home needs no migration
+            _write(home, current)
+            return home
+        for step in range(version, current):
+            migrations[step](home)
+            _write(home, step + 1)
+    return home
+
+
+def create_home(home: Path) -> Path:
+    """Create a home that only its owner can read, or open the existing one."""
+    with files.reporting(home):
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return open_home(home)
+
+
+def refuse_newer(where: Path, version: int, supported: int, written_by: str = "a newer release") -> None:
+    """Raise if a file has a version that this release does not know."""
+    if version > supported:
+        raise HomeFormatError(
+            where,
+            f"{written_by} wrote this with format {version}; clustertwin {__version__} supports formats up to "
+            f"{supported}. Upgrade clustertwin, or choose another home",
+        )
+
+
+def _read(home: Path, current: int) -> int | None:
+    """The format of a home; None for an empty directory."""
+    path = home / FILE
+    try:
+        content = json.loads(path.read_text())
+        version, written_by = int(content["format"]), str(content.get("written_by", "a newer release"))
+    except FileNotFoundError:
+        return 0 if any(home.iterdir()) else None
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            path, "does not contain a format; delete it, and the next command checks the home again"
+        ) from error
+    refuse_newer(path, version, current, written_by)
+    return version
+
+
+def _write(home: Path, version: int) -> None:
+    files.write(home / FILE, json.dumps({"format": version, "written_by": f"clustertwin {__version__}"}) + "\n")
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """One migration at a time: a second process waits, and then reads the new format."""
+    lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

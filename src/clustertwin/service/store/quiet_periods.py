@@ -1,0 +1,126 @@
+"""Quiet periods: maintenance windows, in which nodes are not scored, and silences, which suppress notifications.
+
+In a maintenance window a node's scores are unknown, so it has no events. A silenced event is stored and shown like any
+other, but nobody is notified.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.service.store import audit_log
+from clustertwin.service.store.database import Database
+from clustertwin.telemetry.detection.events.event import Event
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether the name equals the pattern or matches it. Names such as [::1]:9752 and job[3] look like patterns."""
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    nodes: tuple[str, ...]  # names, or patterns such as `n0*`
+    start_s: float
+    end_s: float
+    reason: str = ""
+    who: str = ""
+    id: int = 0
+
+    def covers(self, node: str) -> bool:
+        return any(_matches(node, pattern) for pattern in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Covers an event if every pattern matches. An empty pattern matches every event."""
+
+    until_s: float
+    node: str = ""
+    job: str = ""
+    owner: str = ""
+    view: str = ""
+    reason: str = ""
+    who: str = ""
+    id: int = 0
+
+    def covers(self, event: Event) -> bool:
+        return (
+            (not self.node or any(_matches(node, self.node) for node in event.nodes))
+            and (not self.job or any(_matches(job, self.job) for job in event.jobs))
+            and (not self.owner or _matches(event.owner, self.owner))
+            and (not self.view or self.view == event.view)
+        )
+
+
+def is_silenced(event: Event, silences: Iterable[Silence]) -> bool:
+    return any(silence.covers(event) for silence in silences)
+
+
+class QuietPeriods:
+    """The maintenance windows and silences in the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add_maintenance(self, window: MaintenanceWindow, now_s: float) -> MaintenanceWindow:
+        if not window.nodes or not max(window.start_s, now_s) < window.end_s:
+            raise SettingsError(
+                "a maintenance window needs at least one node, and must end after it begins and after now"
+            )
+        with self._db.transaction() as connection:
+            cursor = connection.execute(
+                "INSERT INTO maintenance (nodes, start_s, end_s, reason, who) VALUES (?, ?, ?, ?, ?)",
+                (json.dumps(window.nodes), window.start_s, window.end_s, window.reason, window.who),
+            )
+            added = MaintenanceWindow(**{**asdict(window), "id": int(cursor.lastrowid or 0)})
+            audit_log.append(
+                connection, now_s, window.who, "maintenance", f"maintenance {added.id}", after=asdict(added)
+            )
+        return added
+
+    def maintenance(self, now_s: float) -> list[MaintenanceWindow]:
+        """Windows that have not ended."""
+        rows = self._db.rows("SELECT * FROM maintenance WHERE end_s > ? ORDER BY start_s, id", (now_s,))
+        return [MaintenanceWindow(**{**dict(row), "nodes": tuple(json.loads(row["nodes"]))}) for row in rows]
+
+    def end_maintenance(self, number: int, who: str, now_s: float) -> bool:
+        """End a window now. False if there is no such window, or it has ended."""
+        with self._db.transaction() as connection:
+            done = connection.execute(
+                "UPDATE maintenance SET end_s = ? WHERE id = ? AND end_s > ?", (now_s, number, now_s)
+            ).rowcount
+            if done:
+                audit_log.append(connection, now_s, who, "end maintenance", f"maintenance {number}")
+        return bool(done)
+
+    def add_silence(self, silence: Silence, now_s: float) -> Silence:
+        if silence.until_s <= now_s or not (silence.node or silence.job or silence.owner or silence.view):
+            raise SettingsError("a silence must end after now and needs at least one of node, job, owner and view")
+        with self._db.transaction() as connection:
+            cursor = connection.execute(
+                "INSERT INTO silences (node, job, owner, view, until_s, reason, who) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                tuple(getattr(silence, name) for name in ("node", "job", "owner", "view", "until_s", "reason", "who")),
+            )
+            added = Silence(**{**asdict(silence), "id": int(cursor.lastrowid or 0)})
+            audit_log.append(connection, now_s, silence.who, "silence", f"silence {added.id}", after=asdict(added))
+        return added
+
+    def silences(self, now_s: float) -> list[Silence]:
+        """Silences that have not ended."""
+        rows = self._db.rows("SELECT * FROM silences WHERE until_s > ? ORDER BY until_s, id", (now_s,))
+        return [Silence(**dict(row)) for row in rows]
+
+    def end_silence(self, number: int, who: str, now_s: float) -> bool:
+        """End a silence now. False if there is no such silence, or it has ended."""
+        with self._db.transaction() as connection:
+            done = connection.execute(
+                "UPDATE silences SET until_s = ? WHERE id = ? AND until_s > ?", (now_s, number, now_s)
+            ).rowcount
+            if done:
+                audit_log.append(connection, now_s, who, "end silence", f"silence {number}")
+        return bool(done)

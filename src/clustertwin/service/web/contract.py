@@ -1,0 +1,33 @@
+"""What each part of the API and each page declares: its addresses, its routes and the roles they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store.tokens import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteGroup:
+    """The routes of one subject. Reading needs the role `read`, unless the group is public."""
+
+    paths: tuple[str, ...]  # each route that changes something has one of these paths, or a path below one
+    router: Callable[[ServiceState], APIRouter]
+    public: bool = False  # no token needed
+    change_role: Role = "vet"  # needed by requests that change something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(RouteGroup):
+    """A page for a browser. Its first path is its address."""
+
+    title: str
+    key: str = ""  # press `g`, then this key, to open the page; a page without a key is not in the navigation bar
+
+    @property
+    def path(self) -> str:
+        return self.paths[0]

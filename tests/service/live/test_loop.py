@@ -1,0 +1,372 @@
+"""The loop with the test's own clock: what it publishes, and how it handles faults."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.service.conftest import Clock
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import OutputError, SourceError
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.live_recorder import LiveRecorder
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.stride import Stride
+from clustertwin.service.store.event_store import Filter
+from clustertwin.service.store.quiet_periods import MaintenanceWindow
+from clustertwin.telemetry.detection.detector_store import with_sha256
+from clustertwin.telemetry.ingest.counters import MODES, NodeReading
+from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.learning.champions.handover import Handover
+from clustertwin.telemetry.recording import Recording
+
+
+def test_bad_io_becomes_events_whose_explanation_names_iowait(watched, bad_io):
+    afflicted = {span.job for span in bad_io.spans if span.anomaly}
+    cases = [case for case in watched.state.store.events() if set(case.event.jobs) & afflicted]
+    assert len(cases) >= 2
+    assert {case.why.channel for case in cases} == {"iowait"}
+    assert all("iowait" in case.why.sentence for case in cases)
+    assert "bad-io" in {case.why.nearest[0][0] for case in cases} <= {"bad-io", "slow-io"}
+    assert all(case.event.model == watched.state.snapshot.model.version for case in cases)
+
+
+def test_the_loop_warms_up_until_the_hundredth_second(bad_io, loop_of, clock):
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    phases = []
+    for second in range(106):
+        clock.now_s = second + 0.05
+        snapshot = loop.turn()
+        phases.append(snapshot.phase)
+        assert snapshot.number == second + 1
+        if second == 50:
+            assert (snapshot.ready_in_s, len(snapshot.nodes), snapshot.nodes[0].phase) == (50, 2, "warming-up")
+            assert snapshot.moment.end_s == bad_io.start_s + 50
+    assert phases[99] == "warming-up"
+    assert phases[-1] == "watching"
+
+
+def test_a_replay_hides_pauses_and_jobs_that_have_not_begun(clock):
+    values = np.zeros((2, 10, len(CPU)), np.float32)
+    spans = (
+        JobSpan("1", "n1", (0,), 0, 9, "np", anomaly="bad-io", onset_s=3),
+        JobSpan("pause", "n1", (1,), 0, 9, "idle"),
+        JobSpan("2", "n1", (1,), 9, 10, "np"),
+    )
+    trace = Trace("n1", (0, 1), 0, CPU, values, np.ones((2, 10), np.bool_), spans)
+    recorded = SimpleNamespace(directory=Path("night"), start_s=0, end_s=10, nodes=("n1",), trace=lambda *_: trace)
+    feed = ReplayFeed(recorded, 1.0, clock)
+    feed.now_s()
+    clock.now_s = 5.0
+    (trace,) = feed.take()
+    assert trace.spans == (JobSpan("1", "n1", (0,), 0, 9, "np"),)
+
+
+def test_a_replay_waits_for_its_detector(bad_io, state, clock, detector):
+    coming = Future()
+    loop = Loop(state, ReplayFeed(bad_io, 20.0, clock), coming)
+    for clock.now_s in range(100):
+        assert (loop.turn().phase, loop.state.snapshot.moment) == ("warming-up", None)
+    coming.set_result(Handover(state.home, detector))
+    loop.turn()
+    clock.now_s += 1
+    assert loop.turn().now_s == bad_io.start_s + 20
+
+
+def test_the_snapshot_agrees_with_its_own_scores(watched):
+    snapshot = watched.state.snapshot
+    moment, scores = snapshot.scored, snapshot.scores
+    for state in snapshot.nodes:
+        node_scores = scores.score[moment.node == moment.nodes.index(state.node)]
+        assert state.threads == len(node_scores)
+        assert state.alarming == int((node_scores > snapshot.threshold).sum())
+        assert state.score == pytest.approx(np.nanmax(node_scores), nan_ok=True)
+    assert sum(state.threads for state in snapshot.jobs) == int((moment.job >= 0).sum())
+    assert snapshot.history.score.shape == (2, len(snapshot.history.times_s))
+
+
+def test_a_node_in_maintenance_has_no_events(bad_io, loop_of, state, clock):
+    state.store.quiet_periods.add_maintenance(MaintenanceWindow(("n*",), 0, bad_io.end_s + 1), now_s=0)
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=30)
+    for clock.now_s in range(0, 1200, 30):
+        loop.turn()
+    assert state.store.count() == 0
+    assert {node.phase for node in state.snapshot.nodes} == {"maintenance"}
+
+
+def test_a_restarted_loop_continues_its_open_events(bad_io, loop_of, state, clock):
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    while not loop.turn().events:
+        clock.now_s += 10
+    before = [event.id for event in state.snapshot.events]
+    again = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    assert [event.id for event in again.turn().events] == before
+    assert state.store.count(Filter(open=True)) == len(before)
+
+
+def test_a_full_disk_keeps_events_until_there_is_room(bad_io, loop_of, state, clock, monkeypatch):
+    real = state.store.write
+
+    def full(events):
+        if list(events):
+            raise OutputError("state.sqlite: database or disk is full")
+
+    monkeypatch.setattr(state.store, "write", full)
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    while not loop.turn().events:
+        clock.now_s += 10
+    loop.turn()
+    assert any("are not stored yet" in problem for problem in state.snapshot.problems)
+    assert state.store.count() == 0
+    monkeypatch.setattr(state.store, "write", real)
+    loop.turn()
+    assert not state.snapshot.problems
+    assert {case.id for case in state.store.events()} == {event.id for event in state.snapshot.events}
+    assert all(case.why for case in state.store.events())
+
+
+class Counting:
+    """A live source with two idle threads, whose counters the test advances."""
+
+    def __init__(self, clock: Clock, node: str = "a") -> None:
+        self.clock, self.node, self.wrong = clock, node, ""
+        self.cpus: tuple[int, ...] = (0, 1)
+        self.chance = np.random.default_rng(0)
+        self.seconds = np.full((2, len(MODES)), 100.0)
+
+    def work(self) -> None:
+        """One second."""
+        spent = self.chance.integers(0, 2, (2, len(MODES))) / 100 * np.isin(MODES, ("user", "system"))
+        spent[:, MODES.index("idle")] = 1 - spent.sum(1)
+        self.seconds += spent
+
+    def readings(self) -> list[NodeReading]:
+        if self.wrong:
+            raise SourceError(self.wrong)
+        return [NodeReading(self.node, self.clock.now_s, self.cpus, self.seconds[list(self.cpus)].copy())]
+
+
+def play(loop, clock: Clock, sources: list[Counting], seconds: int):
+    for _ in range(seconds):
+        clock.now_s += 1
+        for source in sources:
+            source.work()
+        loop.turn()
+    return loop.state.snapshot
+
+
+def live(clock: Clock, *sources: Counting) -> LiveFeed:
+    return LiveFeed("test", [(source.node, source) for source in sources], clock)
+
+
+def test_the_seconds_of_an_outage_are_unknown_and_it_is_a_problem_until_it_ends(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    assert play(loop, clock, [source], 120).phase == "watching"
+    source.wrong = "http://a:9400: connection refused"
+    down = play(loop, clock, [source], 40)
+    assert (down.phase, down.problems) == ("stale", ("http://a:9400: connection refused",))
+    source.wrong = ""
+    up = play(loop, clock, [source], 130)
+    assert (up.phase, up.problems, up.events) == ("watching", (), ())
+    assert up.faults.gap > 0
+    assert not np.isnan(up.scores.score).all()
+
+
+def test_a_node_without_data_is_stale_and_the_other_is_still_scored(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    here, gone = Counting(clock, "here"), Counting(clock, "gone")
+    loop = loop_of(live(clock, here, gone), stride_s=5)
+    play(loop, clock, [here, gone], 120)
+    gone.wrong = "gone: no route to host"
+    after = play(loop, clock, [here, gone], 60)
+    assert {node.node: node.phase for node in after.nodes} == {"here": "watching", "gone": "stale"}
+    assert after.phase == "watching"
+    assert after.events == ()
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
+def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    clock.now_s += jump_s
+    after = play(loop, clock, [source], 130)
+    assert (after.phase, after.events) == ("watching", ())
+    assert after.scored.end_s > clock.now_s - 10
+    assert not np.isnan(after.scores.score).all()
+
+
+def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    ahead = Clock(clock.now_s + 5000)
+    here, odd = Counting(clock, "here"), Counting(ahead, "odd")
+    loop = loop_of(live(clock, here, odd), stride_s=5)
+    for _ in range(120):
+        ahead.now_s += 1
+        odd.work()
+        after = play(loop, clock, [here], 1)
+    assert [node.node for node in after.nodes] == ["here"]
+    assert after.phase == "watching"
+    assert any("odd: its clock is 5000 s ahead" in problem for problem in after.problems)
+
+
+def test_restarted_counters_cause_no_event(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    source.seconds[:] = 0
+    after = play(loop, clock, [source], 60)
+    assert (after.events, after.faults.reset) == ((), 2)
+
+
+def test_an_unplugged_cpu_is_unknown_and_the_others_are_still_scored(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    source.cpus = (0,)
+    after = play(loop, clock, [source], 60)
+    assert after.events == ()
+    assert list(np.isnan(after.scores.score)) == [False, True]
+
+
+def test_shuffled_and_duplicate_samples_do_not_change_the_result(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    feed = live(clock, source)
+    real = source.readings
+    source.readings = lambda: [*(batch := real()), *batch, replace(batch[0], time_s=batch[0].time_s - 3)]
+    loop = loop_of(feed, stride_s=5)
+    after = play(loop, clock, [source], 130)
+    assert (after.phase, after.events) == ("watching", ())
+    assert after.moment.valid[:, -100:].all()
+    assert after.faults.late > 100
+    assert after.faults.doubled > 100
+
+
+def test_a_damaged_champion_is_refused_and_the_previous_one_stays(bad_io, loop_of, state, clock, detector):
+    from clustertwin.telemetry.learning.champions import champion_store, version_store
+
+    version = version_store.add_version(state.home, detector, {})
+    champion_store.promote(state.home, version, 1, "test", 0.0)
+    weights = state.home / "models" / version / "weights.safetensors"
+    flipped = bytearray(weights.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    weights.write_bytes(flipped)
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    for clock.now_s in range(0, 150, 10):
+        snapshot = loop.turn()
+    assert snapshot.phase == "watching"
+    assert snapshot.model.refused_total == 1
+    assert "SHA-256" in snapshot.model.refused[0]
+
+
+def test_a_new_champion_is_loaded_between_two_scorings(bad_io, loop_of, state, clock, detector):
+    from clustertwin.telemetry.learning.champions import champion_store, version_store
+
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
+    for clock.now_s in range(0, 150, 10):
+        snapshot = loop.turn()
+    assert snapshot.model.origin == "bundled"
+    stricter = with_sha256(replace(detector, settings=replace(detector.settings, false_alarm_rate=1e-5)))
+    champion_store.promote(state.home, version_store.add_version(state.home, stricter, {}), 1, "test", 0.0)
+    clock.now_s += 10
+    snapshot = loop.turn()
+    assert (snapshot.model.origin, snapshot.model.version) == ("champion", stricter.version)
+    assert snapshot.threshold == pytest.approx(5.0)
+
+
+def test_a_restart_continues_the_recording(loop_of, clock, tmp_path):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    for _ in range(2):
+        recorder = LiveRecorder(tmp_path / "recording", keep_s=None)
+        play(loop_of(live(clock, source), recorder=recorder), clock, [source], 30)
+        recorder.close()
+        assert recorder.problem == ""
+    recording = Recording.open(tmp_path / "recording")
+    assert (recording.start_s, recording.end_s) == (1_000_001, 1_000_060)
+    assert recording.trace("a").valid.sum() == 2 * (29 + 29)
+
+
+def test_scoring_continues_if_the_recording_cannot_be_written(loop_of, clock, tmp_path):
+    (tmp_path / "recording").write_text("a file, not a directory")
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    after = play(
+        loop_of(live(clock, source), recorder=LiveRecorder(tmp_path / "recording", keep_s=None)), clock, [source], 120
+    )
+    assert after.phase == "watching"
+    assert any("recording failed" in problem for problem in after.problems)
+
+
+class Answers:
+    """A history that returns the given answers, each once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.wrong, self.asked = clock, "", []
+
+    def counters(self, start_s: float, end_s: float):
+        self.asked.append((start_s, end_s))
+        if self.wrong:
+            raise SourceError(self.wrong)
+        from clustertwin.telemetry.ingest.counters import JobCpus, stack
+
+        times = np.arange(np.ceil(start_s), np.floor(end_s) + 1)
+        readings = []
+        for time_s in times:
+            seconds = np.zeros((1, len(MODES)))
+            seconds[0, 0] = time_s
+            readings.append(NodeReading("p", float(time_s), (0,), seconds, jobs=(JobCpus("7", (0,)),)))
+        return [stack(readings)]
+
+
+def test_after_an_outage_prometheus_is_queried_for_the_missed_seconds_and_a_job_keeps_its_start(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    server = Answers(clock)
+    feed = PrometheusFeed("prometheus", server, clock)
+    loop = loop_of(feed, stride_s=5)
+
+    def play_on(seconds: int):
+        for _ in range(seconds):
+            clock.now_s += 1
+            loop.turn()
+            if feed._asked is not None:
+                feed._asked.exception()  # wait for the answer
+
+    play_on(5)
+    server.wrong = "connection refused"
+    play_on(60)
+    assert loop.state.snapshot.phase == "stale"
+    assert loop.state.snapshot.problems == ("connection refused",)
+    server.wrong = ""
+    play_on(60)
+    snapshot = loop.state.snapshot
+    assert snapshot.phase == "watching"
+    assert snapshot.moment.valid.all()
+    assert snapshot.moment.age_s[0] > 300
+    assert isinstance(snapshot.faults, Faults)
+
+
+def test_the_stride_is_raised_at_once_and_lowered_slowly():
+    stride = Stride(1)
+    stride.update(3.0)
+    assert (stride.seconds, "more than half" in stride.why) == (10, True)
+    for _ in range(9):
+        stride.update(0.1)
+    assert stride.seconds == 10
+    stride.update(0.1)
+    assert stride.seconds == 5
+    for _ in range(20):
+        stride.update(0.1)
+    assert (stride.seconds, stride.why) == (1, "as configured")

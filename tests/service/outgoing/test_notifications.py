@@ -1,0 +1,284 @@
+"""Notifications: which events are announced, that no message is lost, and that hostile names do no harm."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.servers import free_address
+from tests.service.sample_state import EVENT, WHY
+from tests.service.sample_state import state as sample_state
+
+from clustertwin.core import files
+from clustertwin.core.errors import OutputError, SettingsError, SourceError
+from clustertwin.service.outgoing.notifications import (
+    Notifier,
+    NotifySettings,
+    compose,
+    deliver_now,
+    joined,
+    pending,
+    sender,
+    watch,
+)
+from clustertwin.service.store.event_store import Case, Store
+from clustertwin.service.store.quiet_periods import Silence
+
+ONE = NotifySettings(urls=("json://one",), link="https://twin.example.org/")
+
+
+class Target:
+    """A target that stores what it receives, and fails while `up` is False."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.received: list[tuple[str, str]] = []
+
+    def __call__(self, title: str, body: str) -> bool:
+        if self.up:
+            self.received.append((title, body))
+        return self.up
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "state.sqlite")
+    store.write([(EVENT, WHY)])
+    yield store
+    store.close()
+
+
+def test_an_event_and_its_end_are_announced_once(store, tmp_path):
+    target = Target()
+    notifier = Notifier(tmp_path, store, ONE, [target])
+    for now_s in range(0, 300, 5):
+        notifier.spool([EVENT], now_s)
+        notifier.deliver(now_s)
+    ((title, body),) = target.received
+    assert title == "Anomaly: job 17 on n1 (iowait)"
+    assert body.startswith(WHY.sentence)
+    assert "https://twin.example.org/events/e1" in body
+    store.write([(replace(EVENT, end_s=9_990), None)])
+    for now_s in range(300, 600, 5):
+        notifier.spool([], now_s)
+        notifier.deliver(now_s)
+    assert [title for title, _ in target.received[1:]] == ["Resolved: job 17 on n1 (iowait)"]
+    assert pending(tmp_path) == 0
+
+
+def test_a_target_that_was_down_gets_everything_in_one_message(store, tmp_path):
+    up, down = Target(), Target()
+    down.up = False
+    notifier = Notifier(tmp_path, store, replace(ONE, urls=("json://up", "json://down")), [up, down])
+    others = [replace(EVENT, id=f"o{i}", jobs=(str(i),)) for i in range(3)]
+    store.write((event, WHY) for event in others)
+    for now_s in range(0, 600, 5):
+        notifier.spool([EVENT, *others[: now_s // 100]], now_s)
+        notifier.deliver(now_s)
+    assert len(up.received) == 4
+    assert pending(tmp_path) == 4
+    down.up = True
+    notifier.deliver(10_000)
+    ((title, body),) = down.received
+    assert title == "4 new events, 0 resolved"
+    assert all(f"/events/{event.id}" in body for event in (EVENT, *others))
+    assert pending(tmp_path) == 0
+
+
+def test_a_target_that_fails_is_tried_at_growing_intervals(store, tmp_path):
+    tried: list[float] = []
+    now_s = 0.0
+
+    def refuse(title: str, body: str) -> bool:
+        tried.append(now_s)
+        return False
+
+    notifier = Notifier(tmp_path, store, replace(ONE, longest_pause_s=400), [refuse])
+    notifier.spool([EVENT], 0)
+    while now_s < 2000:
+        notifier.deliver(now_s)
+        now_s += 10
+    pauses = [b - a for a, b in pairwise(tried)]
+    assert pauses[:5] == [60, 120, 240, 400, 400]
+
+
+def test_a_new_process_announces_nothing_twice_and_sends_what_waits(store, tmp_path):
+    down, up = Target(), Target()
+    down.up = False
+    first = Notifier(tmp_path, store, ONE, [down])
+    first.spool([EVENT], 0)
+    first.deliver(0)
+    second = Notifier(tmp_path, store, ONE, [up])
+    for now_s in (100, 200):
+        second.spool([EVENT], now_s)
+        second.deliver(now_s)
+    assert len(up.received) == 1
+
+
+def test_a_full_disk_only_delays_messages(store, tmp_path, monkeypatch):
+    target = Target()
+    notifier = Notifier(tmp_path, store, ONE, [target])
+
+    def full(*_: object) -> None:
+        raise OutputError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "replacing", full)
+        with pytest.raises(OutputError):
+            notifier.spool([EVENT], 0)
+    notifier.spool([EVENT], 5)
+    notifier.deliver(5)
+    assert len(target.received) == 1
+
+
+@pytest.mark.parametrize("how", ["silenced", "dismissed"])
+def test_silenced_and_dismissed_events_are_not_announced(store, tmp_path, how):
+    if how == "silenced":
+        store.quiet_periods.add_silence(Silence(1e9, job="17"), 0)
+    else:
+        store.vet(["e1"], "dismissed", who="ada", now_s=0)
+    notifier = Notifier(tmp_path, store, ONE, [Target()])
+    notifier.spool([EVENT], 5)
+    assert pending(tmp_path) == 0
+
+
+def test_a_silence_ends_by_the_clock_of_the_feed(store, tmp_path):
+    store.quiet_periods.add_silence(Silence(10_060, job="17"), 10_000)
+    notifier = Notifier(tmp_path, store, ONE, [Target()])
+    notifier.spool([EVENT], 1_700_000_000, feed_s=10_050)
+    assert pending(tmp_path) == 0
+    notifier.spool([EVENT], 1_700_000_010, feed_s=10_061)
+    assert pending(tmp_path) == 1
+
+
+def test_a_burst_loses_nothing(store, tmp_path):
+    target = Target()
+    notifier = Notifier(tmp_path, store, replace(ONE, every_s=0), [target])
+    burst = [replace(EVENT, id=f"b{i}", jobs=(str(i),)) for i in range(60)]
+    store.write((event, WHY) for event in burst)
+    notifier.spool(burst, 0)
+    assert pending(tmp_path) == 60
+    notifier.deliver(0)
+    assert [title for title, _ in target.received] == ["60 new events, 0 resolved"]
+
+
+def test_an_old_message_is_deleted(store, tmp_path):
+    target = Target()
+    notifier = Notifier(tmp_path, store, ONE, [target])
+    notifier.spool([EVENT], 0)
+    notifier.deliver(ONE.keep_s + 1)
+    assert (target.received, pending(tmp_path)) == ([], 0)
+
+
+def test_a_hostile_name_cannot_write_headers_or_lines():
+    event = replace(EVENT, jobs=("17\r\nBcc: all@example.org\x1b[2J",), places=(("n1\nn2", (0,)),))
+    message = compose(Case(event, None), "opened", 0)
+    assert all(line.isprintable() for line in (message.title, *message.body.split("\n")))
+    assert len(message.body.split("\n")) == 4
+
+
+def test_thousands_of_messages_become_one_of_readable_length():
+    messages = [compose(Case(replace(EVENT, id=str(i)), WHY), "opened", 0, "https://t") for i in range(3000)]
+    title, body = joined(messages, "https://t")
+    assert title == "3,000 new events, 0 resolved"
+    assert body.endswith("and 2950 more: https://t/events")
+
+
+@pytest.mark.slow  # apprise takes seconds to import
+def test_the_error_for_an_invalid_url_has_no_password():
+    with pytest.raises(SettingsError, match=r"nonsense://host$") as refused:
+        sender("nonsense://ada:s3cret@host/path?x=y")
+    assert "s3cret" not in str(refused.value)
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A real HTTP server that stores what is posted to it."""
+    posted: list[dict[str, str]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"json://127.0.0.1:{server.server_port}/twin", posted
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.slow
+def test_apprise_posts_to_a_real_webhook(store, tmp_path):
+    pytest.importorskip("apprise")
+    with webhook() as (url, posted):
+        notifier = Notifier(tmp_path, store, replace(ONE, urls=(url,)), [sender(url)])
+        notifier.spool([EVENT], 0)
+        notifier.deliver(0)
+    assert [entry["title"] for entry in posted] == ["Anomaly: job 17 on n1 (iowait)"]
+    assert WHY.sentence in posted[0]["message"]
+
+
+@pytest.mark.slow
+def test_the_error_for_a_missing_webhook_names_it():
+    pytest.importorskip("apprise")
+    with pytest.raises(SourceError, match=r"json://127\.0\.0\.1:9 refused"):
+        deliver_now(["json://127.0.0.1:9/x"], "title", "body")
+
+
+@pytest.mark.slow
+def test_apprise_sends_real_mail(store, tmp_path):
+    pytest.importorskip("apprise")
+    smtp = pytest.importorskip("aiosmtpd.controller")
+    handlers = pytest.importorskip("aiosmtpd.handlers")
+    kept: list[bytes] = []
+
+    class Kept(handlers.Message):
+        def handle_message(self, message: object) -> None:
+            kept.append(bytes(message))  # type: ignore[call-overload]
+
+    host, port = free_address().split(":")
+    server = smtp.Controller(Kept(), hostname=host, port=int(port))
+    server.start()
+    try:
+        url = f"mailto://{host}:{port}?to=ops@example.org&from=twin@example.org&mode=insecure"
+        deliver_now([url], "3 events began", "n1 & <b>n2</b>")
+    finally:
+        server.stop()
+    (mail,) = kept
+    assert b"Subject: 3 events began" in mail
+    assert b"ops@example.org" in mail
+
+
+@pytest.mark.slow
+def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
+    pytest.importorskip("apprise")
+    state = sample_state(tmp_path)
+    stop = threading.Event()
+    with webhook() as (url, posted):
+        settings = NotifySettings(urls=(url,))
+        thread = threading.Thread(target=watch, args=(state, settings, stop), kwargs={"check_s": 0.05})
+        thread.start()
+        give_up_s = time.monotonic() + 20
+        while not posted and time.monotonic() < give_up_s:
+            time.sleep(0.02)
+        stop.set()
+        thread.join()
+    state.store.close()
+    assert [entry["title"] for entry in posted] == ["Anomaly: job 17 on n1 (iowait)"]

@@ -1,0 +1,137 @@
+"""A configuration becomes settings, or an error that names the key and the line. Each default is written once."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import fields
+from datetime import time
+from inspect import signature
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from clustertwin.cli.serve import app as serve
+from clustertwin.cli.up import app as up
+from clustertwin.core.errors import SettingsError
+from clustertwin.service import config as config_module
+from clustertwin.service.config import ConfigError, ServiceConfig, parse_config, read_config
+
+GOOD = """
+[service]
+port = 9000
+names = ["twin.example.org"]
+
+[source]
+kind = "prometheus"
+url = "http://prometheus:9090"
+
+[events]
+needed_s = 30
+"""
+
+
+#: section -> its class, where the section has settings of another part of the service
+SECTIONS = {
+    name: field.annotation
+    for name, field in ServiceConfig.model_fields.items()
+    if hasattr(field.annotation, "settings")
+}
+DOCS = Path(__file__).parents[2] / "docs" / "service.md"
+
+
+def test_a_file_becomes_settings_and_missing_keys_have_their_defaults():
+    config = parse_config(GOOD, "twin.toml", {})
+    assert (config.service.port, config.service.names) == (9000, ("twin.example.org",))
+    assert (config.source.url, config.events.needed_s, config.events.of_s) == ("http://prometheus:9090", 30, 90)
+
+
+def test_nightly_learning_is_off_by_default():
+    assert parse_config("", "twin.toml", {}).learning.hour is None
+    assert parse_config("[learning]\nnightly = '02:30'\n", "twin.toml", {}).learning.hour == time(2, 30)
+
+
+def test_variables_override_the_file_and_commas_separate_lists():
+    variables = {"CLUSTERTWIN_SERVICE__PORT": "9100", "CLUSTERTWIN_NOTIFY__URLS": "json://a, json://b"}
+    config = parse_config(
+        GOOD, "twin.toml", {**variables, "CLUSTERTWIN_HOME": "/var/lib/twin", "CLUSTERTWIN_DATA": "x"}
+    )
+    assert (config.service.port, config.notify.urls) == (9100, ("json://a", "json://b"))
+    assert str(config.home) == "/var/lib/twin"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[service]\nport = 'x'\n", "twin.toml:2: service.port: Input should be a valid integer"),
+        ("\n[service]\n\npott = 1\n", "twin.toml:4: there is no setting service.pott"),
+        ("[servce]\nport = 1\n", "twin.toml:1: there is no setting servce"),
+        ("[source]\nkind = 'prometheus'\n", "twin.toml:1: source: kind prometheus needs url"),
+        ("[events]\nneeded_s = 99\nof_s = 9\n", "twin.toml:1: events: needed_s 99 is larger than of_s 9"),
+        ("[scoring]\nstride_s = 1\nengine = 'dask'\n", "twin.toml:3: scoring.engine: Input should be 'here' or 'ray'"),
+        (
+            "[learning]\n\nnightly = '24:30'\n",
+            "twin.toml:3: learning.nightly: '24:30' is not a time of day such as 02:30",
+        ),
+        ("[service\n", "twin.toml:1: "),
+        ("service = 3\n", "twin.toml:1: service: "),
+    ],
+)
+def test_an_error_names_the_key_and_the_line(text, message):
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "twin.toml", {})
+    assert str(caught.value).startswith(message)
+    assert isinstance(caught.value, SettingsError)
+    assert caught.value.exit_code == 2
+
+
+def test_an_error_names_the_variable():
+    with pytest.raises(ConfigError, match=r"^CLUSTERTWIN_SERVICE__PORT: service\.port: Input should be"):
+        parse_config("[service]\nport = 1\n", "twin.toml", {"CLUSTERTWIN_SERVICE__PORT": "many"})
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_config(tmp_path / "twin.toml", {})
+
+
+@pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
+def test_a_section_has_the_defaults_of_its_settings(section):
+    settings = section().settings()
+    assert settings == type(settings)()
+
+
+@pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
+def test_a_section_repeats_no_default_of_its_settings(section):
+    shared = {field.name for field in fields(section().settings())}
+    classes = {
+        node.name: node for node in ast.parse(Path(config_module.__file__).read_text()).body if hasattr(node, "name")
+    }
+    for line in classes[section.__name__].body:
+        if isinstance(line, ast.AnnAssign) and line.target.id in shared:
+            call = isinstance(line.value, ast.Call)
+            default = next(word.value for word in line.value.keywords if word.arg == "default") if call else line.value
+            assert isinstance(default, ast.Attribute), ast.unparse(line)
+
+
+def test_check_prints_every_setting_with_its_default():
+    printed = json.loads(CliRunner().invoke(serve, ["--check"], env={"CLUSTERTWIN_HOME": ""}).output)
+    assert printed == json.loads(ServiceConfig().model_dump_json())
+
+
+def test_the_docs_list_every_setting_with_its_default():
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| `(.*?)` \|", DOCS.read_text(), re.M)
+    documented = {(section, key): json.loads(default) for section, key, default in rows}
+    defaults = json.loads(ServiceConfig().model_dump_json())
+    assert documented == {(section, key): value for section, keys in defaults.items() for key, value in keys.items()}
+
+
+def test_twin_up_has_the_same_defaults():
+    options = [parameter.default for parameter in signature(up.registered_commands[0].callback).parameters.values()]
+    by_flag = {option.param_decls[0]: option.default for option in options if option.param_decls}
+    defaults = ServiceConfig()
+    assert by_flag["--port"] == defaults.service.port
+    assert by_flag["--stride-s"] == defaults.scoring.stride_s
+    assert by_flag["--home"] == defaults.service.home
