@@ -1,8 +1,8 @@
-"""One minute of real servers: what Prometheus and VictoriaMetrics stored equals what was read directly.
+"""One minute of real servers: the samples that Prometheus and VictoriaMetrics stored equal a direct reading.
 
 Our exporter reads this host, and its ring is the direct reading: a scrape and the ring hold the same sample.
-node_exporter keeps nothing, so it reads a small /proc of our own, moved on once a second at a moment when
-nobody scrapes; reading that directly, at the phase of a server's scrapes, must give the server's counters.
+node_exporter keeps no samples, so it reads a small /proc of the test, which changes once a second at a time when no
+server scrapes. Reading that /proc directly, at the phase of a server's scrapes, must give the server's counters.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from tests.servers import exporter, node_exporter, prometheus, victoria_metrics
 
+from clustertwin.core.channels import NODE
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.ingest.counters import Counters, NodeReading, stack
@@ -38,16 +39,17 @@ SERVERS = ("prometheus", "victoria_metrics")
 
 @dataclass
 class Proc:
-    """A /proc/stat of four threads that moves on when told, each second in another way."""
+    """A /proc with four threads, memory and pressure; `move` advances it by a second of random work."""
 
     root: Path
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def __post_init__(self) -> None:
-        (self.root / "proc").mkdir(parents=True)
+        (self.root / "proc/pressure").mkdir(parents=True)
         (self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope").mkdir(parents=True)
         (self.root / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu memory\n")
         self.ticks = self.rng.integers(1_000, 1_000_000, size=(4, 8))
+        self.waited_us = dict.fromkeys(("cpu", "memory", "io"), 1_000_000)
         self.move()
 
     def start_job(self) -> None:
@@ -64,9 +66,17 @@ class Proc:
         rows = [("cpu ", self.ticks.sum(axis=0)), *((f"cpu{i}", row) for i, row in enumerate(self.ticks))]
         text = "".join(f"{name} {' '.join(map(str, row))} 0 0\n" for name, row in rows)
         text += "intr 0\nctxt 0\nbtime 1700000000\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
+        self.write("stat", text)
+        self.write("meminfo", f"MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: {self.rng.integers(1, 10**6)} kB\n")
+        for resource in self.waited_us:
+            self.waited_us[resource] += int(self.rng.integers(0, 10**6))
+            rest = f"avg10=0.00 avg60=0.00 avg300=0.00 total={self.waited_us[resource]}\n"
+            self.write(f"pressure/{resource}", f"some {rest}full {rest}")
+
+    def write(self, name: str, text: str) -> None:
         draft = self.root / "draft"
         draft.write_text(text)
-        draft.replace(self.root / "proc" / "stat")
+        draft.replace(self.root / "proc" / name)
 
 
 @dataclass
@@ -120,10 +130,12 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
                 "--collector.disable-defaults",
                 "--collector.cpu",
                 "--collector.uname",
+                "--collector.meminfo",
+                "--collector.pressure",
                 f"--path.procfs={proc.root}/proc",
             )
         )
-        # Nobody scrapes the one that is asked live: of two samples at once nobody could say which is the second's.
+        # No server scrapes the exporter that is read live: two samples in one second would be ambiguous.
         ours = {name: enter(exporter(tmp / f"exporter-{name}", f"--node={name}")) for name in (*SERVERS, "asked")}
         slurm = enter(exporter(tmp / "slurm", "--node=slurm", f"--path.rootfs={proc.root}"))
         start = {"prometheus": prometheus, "victoria_metrics": victoria_metrics}
@@ -132,7 +144,7 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
         phases = {name: scrape_phase(Prometheus(Endpoint(url), dialect="node")) for name, url in urls.items()}
         direct: dict[str, list[NodeReading]] = {name: [] for name in SERVERS}
         stop = threading.Event()
-        # Halfway through the longer stretch between the scrapes of the two servers, nobody reads.
+        # Halfway between the scrapes of the two servers, on the longer side, nothing reads.
         first, second = sorted(phases.values())
         away = (first + second) / 2 + (0.5 if second - first < 0.5 else 0.0)
         threads = [each_second(away % 1, proc.move, stop)]
@@ -229,9 +241,25 @@ def test_a_slurm_job_is_a_span_in_every_source(minute: Minute, server: str) -> N
 @pytest.mark.parametrize("server", SERVERS)
 def test_node_channels_come_with_the_counters(minute: Minute, server: str) -> None:
     source = Prometheus(Endpoint(minute.urls[server]), matchers='job="twin"', node_channels=True)
-    memory = only(source, minute).memory_used_ratio
-    assert memory is not None
+    stored, ring = only(source, minute), only(Exporter(Endpoint(minute.exporters[server])), minute)
+    nearest = np.abs(ring.times_s[:, None] - stored.times_s).argmin(axis=0)
+    assert stored.operands is not None
+    assert ring.operands is not None
+    np.testing.assert_array_equal(stored.operands, ring.operands[nearest])
+    memory = to_trace(stored)[0].node_channels.values[:, NODE.index("memory_used")]
     assert ((memory > 0) & (memory < 1)).all()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_node_exporter_gives_the_node_channels_that_a_direct_reading_gives(minute: Minute, server: str) -> None:
+    """Pressure depends on the time between two samples, which differs a little: so the counters are compared."""
+    stored = only(Prometheus(Endpoint(minute.urls[server]), dialect="node", node_channels=True), minute)
+    direct = stack(minute.direct[server])
+    inside = (stored.times_s > direct.times_s[0]) & (stored.times_s < direct.times_s[-1])
+    nearest = np.abs(direct.times_s[:, None] - stored.times_s[inside]).argmin(axis=0)
+    assert inside.sum() >= SECONDS - 2
+    np.testing.assert_allclose(stored.operands[inside], direct.operands[nearest], rtol=1e-12)
+    assert not np.isnan(stored.operands[:, :, 0]).any()
 
 
 def test_a_range_in_many_pieces_is_the_same_range(minute: Minute, monkeypatch: pytest.MonkeyPatch) -> None:
