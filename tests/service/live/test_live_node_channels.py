@@ -26,7 +26,7 @@ from clustertwin.telemetry.ingest.counters import MODES, NodeReading
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.recording import Recording
 
-OLDER = Path(__file__).parents[1] / "telemetry/recording/of_older_versions"
+OLDER = Path(__file__).parents[2] / "telemetry/recording/of_older_versions"
 START_S = 1_700_000_000
 
 
@@ -59,7 +59,7 @@ def recorded(loop_of, state, clock, tmp_path):
     clock.now_s = START_S + 100.0
     loop = loop_of(LiveFeed("test", [("a", Node(clock))], clock), recorder=LiveRecorder(tmp_path / "recording", None))
     run(loop, clock, 20)
-    loop._keeper.close()
+    loop._recorder.close()
     return tmp_path / "recording"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector
-from clustertwin.telemetry.exporter.text_format import to_rows
+from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 GOLDEN = Path(__file__).parent / "golden.prom"
 

@@ -18,7 +18,7 @@ import pytest
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.exporter.__main__ import main, parse_address
-from clustertwin.telemetry.exporter.text_format import to_rows
+from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 COMMAND = [sys.executable, "-m", "clustertwin.telemetry.exporter"]
 UNIFIED = next((p for p in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup") if Path(p, "cgroup.controllers").exists()), "")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.collectors.cpu import MODES, CpuCollector, cpu_lines, parse_cpu_lines
-from clustertwin.telemetry.exporter.text_format import to_rows
+from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 
 def values(text: bytes) -> dict[tuple[str, str], float]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.jobs.cgroup_jobs import JobsCollector
 from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist, parse_cpulist
-from clustertwin.telemetry.exporter.text_format import to_rows
+from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 CPU = "usage_usec 3000000\nuser_usec 2000000\nsystem_usec 1000000"
 POD = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"

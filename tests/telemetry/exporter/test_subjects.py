@@ -10,7 +10,7 @@ from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.collectors.disk import DiskCollector, parse_diskstats
 from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector, parse_meminfo
 from clustertwin.telemetry.exporter.collectors.pressure import PressureCollector, parse_pressure
-from clustertwin.telemetry.exporter.text_format import label_value, to_rows
+from clustertwin.telemetry.exporter.text.text_format import label_value, to_rows
 
 
 def test_memory_is_in_bytes_and_unknown_words_are_left_out(tree):

@@ -22,7 +22,7 @@ from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
-from clustertwin.telemetry.exporter.text_format import CONTENT_TYPE, label_value
+from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
 __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]

@@ -19,7 +19,7 @@ from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, read_web_config
 from clustertwin.telemetry.exporter.log import log
-from clustertwin.telemetry.exporter.text_format import to_rows
+from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 LOOPBACK = ("127.", "::1", "localhost")
 

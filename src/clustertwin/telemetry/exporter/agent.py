@@ -21,7 +21,7 @@ from clustertwin.telemetry.exporter.collectors import CHANNEL_COLLECTORS, COLLEC
 from clustertwin.telemetry.exporter.collectors.cpu import CpuCollector
 from clustertwin.telemetry.exporter.jobs.cgroup_jobs import JobsCollector
 from clustertwin.telemetry.exporter.sample_ring import SampleRing
-from clustertwin.telemetry.exporter.text_format import family, label_value
+from clustertwin.telemetry.exporter.text.text_format import family, label_value
 
 #: A regular scraper is sometimes a little late: the timer waits this long before it takes a sample instead.
 GRACE_S = 1.25

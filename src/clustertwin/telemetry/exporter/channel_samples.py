@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clustertwin.core.channels import NODE, Schema, parse_selector
-from clustertwin.telemetry.exporter.text_format import parse_series
+from clustertwin.telemetry.exporter.text.text_format import parse_series
 
 #: Network devices of containers come and go: the memory of series seen is emptied when it holds this many.
 MAX_SERIES = 4096

@@ -10,8 +10,8 @@ import os
 import re
 
 from clustertwin.core.errors import InputError
-from clustertwin.telemetry.exporter.kernelfile import read_file
-from clustertwin.telemetry.exporter.text_format import family
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.text_format import family
 
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 USER_HZ = os.sysconf("SC_CLK_TCK")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from clustertwin.telemetry.exporter.kernelfile import read_file
-from clustertwin.telemetry.exporter.text_format import family, label_value, template_text
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.text_format import family, label_value, template_text
 
 #: Devices that are not whole disks; node_exporter leaves out the same.
 IGNORED = re.compile(r"(z?ram|loop|fd|(h|s|v|xv)d[a-z]+|nvme\d+n\d+p)\d+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from clustertwin.core.errors import InputError
-from clustertwin.telemetry.exporter.kernelfile import read_file
-from clustertwin.telemetry.exporter.text_format import family
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.text_format import family
 
 #: The kernel's word -> our metric and its help. A word that this kernel does not write is left out.
 FIELDS: dict[bytes, tuple[str, str]] = {

@@ -9,8 +9,8 @@ import errno
 import os
 import re
 
-from clustertwin.telemetry.exporter.kernelfile import read_file
-from clustertwin.telemetry.exporter.text_format import family
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.text_format import family
 
 RESOURCES = ("cpu", "io", "memory")
 

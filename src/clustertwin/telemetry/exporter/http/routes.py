@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from clustertwin import __version__
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.webconfig import Passwords
-from clustertwin.telemetry.exporter.text_format import CONTENT_TYPE
+from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE
 
 
 class Routes:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from clustertwin.telemetry.exporter.text_format import family
+from clustertwin.telemetry.exporter.text.text_format import family
 
 #: In the order of the page.
 FAMILIES: dict[str, bytes] = {

@@ -30,8 +30,8 @@ from clustertwin.telemetry.exporter.jobs.cgroup_layouts import (
 from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist, own_cpus
 from clustertwin.telemetry.exporter.jobs.file_batch import FileBatch
 from clustertwin.telemetry.exporter.jobs.job_owner import owner_uid
-from clustertwin.telemetry.exporter.kernelfile import reread
-from clustertwin.telemetry.exporter.text_format import family, label_value
+from clustertwin.telemetry.exporter.text.kernelfile import reread
+from clustertwin.telemetry.exporter.text.text_format import family, label_value
 
 #: Between two searches for places, and between two lookups of the CPU set and owner of a known job.
 SURVEY_S = 10.0

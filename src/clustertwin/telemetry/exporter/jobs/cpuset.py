@@ -7,7 +7,7 @@ import re
 
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import JobDirectory
-from clustertwin.telemetry.exporter.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
 MAX_CPU = 1 << 16
 _PART = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")

@@ -6,7 +6,7 @@ import os
 import re
 
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import JobDirectory
-from clustertwin.telemetry.exporter.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
 _IN_PATH = re.compile(r"/(?:uid_|user-)(\d+)(?:\.slice)?(?:/|$)")
 _UID = re.compile(rb"^Uid:\s+(\d+)", re.M)

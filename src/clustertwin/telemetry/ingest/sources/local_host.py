@@ -14,7 +14,7 @@ from clustertwin.telemetry.exporter.channel_samples import ChannelSamples
 from clustertwin.telemetry.exporter.collectors import CHANNEL_COLLECTORS, collector_class
 from clustertwin.telemetry.exporter.collectors.cpu import cpu_lines
 from clustertwin.telemetry.exporter.jobs.cgroup_jobs import JobsCollector
-from clustertwin.telemetry.exporter.kernelfile import read_file
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader
 

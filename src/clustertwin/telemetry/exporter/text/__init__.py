@@ -1,0 +1,1 @@
+"""Kernel text in, exposition text out."""
