@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.combination import fit_combination
 from clustertwin.telemetry.detection.detector import Detector, surprise_of
 from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.detection.features.observation import join, observe
+from clustertwin.telemetry.detection.views.combination import fit_combination
 from clustertwin.telemetry.detection.views.contract import CalibrationData, DetectorSettings
 from clustertwin.telemetry.detection.views.view_table import make_views
 from clustertwin.telemetry.models.model_store import StoredModel

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.detection.combination import Combination
 from clustertwin.telemetry.detection.features.observation import Observation, allocation_of, observe
 from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.detection.views.combination import Combination
 from clustertwin.telemetry.detection.views.contract import ClosestFault, DetectorSettings, Surprise, View
 from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import Moment

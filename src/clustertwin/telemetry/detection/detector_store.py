@@ -14,8 +14,8 @@ import numpy as np
 
 from clustertwin.core import files
 from clustertwin.core.extras import require
-from clustertwin.telemetry.detection.combination import Combination
 from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.views.combination import Combination
 from clustertwin.telemetry.detection.views.contract import Arrays, DetectorSettings
 from clustertwin.telemetry.detection.views.view_table import VIEWS, make_views
 from clustertwin.telemetry.models.model_store import ModelError, StoredModel
