@@ -14,7 +14,6 @@ from clustertwin.workload.generators.realtabformer import RealTabFormer
 from clustertwin.workload.generators.sdv import CopulaGan, Ctgan, Tvae
 from clustertwin.workload.jobs import Jobs
 
-LIGHT = ("crossover", "bootstrap", "lublin", "gaussian-copula")
 TINY = {
     "findiff": FinDiff(epochs=2, steps=20, width=32),
     "ctgan": Ctgan(epochs=1, batch=100),
@@ -22,6 +21,7 @@ TINY = {
     "copulagan": CopulaGan(epochs=1, batch=100),
     "realtabformer": RealTabFormer(epochs=2, layers=1, heads=2, width=32),
 }
+LIGHT = [name for name in GENERATORS if name not in TINY]
 
 
 def generator_of(kind):
