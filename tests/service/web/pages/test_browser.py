@@ -75,6 +75,11 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
+def settled(page: Any, block: str) -> None:
+    """Wait until HTMX has processed a block that it has replaced; before, its buttons do nothing."""
+    page.locator(f"{block} time[data-done]").first.wait_for()
+
+
 def until(page: Any, expression: str, arg: Any = None) -> None:
     """Wait until the expression is true in the page. Playwright's own function uses `eval`, which our pages forbid."""
     give_up_s = time.monotonic() + 60
@@ -127,6 +132,7 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     page.get_by_label("comment").fill("disk 3")
     page.get_by_role("button", name="Confirm").click()
     page.locator("#verdict .pill[data-state=confirmed]").wait_for()
+    settled(page, "#verdict")
     assert (watched.store.event(shown).verdict, watched.store.event(shown).comment) == ("confirmed", "disk 3")
     page.keyboard.press("u")
     page.locator("#verdict .pill[data-state=confirmed]").wait_for(state="detached")
@@ -160,6 +166,7 @@ def test_keys_give_all_marked_rows_a_verdict(watched: Watched, open_page: Any) -
         page.keyboard.press(key)
     page.keyboard.press("d")
     page.get_by_text("2 events dismissed").wait_for()
+    settled(page, "#listing")
     assert sorted(watched.store.event(f"k{i}").verdict for i in range(3)) == ["", "dismissed", "dismissed"]
     page.keyboard.press("u")
     page.get_by_text("2 events undone").wait_for()
