@@ -75,6 +75,11 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
+def settled(page: Any, block: str) -> None:
+    """Wait until HTMX has processed a block that it has replaced; before, its buttons do nothing."""
+    page.locator(f"{block} time[data-done]").first.wait_for()
+
+
 def until(page: Any, expression: str, arg: Any = None) -> None:
     """Wait until the expression is true in the page. Playwright's own function uses `eval`, which our pages forbid."""
     give_up_s = time.monotonic() + 60
@@ -113,7 +118,7 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     watched: Watched, open_page: Any
 ) -> None:
     page = open_page(watched.url)
-    page.get_by_text("Not judged yet").first.wait_for()
+    page.get_by_text("Not scored yet").first.wait_for()
     while not watched.loop.state.snapshot.events:
         watched.advance(10)
         assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
@@ -127,6 +132,7 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     page.get_by_label("comment").fill("disk 3")
     page.get_by_role("button", name="Confirm").click()
     page.locator("#verdict .pill[data-state=confirmed]").wait_for()
+    settled(page, "#verdict")
     assert (watched.store.event(shown).verdict, watched.store.event(shown).comment) == ("confirmed", "disk 3")
     page.keyboard.press("u")
     page.locator("#verdict .pill[data-state=confirmed]").wait_for(state="detached")
@@ -160,6 +166,7 @@ def test_keys_give_all_marked_rows_a_verdict(watched: Watched, open_page: Any) -
         page.keyboard.press(key)
     page.keyboard.press("d")
     page.get_by_text("2 events dismissed").wait_for()
+    settled(page, "#listing")
     assert sorted(watched.store.event(f"k{i}").verdict for i in range(3)) == ["", "dismissed", "dismissed"]
     page.keyboard.press("u")
     page.get_by_text("2 events undone").wait_for()
@@ -245,6 +252,7 @@ def test_a_browser_logs_in_acts_within_its_role_and_logs_out(tmp_path: Path, ope
         page = open_page(f"{url}/events/e1")
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"{url}/events/e1", wait_until="load")  # HTMX handles the form only after loading
         page.get_by_role("button", name="Dismiss").click()
         page.locator("#verdict .pill[data-state=dismissed]").wait_for()
         assert state.store.event("e1").who == "ada"
@@ -260,13 +268,13 @@ def test_a_maintenance_window_begins_in_the_readers_local_time(tmp_path: Path, o
     state = sample_state.state(tmp_path)
     with serving(create_app(state)) as url:
         page = open_page(f"{url}/quiet?nodes=n1")
-        page.get_by_label("Begins, if not now").fill("2030-01-01T10:00")
+        page.get_by_label("Begins (default: now)").fill("2030-01-01T10:00")
         page.get_by_role("button", name="Add maintenance").click()
         page.locator("#windows button").wait_for()
         (window,) = state.store.quiet_periods.maintenance(sample_state.NOW_S)
         assert window.start_s == page.evaluate("new Date('2030-01-01T10:00').getTime() / 1000")
         page.locator("#windows button").click()
-        page.get_by_text("No maintenance").wait_for()
+        page.get_by_text("No maintenance windows").wait_for()
         page.close()
     assert state.store.quiet_periods.maintenance(sample_state.NOW_S) == []
     state.store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -126,6 +127,13 @@ def test_a_verdict_is_stored_and_undone(client, made_state):
     assert (case.verdict, case.comment) == ("confirmed", "disk 3")
     client.post("/events/e1", data={"action": "undo"}, headers=asked)
     assert made_state.store.event("e1").verdict == ""
+
+
+def test_a_verdict_without_htmx_is_stored_and_answered_with_the_whole_page(client, made_state):
+    form = re.search(r'<form method="(\w+)" action="([^"]+)" hx-post', client.get("/events/e1").text)
+    answer = client.request(form[1], form[2], data={"action": "dismissed", "comment": ""})
+    assert made_state.store.event("e1").verdict == "dismissed"
+    assert answer.text.startswith("<!doctype html>")
 
 
 def test_many_events_get_a_verdict_and_are_undone_at_once(client, made_state):
