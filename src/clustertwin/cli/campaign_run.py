@@ -38,7 +38,10 @@ class CampaignOptions:
         Path | None, typer.Option(help="Directory on a disk for the files of jobs. Default: OUT/scratch.")
     ] = None
     node_channels: Annotated[
-        bool, typer.Option("--node-channels", help="Also record used memory and I/O pressure.")
+        bool,
+        typer.Option(
+            "--node-channels", help="Also record memory and pressure of the node, as channels of every thread."
+        ),
     ] = False
     window_s: Annotated[int, typer.Option(min=1, help="Window length in the table, in seconds.")] = 100
     json: bool = Json

@@ -18,7 +18,7 @@ def doctor(
     url: list[str] = typer.Option([], "--url", help="A server that should answer, e.g. http://127.0.0.1:9090/-/ready."),
     json: bool = Json,
 ) -> None:
-    """What is installed, reachable and missing on this machine; exit 1 if something needed is."""
+    """Check what is installed, reachable and missing. The exit code is 1 if a required part is missing."""
     findings = examine(urls=tuple(url))
     if json:
         print_json([asdict(finding) for finding in findings])

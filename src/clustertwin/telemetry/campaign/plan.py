@@ -34,7 +34,7 @@ class CampaignSettings:
     types: tuple[str, ...] = DEFAULT_TYPES
     anomalies: bool = False  # add all anomalous types to test rounds; training and validation stay normal
     settle_s: float = 3.0  # pause between two jobs on the same CPU, without a label
-    node_channels: bool = False  # also record memory_used and io_pressure
+    node_channels: bool = False  # also record the channels of the node
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
