@@ -37,7 +37,7 @@ def test_events_are_listed_confirmed_and_undone_from_the_shell(twin, home):
     assert "disk 3" in shown.stdout
     assert json.loads(twin("events", "undo", "e1", "--home", home, "--json").stdout)[0]["verdict"] == ""
     unknown = twin("events", "dismiss", "nonsense", "--home", home)
-    assert (unknown.returncode, unknown.stderr.strip()) == (1, "twin: no event 'nonsense'")
+    assert (unknown.returncode, unknown.stderr.strip()) == (1, "twin: there is no event 'nonsense'")
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_a_job_report_names_the_directive_to_change(twin, tmp_path):
     done = twin("job", "4711", "--home", tmp_path)
     assert "#SBATCH --cpus-per-task=4" in done.stdout
     assert {len(line) for line in done.stdout.splitlines() if line.startswith("─")} == {78}
-    assert "4 of 8 threads did next to nothing" in done.stdout
+    assert "4 of 8 threads were idle" in done.stdout
     missing = twin("job", "1", "--home", tmp_path)
     assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
 
@@ -144,7 +144,7 @@ def test_up_serves_its_page_scores_this_host_and_ends_cleanly(tmp_path):
         assert snapshot["nodes"][0]["threads"] >= 1
         assert snapshot["problems"] == []
         second = subprocess.run(command, capture_output=True, text=True)
-        assert (second.returncode, "another service runs on it" in second.stderr) == (2, True)
+        assert (second.returncode, "another service uses this home" in second.stderr) == (2, True)
     finally:
         process.send_signal(signal.SIGINT)
         _, wrong = process.communicate(timeout=20)

@@ -11,7 +11,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home
 from clustertwin.cli.output import Json, err, print_json
-from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.live import stride
 from clustertwin.service.web.binding import Binding
 
 app = group()
@@ -25,9 +25,7 @@ def up(
     speed: float = typer.Option(20.0, "--speed", min=0.1, max=1000.0, help="Speed of the replay; 1 is real time."),
     port: int = typer.Option(Binding().port, "--port", min=0, max=65535, help="Port on loopback; 0: any free port."),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open the page in a browser."),
-    stride_s: int = typer.Option(
-        LoopSettings().stride_s, "--stride-s", min=1, max=30, help="Seconds between two scorings."
-    ),
+    stride_s: int = typer.Option(stride.DEFAULT_S, "--stride-s", min=1, max=30, help="Seconds between two scorings."),
     learn: bool = typer.Option(
         True, "--learn/--no-learn", help=f"Learn every night at {NIGHTLY} from the data of the day before."
     ),

@@ -63,7 +63,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         gap = until(scorer, detector, moment, lambda state: state.lost_total > 0)
         unknown = np.isnan(gap.score) & ~np.isnan(expected.score)
         assert 0 < unknown.sum() < len(moment)
-        assert "a part of the nodes is unknown" in scorer.state.problem
+        assert "the scores of some nodes are missing" in scorer.state.problem
         # The other actor takes them over at once …
         scores = scorer(detector, moment)
         assert scorer.state.workers == 1

@@ -194,7 +194,7 @@ def test_thousands_of_messages_become_one_of_readable_length():
 
 @pytest.mark.slow  # apprise takes seconds to import
 def test_the_error_for_an_invalid_url_has_no_password():
-    with pytest.raises(SettingsError, match=r"nonsense://host$") as refused:
+    with pytest.raises(SettingsError, match=r"^nonsense://host: Apprise does not support") as refused:
         sender("nonsense://ada:s3cret@host/path?x=y")
     assert "s3cret" not in str(refused.value)
 
@@ -238,7 +238,7 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
 @pytest.mark.slow
 def test_the_error_for_a_missing_webhook_names_it():
     pytest.importorskip("apprise")
-    with pytest.raises(SourceError, match=r"json://127\.0\.0\.1:9 refused"):
+    with pytest.raises(SourceError, match=r"not delivered to json://127\.0\.0\.1:9$"):
         deliver_now(["json://127.0.0.1:9/x"], "title", "body")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clustertwin.service.live.stride import DEFAULT_S
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    stride_s: int = 5  # between two scorings, if scoring is fast enough
+    stride_s: int = DEFAULT_S  # between two scorings, if scoring is fast enough
     stale_s: int = 15  # a node without data for this long is stale
     forget_s: int = 3600  # a node without data for this long is dropped
     in_step_s: int = 5  # nodes at most this far behind the newest are waited for

@@ -6,6 +6,7 @@ lower step would have fitted ten times in a row, with a margin, the stride is lo
 
 from __future__ import annotations
 
+DEFAULT_S = 5
 LADDER_S = (1, 2, 5, 10, 20, 30)
 SHARE = 0.5
 PATIENCE = 10

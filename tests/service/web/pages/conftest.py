@@ -14,12 +14,12 @@ from clustertwin.service.live.snapshot import ServiceState
 
 
 @pytest.fixture
-def made_state(tmp_path: Path, stage: ServiceState) -> Iterator[ServiceState]:
+def published(tmp_path: Path, stage: ServiceState) -> Iterator[ServiceState]:
     vars(stage).update(vars(sample_state.state(tmp_path)))
     yield stage
     stage.store.close()
 
 
 @pytest.fixture
-def client(app: FastAPI, made_state: ServiceState) -> TestClient:
+def client(app: FastAPI, published: ServiceState) -> TestClient:
     return TestClient(app, base_url="http://127.0.0.1")

@@ -10,8 +10,8 @@ from clustertwin.service.store.tokens import Tokens
 
 
 @pytest.fixture
-def door(app, made_state):
-    token = Tokens(made_state.store.database).add("ada", "read", 0.0)
+def door(app, published):
+    token = Tokens(published.store.database).add("ada", "read", 0.0)
     client = TestClient(app, base_url="http://127.0.0.1", headers={"Accept": "text/html"})
     return client, token
 

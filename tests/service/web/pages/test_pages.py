@@ -71,8 +71,8 @@ def test_the_first_page_has_the_number_of_anomalous_threads_and_the_problems(cli
     assert text.index("/nodes/n1") < text.index("/nodes/n2")  # highest score first
 
 
-def test_every_page_reports_halted_learning_and_what_to_do(client, made_state):
-    learning.halt(made_state.home, "an anomaly was confirmed; `twin learn resume` goes on", "2026-11-14", 1.0)
+def test_every_page_reports_halted_learning_and_what_to_do(client, published):
+    learning.halt(published.home, "an anomaly was confirmed; `twin learn resume` goes on", "2026-11-14", 1.0)
     for path in PAGES:
         assert "learning is halted: an anomaly was confirmed; `twin learn resume` goes on" in client.get(path).text
     client.post("/models", data={"action": "resume"})
@@ -84,8 +84,8 @@ def test_browsers_cache_static_files_until_they_change(client):
     assert "immutable" in client.get(style).headers["cache-control"]
 
 
-def test_before_the_first_score_the_page_says_so(client, made_state):
-    made_state.publish(replace(nothing_yet("this host"), ready_in_s=42), None)
+def test_before_the_first_score_the_page_says_so(client, published):
+    published.publish(replace(nothing_yet("this host"), ready_in_s=42), None)
     text = client.get("/").text
     assert "Warming up" in text
     assert "42 s" in text
@@ -119,35 +119,35 @@ def test_htmx_gets_only_the_block_it_asks_for(client):
     assert "<html" not in text
 
 
-def test_a_verdict_is_stored_and_undone(client, made_state):
+def test_a_verdict_is_stored_and_undone(client, published):
     asked = {"HX-Request": "true", "HX-Target": "verdict"}
     answer = client.post("/events/e1", data={"action": "confirmed", "comment": " disk 3 "}, headers=asked)
     assert "Confirmed" in answer.text
-    case = made_state.store.event("e1")
+    case = published.store.event("e1")
     assert (case.verdict, case.comment) == ("confirmed", "disk 3")
     client.post("/events/e1", data={"action": "undo"}, headers=asked)
-    assert made_state.store.event("e1").verdict == ""
+    assert published.store.event("e1").verdict == ""
 
 
-def test_a_verdict_without_htmx_is_stored_and_answered_with_the_whole_page(client, made_state):
+def test_a_verdict_without_htmx_is_stored_and_answered_with_the_whole_page(client, published):
     form = re.search(r'<form method="(\w+)" action="([^"]+)" hx-post', client.get("/events/e1").text)
     answer = client.request(form[1], form[2], data={"action": "dismissed", "comment": ""})
-    assert made_state.store.event("e1").verdict == "dismissed"
+    assert published.store.event("e1").verdict == "dismissed"
     assert answer.text.startswith("<!doctype html>")
 
 
-def test_many_events_get_a_verdict_and_are_undone_at_once(client, made_state):
-    made_state.store.write([(replace(EVENT, id=f"m{i}"), WHY) for i in range(3)])
+def test_many_events_get_a_verdict_and_are_undone_at_once(client, published):
+    published.store.write([(replace(EVENT, id=f"m{i}"), WHY) for i in range(3)])
     asked = {"HX-Request": "true", "HX-Target": "listing"}
     answer = client.post("/events", data={"action": "dismissed", "event": ["m0", "m2"]}, headers=asked)
     assert "2 events dismissed" in answer.text
-    assert [made_state.store.event(f"m{i}").verdict for i in range(3)] == ["dismissed", "", "dismissed"]
+    assert [published.store.event(f"m{i}").verdict for i in range(3)] == ["dismissed", "", "dismissed"]
     client.post("/events", data={"action": "undo", "event": ["m0", "m2"]}, headers=asked)
-    assert {made_state.store.event(f"m{i}").verdict for i in range(3)} == {""}
+    assert {published.store.event(f"m{i}").verdict for i in range(3)} == {""}
 
 
-def test_the_role_read_sees_no_forms(client, made_state):
-    token = Tokens(made_state.store.database).add("eve", "read", 1.0)
+def test_the_role_read_sees_no_forms(client, published):
+    token = Tokens(published.store.database).add("eve", "read", 1.0)
     text = client.get("/events", headers={"Authorization": f"Bearer {token}"}).text
     assert "/events/e1" in text
     assert 'name="event"' not in text
@@ -160,13 +160,13 @@ def test_an_invalid_verdict_is_refused_with_a_reason(client):
     assert client.post("/events", data={"action": "confirmed"}).status_code == 422
 
 
-def test_hostile_names_and_comments_are_text(client, made_state):
+def test_hostile_names_and_comments_are_text(client, published):
     event = replace(EVENT, id="h1", places=((HOSTILE, (0,)),), jobs=(HOSTILE,), owner=HOSTILE, view=HOSTILE)
-    made_state.store.write([(event, WHY)])
-    made_state.store.vet(["h1"], "dismissed", who=HOSTILE, comment=HOSTILE, now_s=1.0)
+    published.store.write([(event, WHY)])
+    published.store.vet(["h1"], "dismissed", who=HOSTILE, comment=HOSTILE, now_s=1.0)
     now = snapshot()
     job, node = replace(now.jobs[0], job=HOSTILE, owner=HOSTILE), replace(now.nodes[0], node=HOSTILE)
-    made_state.publish(
+    published.publish(
         replace(now, jobs=(job,), nodes=(node,), events=(event,), problems=(HOSTILE,), source=HOSTILE), None
     )
     paths = ("/", "/events?status=all", "/events/h1", "/jobs", f"/jobs/{quote(HOSTILE)}", f"/nodes/{quote(HOSTILE)}")
@@ -176,10 +176,10 @@ def test_hostile_names_and_comments_are_text(client, made_state):
         assert not [a for _, a in Tags(text).tags if "onerror" in a]
 
 
-def test_thousands_of_open_events_are_split_into_pages(client, made_state):
+def test_thousands_of_open_events_are_split_into_pages(client, published):
     many = [replace(EVENT, id=f"{i:05}", onset_s=i) for i in range(2_000)]
-    made_state.store.write((event, WHY) for event in many)
-    made_state.publish(replace(snapshot(), events=tuple(many)), None)
+    published.store.write((event, WHY) for event in many)
+    published.publish(replace(snapshot(), events=tuple(many)), None)
     first, last = client.get("/events").text, client.get("/events?page=21").text
     assert first.count('name="event"') == 100
     assert "page 1 of 21" in first
@@ -187,8 +187,8 @@ def test_thousands_of_open_events_are_split_into_pages(client, made_state):
     assert client.get("/").text.count("/events/0") < 100
 
 
-def test_filters_select_events(client, made_state):
-    made_state.store.write([(replace(EVENT, id="shut", end_s=9_990), WHY)])
+def test_filters_select_events(client, published):
+    published.store.write([(replace(EVENT, id="shut", end_s=9_990), WHY)])
     assert "/events/shut" not in client.get("/events").text
     assert "/events/shut" in client.get("/events?status=closed").text
     assert "/events/e1" not in client.get("/events?said=confirmed").text
@@ -196,8 +196,8 @@ def test_filters_select_events(client, made_state):
     assert "/events/e1" not in client.get("/events?node=n2").text
 
 
-def test_a_replay_neither_learns_nor_shows_the_forms_for_it(client, made_state, monkeypatch):
-    monkeypatch.setattr(made_state, "replayed", True)
+def test_a_replay_neither_learns_nor_shows_the_forms_for_it(client, published, monkeypatch):
+    monkeypatch.setattr(published, "replayed", True)
     page = client.get("/models").text
     assert "A replay does not learn." in page
     assert "Freeze learning" not in page
@@ -208,16 +208,16 @@ def test_a_replay_neither_learns_nor_shows_the_forms_for_it(client, made_state, 
         client.post("/api/v1/models/any/promote", json={}),
     ):
         assert (answer.status_code, "a replay neither learns" in answer.text) == (409, True)
-    assert not (made_state.home / "learning.json").exists()
+    assert not (published.home / "learning.json").exists()
 
 
-def test_freezing_and_resuming_learning_is_in_the_audit_log(client, made_state):
+def test_freezing_and_resuming_learning_is_in_the_audit_log(client, published):
     client.post("/models", data={"action": "freeze", "reason": "exams"})
-    assert learning.read_state(made_state.home).frozen == "exams"
+    assert learning.read_state(published.home).frozen == "exams"
     assert "exams" in client.get("/models").text
     client.post("/models", data={"action": "resume"})
-    assert learning.read_state(made_state.home).status == "learning"
-    assert [entry.action for entry in made_state.store.audit()[:2]] == ["resume", "freeze"]
+    assert learning.read_state(published.home).status == "learning"
+    assert [entry.action for entry in published.store.audit()[:2]] == ["resume", "freeze"]
 
 
 def test_a_rollback_without_an_earlier_champion_is_refused(client):

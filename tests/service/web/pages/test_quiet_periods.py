@@ -13,28 +13,28 @@ from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 
 
-def test_a_maintenance_window_is_added_shown_with_what_it_covers_and_ended(client, made_state):
-    quiet = made_state.store.quiet_periods
+def test_a_maintenance_window_is_added_shown_with_what_it_covers_and_ended(client, published):
+    quiet = published.store.quiet_periods
     text = client.post("/quiet/maintenance", data={"nodes": "n1, m*", "lasts": "1h 30min", "reason": "disks"}).text
     (window,) = quiet.maintenance(NOW_S)
     assert (window.nodes, window.start_s, window.end_s) == (("n1", "m*"), NOW_S, NOW_S + 5400)
     assert all(word in text for word in ("n1 m*", "1 node", "disks", "End now"))
     client.post(f"/quiet/maintenance/{window.id}/end")
     assert quiet.maintenance(NOW_S) == []
-    assert [entry.action for entry in made_state.store.audit()] == ["end maintenance", "maintenance"]
+    assert [entry.action for entry in published.store.audit()] == ["end maintenance", "maintenance"]
 
 
-def test_a_window_can_begin_later_and_is_marked_if_it_covers_no_node(client, made_state):
+def test_a_window_can_begin_later_and_is_marked_if_it_covers_no_node(client, published):
     data = {"nodes": "zz*", "lasts": "2 h", "begins_s": str(NOW_S + 600)}
     text = client.post("/quiet/maintenance", data=data).text
-    assert made_state.store.quiet_periods.maintenance(NOW_S)[0].start_s == NOW_S + 600
+    assert published.store.quiet_periods.maintenance(NOW_S)[0].start_s == NOW_S + 600
     assert "no node" in text
     assert "Cancel" in text
 
 
-def test_a_silence_is_added_shown_with_what_it_covers_and_ended(client, made_state):
+def test_a_silence_is_added_shown_with_what_it_covers_and_ended(client, published):
     text = client.post("/quiet/silence", data={"job": "1*", "lasts": "2 h", "reason": "known"}).text
-    (silence,) = made_state.store.quiet_periods.silences(NOW_S)
+    (silence,) = published.store.quiet_periods.silences(NOW_S)
     assert (silence.job, silence.until_s) == ("1*", NOW_S + 7200)
     assert "1 open event" in text
     assert 'data-state="silenced"' in client.get("/events").text
@@ -55,13 +55,13 @@ def test_a_silence_is_added_shown_with_what_it_covers_and_ended(client, made_sta
         ("/quiet/nonsense/7/end", {}, 422),
     ],
 )
-def test_an_invalid_window_or_silence_is_refused(client, made_state, path, data, code):
+def test_an_invalid_window_or_silence_is_refused(client, published, path, data, code):
     assert client.post(path, data=data).status_code == code
-    assert made_state.store.audit() == []
+    assert published.store.audit() == []
 
 
-def test_hostile_text_is_escaped_on_the_page_and_in_the_audit(client, made_state):
-    quiet = made_state.store.quiet_periods
+def test_hostile_text_is_escaped_on_the_page_and_in_the_audit(client, published):
+    quiet = published.store.quiet_periods
     quiet.add_maintenance(MaintenanceWindow((HOSTILE,), NOW_S, NOW_S + 60, HOSTILE, HOSTILE), NOW_S)
     quiet.add_silence(Silence(NOW_S + 60, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE), NOW_S)
     for path in ("/quiet", "/audit"):
@@ -76,8 +76,8 @@ def test_a_link_fills_in_the_forms(client):
     assert "/quiet?nodes=n1" in client.get("/nodes/n1").text
 
 
-def test_the_audit_log_is_split_into_pages(client, made_state):
-    with made_state.store.database.transaction() as connection:
+def test_the_audit_log_is_split_into_pages(client, published):
+    with published.store.database.transaction() as connection:
         for i in range(120):
             audit_log.append(connection, float(i), "ada", "promote", f"v{i}")
     first = client.get("/audit").text
