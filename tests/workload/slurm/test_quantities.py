@@ -58,5 +58,5 @@ def test_node_ranges_keep_zeros_order_and_several_brackets():
     assert expand_hosts("n[001-003,10],x") == ["n001", "n002", "n003", "n10", "x"]
     assert expand_hosts("r[1-2]-[01-02]") == ["r1-01", "r1-02", "r2-01", "r2-02"]
     for text in ("n[1-", "n[3-1]", "n[a-b]", "n]1["):
-        with pytest.raises(ValueError, match="range|brackets"):
+        with pytest.raises(ValueError, match=r"range|brackets"):
             expand_hosts(text)
