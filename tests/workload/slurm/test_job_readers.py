@@ -7,8 +7,8 @@ import math
 import pytest
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.slurm.job_readers import parse_events, parse_sacct, read_log, sbatch_options
-from clustertwin.workload.slurm.quantities import Gres
+from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
+from clustertwin.workload.slurm.site.quantities import Gres
 
 EVENTS = """\
 -dt 10.5 -e submit_batch_job | -sim-walltime 60.0 --uid=ann -J a -N 2 -n 18 -t 1:00:00 -q high -p long --mem=4G job.sh

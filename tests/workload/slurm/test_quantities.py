@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from clustertwin.workload.slurm.quantities import (
+from clustertwin.workload.slurm.site.quantities import (
     Gres,
     expand_hosts,
     parse_gres,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from clustertwin.workload.slurm.conf_lines import SiteError, logical_lines
-from clustertwin.workload.slurm.quantities import Gres
-from clustertwin.workload.slurm.site_directory import parse_site, read_site
-from clustertwin.workload.slurm.slurm_site import PARENT_SHARES
+from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines
+from clustertwin.workload.slurm.site.quantities import Gres
+from clustertwin.workload.slurm.site.site_directory import parse_site, read_site
+from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES
 
 CONF = """\
 # a comment

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clustertwin.workload.slurm.conf_lines import ConfEntry, SiteError, read_entries
-from clustertwin.workload.slurm.quantities import (
+from clustertwin.workload.slurm.site.conf_lines import ConfEntry, SiteError, read_entries
+from clustertwin.workload.slurm.site.quantities import (
     UNLIMITED,
     expand_hosts,
     parse_gres,
@@ -17,7 +17,7 @@ from clustertwin.workload.slurm.quantities import (
     parse_memory_mb,
     parse_weights,
 )
-from clustertwin.workload.slurm.slurm_site import (
+from clustertwin.workload.slurm.site.slurm_site import (
     NodeGroup,
     Preemption,
     PriorityWeights,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clustertwin.workload.slurm.conf_lines import SiteError, logical_lines, read_text
-from clustertwin.workload.slurm.quantities import UNLIMITED, parse_limit_s, parse_tres
-from clustertwin.workload.slurm.slurm_site import PARENT_SHARES, Association, Qos, SiteReport, UsageLimits
+from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines, read_text
+from clustertwin.workload.slurm.site.quantities import UNLIMITED, parse_limit_s, parse_tres
+from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES, Association, Qos, SiteReport, UsageLimits
 
 #: Slurm's names of limits (lower case) -> fields of UsageLimits.
 LIMIT_FIELDS = {

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clustertwin.workload.slurm.quantities import Gres
-from clustertwin.workload.slurm.slurm_site import SiteReport
+from clustertwin.workload.slurm.site.quantities import Gres
+from clustertwin.workload.slurm.site.slurm_site import SiteReport
 
 
 @dataclass(frozen=True, slots=True)

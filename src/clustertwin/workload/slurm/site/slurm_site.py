@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clustertwin.workload.slurm.quantities import Gres
+from clustertwin.workload.slurm.site.quantities import Gres
 
 #: Why a setting of a site has no part in the simulation.
 Concern = Literal["not modelled", "no effect on scheduling", "unknown", "assumed"]

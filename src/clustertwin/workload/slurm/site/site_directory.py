@@ -12,11 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clustertwin.workload.slurm.account_tree import AccountBook, read_accounts
-from clustertwin.workload.slurm.conf_lines import SiteError, read_text
-from clustertwin.workload.slurm.quantities import expand_hosts, parse_gres, parse_limit_s, parse_memory_mb, parse_tres
-from clustertwin.workload.slurm.slurm_conf import read_slurm_conf
-from clustertwin.workload.slurm.slurm_site import (
+from clustertwin.workload.slurm.site.account_tree import AccountBook, read_accounts
+from clustertwin.workload.slurm.site.conf_lines import SiteError, read_text
+from clustertwin.workload.slurm.site.quantities import (
+    expand_hosts,
+    parse_gres,
+    parse_limit_s,
+    parse_memory_mb,
+    parse_tres,
+)
+from clustertwin.workload.slurm.site.slurm_conf import read_slurm_conf
+from clustertwin.workload.slurm.site.slurm_site import (
     PARENT_SHARES,
     AdvanceReservation,
     Association,

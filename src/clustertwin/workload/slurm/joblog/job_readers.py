@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.slurm.job_table import SlurmJob, SlurmLog, in_order
-from clustertwin.workload.slurm.quantities import Gres, parse_gres, parse_limit_s, parse_memory_mb, parse_tres
-from clustertwin.workload.slurm.slurm_site import SiteReport
+from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
+from clustertwin.workload.slurm.site.quantities import Gres, parse_gres, parse_limit_s, parse_memory_mb, parse_tres
+from clustertwin.workload.slurm.site.slurm_site import SiteReport
 
 #: One letter of sbatch -> the long option.
 SHORT_OPTIONS = {
