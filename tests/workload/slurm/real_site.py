@@ -239,9 +239,7 @@ def main(directory: Path) -> None:
         names = _submit_all(directory, began_s)
         _wait_for_jobs(len(names))
         records = _records()
-        rows = [
-            _row(record, names[int(record["JobId"])], began_s) for record in records if int(record["JobId"]) in names
-        ]
+        rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
         (directory / "result.json").write_text(json.dumps(rows))
 
 
@@ -267,7 +265,7 @@ def _start_slurm(start: _Daemons) -> None:
     )  # fmt: skip
     _wait("munged", (directory / "munge.sock").exists, 600)
     start("slurmdbd", "slurmdbd", "-D")
-    _wait("slurmdbd", lambda: _says("sacctmgr", "-n", "show", "cluster") is not None, 2000)
+    _wait("slurmdbd", lambda: _says("sacctmgr", "-n", "show", "cluster") is not None, 400)
     cluster = re.search(r"^ClusterName=(\S+)", (directory / "slurm.conf").read_text(), re.MULTILINE | re.IGNORECASE)[1]
     commands = [f"add cluster Name={cluster}", *(directory / "accounts.script").read_text().splitlines()]
     for command in commands:
@@ -282,7 +280,7 @@ def _start_slurm(start: _Daemons) -> None:
         (directory / "spool" / node).mkdir(exist_ok=True)
         start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
     _wait(
-        "the nodes", lambda: (_says("sinfo", "-h", "-N", "-o", "%N %t") or "").split().count("idle") >= len(nodes), 4000
+        "the nodes", lambda: (_says("sinfo", "-h", "-N", "-o", "%N %t") or "").split().count("idle") >= len(nodes), 2000
     )
 
 
@@ -298,7 +296,7 @@ def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
         delay_s = began_s + submit_s - time.time()
         if delay_s > 0:
             time.sleep(delay_s)
-        options = [re.sub(r"@(\w+)@", lambda match: str(ids[match[1]]), option) for option in options]
+        options = [re.sub(r"@([\w.]+)@", lambda match: str(ids[match[1]]), option) for option in options]
         command = ["sbatch", "--parsable", f"--uid={user}", f"--gid={user}", "-J", name, "-o", "/dev/null", "-D", "/tmp",
                    *options, str(directory / "job.sh"), f"{run_s:.3f}"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
@@ -319,6 +317,11 @@ def _wait_for_jobs(count: int) -> None:
 def _records() -> list[dict[str, str]]:
     text = _says("scontrol", "-o", "-a", "show", "jobs") or ""
     return [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines() if line.startswith("JobId=")]
+
+
+def _own_id(record: dict[str, str]) -> int:
+    """The id that sbatch printed: an array's tasks have others."""
+    return int(record.get("ArrayJobId", record["JobId"]))
 
 
 def _row(record: dict[str, str], name: str, began_s: float) -> list[object]:

@@ -68,7 +68,7 @@ def _sort_running(state, space):  # type: ignore[no-untyped-def]
 @compiled
 def _give_back(arrays, state, other, allowed):  # type: ignore[no-untyped-def]
     """Return what a running job holds to `state.future`, if it runs on an allowed node; returns whether it does."""
-    job, nodes, future = arrays.jobs[other], arrays.nodes, state.future.nodes
+    job = arrays.jobs[other]
     touches = False
     for k in range(job.place_from, job.place_to):
         i = state.place[k].node
@@ -246,7 +246,7 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
         own = jobs[j].reservation
         if own >= 0:
             start_s = max(start_s, arrays.reservation_s[own, 0])
-            if start_s + limit_s > arrays.reservation_s[own, 1]:
+            if start_s >= arrays.reservation_s[own, 1]:
                 return 0
         if start_s > window_end:
             return 0

@@ -1,4 +1,4 @@
-"""What slurmctld knows at a moment: free resources, running jobs, the queue, usage; and how a start or an end changes it."""
+"""What slurmctld knows at a moment: free resources, running jobs, the queue, usage; how starts and ends change it."""
 
 from __future__ import annotations
 
@@ -244,9 +244,6 @@ def reserved_for_others(arrays, j, from_s, until_s, allowed):  # type: ignore[no
 
 @compiled
 def reservation_open(arrays, j, now_s):  # type: ignore[no-untyped-def]
-    """Whether the job's own reservation, if it has one, holds from now until its limit."""
+    """Whether the job's own reservation, if it has one, holds now."""
     r = arrays.jobs[j].reservation
-    if r < 0:
-        return True
-    ends = now_s + arrays.jobs[j].limit_s <= arrays.reservation_s[r, 1]
-    return arrays.reservation_s[r, 0] <= now_s and ends
+    return r < 0 or arrays.reservation_s[r, 0] <= now_s < arrays.reservation_s[r, 1]

@@ -102,40 +102,13 @@ def recalculate(arrays, state, elapsed_s, now_s):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _top_priority(arrays, state, e, now_s):  # type: ignore[no-untyped-def]
-    """Whether no job that waits for the same nodes comes first."""
-    entries, j = arrays.entries, arrays.entries[e].job
-    p, mine_rank = entries[e].partition, _rank(arrays, state, e)
-    for q in range(state.counts[QUEUED]):
-        other = state.queue[q]
-        k = entries[other].job
-        if _rank(arrays, state, other) <= mine_rank:
-            break
-        if k == j or not eligible(arrays, state, k, now_s) or not within_limits(arrays, state, other):
-            continue
-        if arrays.jobs[k].reservation != arrays.jobs[j].reservation:
-            continue
-        first = state.priority[other] > state.priority[e]
-        if entries[other].partition == p:
-            if first:
-                return False
-            continue
-        tier, mine = arrays.partitions.tier[entries[other].partition], arrays.partitions.tier[p]
-        if tier > mine or tier == mine and first:
-            for i in range(arrays.partition_nodes.shape[1]):
-                if arrays.partition_nodes[p, i] and arrays.partition_nodes[entries[other].partition, i]:
-                    return False
-    return True
-
-
-@compiled
-def _submit(arrays, state, j, now_s, allowed):  # type: ignore[no-untyped-def]
-    """Put a job into the queue and start it at once if it may; returns whether it waits."""
+def _submit(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
+    """Put a job into the queue, unless a limit on submissions refuses it."""
     jobs = arrays.jobs
     for k in range(jobs[j].submit_from, jobs[j].submit_to):
         if state.submitted[int(arrays.submits[k, 0])] + 1 > arrays.submits[k, 1]:
             state.live[j].status = REJECTED
-            return False
+            return
     for k in range(jobs[j].submit_from, jobs[j].submit_to):
         state.submitted[int(arrays.submits[k, 0])] += 1
     state.live[j].status = PENDING
@@ -143,16 +116,17 @@ def _submit(arrays, state, j, now_s, allowed):  # type: ignore[no-untyped-def]
     for e in range(jobs[j].entry_from, jobs[j].entry_to):
         _set_priority(arrays, state, e, now_s)
         _enqueue(arrays, state, e)
-    if arrays.tuning[0].defer or not eligible(arrays, state, j, now_s):
-        return True
-    for e in range(jobs[j].entry_from, jobs[j].entry_to):
-        p = arrays.entries[e].partition
-        ready = arrays.partitions.schedules[p] and within_limits(arrays, state, e)
-        if ready and _top_priority(arrays, state, e, now_s):
-            allowed[:] = arrays.masks[arrays.entries[e].mask]
-            if try_start(arrays, state, e, now_s, allowed) == STARTED:
-                return False
-    return True
+
+
+@compiled
+def _next_reservation(arrays, now_s):  # type: ignore[no-untyped-def]
+    """When the next advance reservation begins or ends."""
+    best = np.inf
+    for r in range(len(arrays.reservation_s)):
+        for when_s in arrays.reservation_s[r]:
+            if now_s < when_s < best:
+                best = when_s
+    return best
 
 
 @compiled
@@ -220,7 +194,8 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
     allowed, blocked = space.allowed.copy(), space.allowed.copy()
     arrived, withdrawn = 0, 0
     calc_s, calc_done_s = 0.0, 0.0
-    quick_s, full_s = np.inf, tuning.sched_interval
+    quick_s, full_s, pass_s = np.inf, tuning.sched_interval, -np.inf
+    booked_s = _next_reservation(arrays, -np.inf)
     bf_s = tuning.bf_phase_s if tuning.bf_phase_s > 0 else tuning.bf_interval
     recalculate(arrays, state, 0.0, 0.0)
     while True:
@@ -236,7 +211,11 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
             bf_s += max(np.ceil((now_s - bf_s) / tuning.bf_interval), 0.0) * tuning.bf_interval
             full_s += max(np.ceil((now_s - full_s) / tuning.sched_interval), 0.0) * tuning.sched_interval
         else:
-            now_s = min(outside_s, quick_s, full_s, bf_s, calc_s)
+            now_s = min(outside_s, quick_s, full_s, bf_s, calc_s, booked_s)
+        if booked_s <= now_s:
+            booked_s = _next_reservation(arrays, now_s)
+            quick_s = now_s
+            state.counts[CHANGED] = 1
         if calc_s <= now_s:
             # Periods that passed in between give the same usage in one step.
             periods = np.floor((now_s - calc_s) / tuning.calc_period_s)
@@ -267,14 +246,15 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
             sort_queue(arrays, state)
             main_pass(arrays, state, now_s, tuning.queue_depth, allowed, blocked)
         while arrived < n and jobs[arrived].submit_s <= now_s:
-            if _submit(arrays, state, arrived, now_s, allowed) and quick_s == np.inf:
-                quick_s = now_s + tuning.batch_sched_delay
+            _submit(arrays, state, arrived, now_s)
+            # Batch jobs wait for the main scheduler's next turn, which keeps a distance from the last one.
+            quick_s = min(quick_s, max(now_s, pass_s + tuning.batch_sched_delay))
             arrived += 1
         if quick_s <= now_s:
-            quick_s = np.inf
+            quick_s, pass_s = np.inf, now_s
             main_pass(arrays, state, now_s, tuning.queue_depth, allowed, blocked)
         if full_s <= now_s:
-            full_s += tuning.sched_interval
+            full_s, pass_s = full_s + tuning.sched_interval, now_s
             main_pass(arrays, state, now_s, n + 1, allowed, blocked)
         if bf_s <= now_s:
             bf_s += tuning.bf_interval

@@ -117,8 +117,8 @@ def take_resources(arrays, state, victim, mode, now_s):  # type: ignore[no-untyp
 @compiled
 def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-def]
     """Preempt as few jobs as make room for the entry's job; returns the number of nodes in `state.room`."""
-    jobs, j = arrays.jobs, arrays.entries[e].job
-    loaded = arrays.partitions.least_loaded[arrays.entries[e].partition]
+    j = arrays.entries[e].job
+    loaded = arrays.partitions[arrays.entries[e].partition].least_loaded
     order = candidates(arrays, state, e, allowed)
     for attempt in range(2):
         copy_free(state.free, state.future)

@@ -1,0 +1,71 @@
+"""The simulator against a real slurmctld: ten situations, the same start order, starts within two backfill cycles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from clustertwin.workload.slurm.site_simulation import simulate_site
+from tests.workload.slurm.real_site import RealJob, reason_to_skip, run_site
+from tests.workload.slurm.scenarios import (
+    ACCOUNTS,
+    CONF,
+    RESERVE,
+    SCENARIOS,
+    SUBMISSIONS,
+    scenario_log,
+    scenario_of,
+    scenario_site,
+)
+
+FACTOR = 10  # times as fast as the host's clock
+CYCLE_S = 15.0  # bf_interval of the site
+#: Starts that are closer together than this have no order: a busy host delays single commands.
+TIE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    real: dict[str, RealJob]
+    start_s: dict[str, float]
+    nodes: dict[str, tuple[str, ...]]
+    preemptions: int
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    if reason := reason_to_skip():
+        pytest.skip(reason)
+    real = run_site(tmp_path_factory.mktemp("site"), CONF, ACCOUNTS, SUBMISSIONS, FACTOR, RESERVE)
+    log, names = scenario_log()
+    schedule = simulate_site(scenario_site(tmp_path_factory.mktemp("read")), log)
+    starts = dict(zip(names, schedule.start_s.tolist(), strict=True))
+    nodes = dict(zip(names, schedule.nodes, strict=True))
+    return Both({job.name: job for job in real}, starts, nodes, schedule.preemptions)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_jobs_start_as_on_a_real_slurmctld(both, scenario):
+    simulated = {name: s for name, s in both.start_s.items() if scenario_of(name) == scenario}
+    real = {name: job.start_s for name, job in both.real.items() if scenario_of(name) == scenario}
+    started = {name for name, start_s in simulated.items() if math.isfinite(start_s)}
+    assert started == real.keys()
+    late = {name: (real[name], simulated[name]) for name in real if abs(real[name] - simulated[name]) > 2 * CYCLE_S}
+    assert not late
+    swapped = [
+        (one, other)
+        for one in real
+        for other in real
+        if real[one] < real[other] - TIE_S and simulated[one] > simulated[other] + TIE_S
+    ]
+    assert not swapped
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_preemptions_are_those_of_a_real_slurmctld(both):
+    assert both.preemptions == sum(job.restarts for job in both.real.values()) == 1
