@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import typer
 
+from clustertwin.cli import sched_site
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 
@@ -258,3 +259,8 @@ def whatif(
             for entry in found
         ],
     )
+
+
+app.command("simulate-site")(sched_site.simulate_site)
+app.command("validate")(sched_site.validate)
+app.command("compare-config")(sched_site.compare_config)

@@ -25,10 +25,13 @@ from clustertwin.workload.slurm.controller.controller_state import (
 )
 from clustertwin.workload.slurm.controller.job_start import STARTED, copy_free, preemption_of, try_start
 from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
-from clustertwin.workload.slurm.controller.site_arrays import SUSPEND, Bytes, Floats, Ints, SiteArrays
+from clustertwin.workload.slurm.controller.site_arrays import SUSPEND, Bytes, Floats, Ints, Rows, SiteArrays
 
 #: A job is tried at most so often at later times in a cycle.
 MOST_TRIES = 10_000
+
+
+HELD = np.dtype([("node", np.int64), ("cores", np.int64), ("memory_mb", np.float64)])
 
 
 class NodeSpace(NamedTuple):
@@ -42,6 +45,9 @@ class NodeSpace(NamedTuple):
     by_user: Ints
     by_partition: Ints
     order: Ints  # running jobs by the end of their limits
+    held: Rows  # what they hold, node by node, in the same order
+    held_from: Ints
+    kind_s: Floats  # (kind,): the first time worth a test for an entry of this kind in this cycle
     allowed: Bytes
     picked: Bytes
 
@@ -52,34 +58,40 @@ def new_node_space(arrays: SiteArrays) -> NodeSpace:
     return NodeSpace(
         np.zeros(size), np.zeros(size), np.zeros(size, np.int64), np.zeros((size, nodes), np.uint8),
         np.zeros(1, np.int64), np.zeros(users, np.int64), np.zeros(len(arrays.partitions), np.int64),
-        np.zeros(len(arrays.jobs) + 1, np.int64), np.zeros(nodes, np.uint8), np.zeros(nodes, np.uint8),
+        np.zeros(len(arrays.jobs) + 1, np.int64), np.zeros(int(arrays.jobs["place_to"].max(initial=0)) + 1, HELD),
+        np.zeros(len(arrays.jobs) + 2, np.int64), np.zeros(int(arrays.entries["kind"].max(initial=0)) + 1),
+        np.zeros(nodes, np.uint8), np.zeros(nodes, np.uint8),
     )  # fmt: skip
 
 
 @compiled
-def _sort_running(state, space):  # type: ignore[no-untyped-def]
+def _sort_running(arrays, state, space):  # type: ignore[no-untyped-def]
+    """List running jobs by the end of their limits, with what each holds."""
     n = state.counts[ACTIVE]
     keys = np.empty(n)
     for k in range(n):
         keys[k] = state.live[state.active[k]].limit_end_s
     space.order[:n] = state.active[:n][np.argsort(keys, kind="mergesort")]
-
-
-@compiled
-def _give_back(arrays, state, other, allowed):  # type: ignore[no-untyped-def]
-    """Return what a running job holds to `state.future`, if it runs on an allowed node; returns whether it does."""
-    job = arrays.jobs[other]
-    touches = False
-    for k in range(job.place_from, job.place_to):
-        i = state.place[k].node
-        if i < 0:
-            break
-        if allowed[i]:
-            touches = True
-            break
-    if touches:
-        change_resources(arrays, state.future, other, state.place[job.place_from : job.place_to], 1)
-    return touches
+    nodes, m = arrays.nodes, 0
+    for k in range(n):
+        space.held_from[k] = m
+        job = arrays.jobs[space.order[k]]
+        for row in range(job.place_from, job.place_to):
+            i = state.place[row].node
+            if i < 0:
+                break
+            cpus = state.place[row].cpus
+            cores = nodes[i].cores if job.exclusive else (cpus + nodes[i].threads - 1) // nodes[i].threads
+            memory = job.memory_node_mb
+            if memory == 0.0:
+                memory = nodes[i].memory_mb
+            elif memory < 0.0:
+                memory = job.memory_cpu_mb * cpus
+            space.held[m].node = i
+            space.held[m].cores = cores
+            space.held[m].memory_mb = memory
+            m += 1
+    space.held_from[n] = m
 
 
 @compiled
@@ -122,6 +134,7 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
         if count > 0 or now_only:
             return count, now_s
     window_s, k = 30.0, 0
+    future, gres, allowed = state.future.nodes, state.future.gres, space.allowed
     while k < n:
         first_s, last_s, removed = -1.0, -1.0, 0
         while k < n and removed <= 200:
@@ -132,7 +145,17 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
             k += 1
             if preempts and preemption_of(arrays, state, e, other) > 0:
                 continue
-            if _give_back(arrays, state, other, space.allowed):
+            touches = False
+            for m in range(space.held_from[k - 1], space.held_from[k]):
+                touches |= allowed[space.held[m].node] == 1
+            if touches:
+                for m in range(space.held_from[k - 1], space.held_from[k]):
+                    i = space.held[m].node
+                    future[i].cores += space.held[m].cores
+                    future[i].memory_mb += space.held[m].memory_mb
+                    future[i].jobs -= 1
+                    for g in range(gres.shape[1]):
+                        gres[i, g] += arrays.job_gres[other, g]
                 last_s = ends_s
                 if first_s < 0.0:
                     first_s = ends_s
@@ -240,7 +263,9 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
     jobs, tuning, j = arrays.jobs, arrays.tuning[0], arrays.entries[e].job
     limit_s, resolution = jobs[j].limit_s, tuning.bf_resolution
     window_end = now_s + tuning.bf_window
-    later_s = now_s
+    # What did not fit for an entry of the same kind does not fit now: the map only loses nodes within a cycle.
+    kind = arrays.entries[e].kind
+    later_s = max(space.kind_s[kind], now_s)
     for _ in range(MOST_TRIES):
         start_s = later_s
         own = jobs[j].reservation
@@ -289,6 +314,7 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
             later_s = when_s + resolution if start_s == when_s else when_s
             continue
         plan_nodes(space, space.picked, from_s, until_s)
+        space.kind_s[kind] = start_s
         return 2
     return 0
 
@@ -307,7 +333,8 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
         space.avail[0, i] = arrays.nodes[i].up
     space.by_user[:] = 0
     space.by_partition[:] = 0
-    _sort_running(state, space)
+    space.kind_s[:] = 0.0
+    _sort_running(arrays, state, space)
     tested, started = 0, 0
     array, array_partition, array_plans, array_rejected = -1, -1, 0, False
     for q in range(state.counts[QUEUED]):
@@ -343,10 +370,12 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
             state.live[j].by_backfill = 1
             state.counts[BACKFILLED] += 1
             started += 1
-            _sort_running(state, space)
+            _sort_running(arrays, state, space)
             if 0 < tuning.bf_max_job_start <= started:
                 break
         elif result == 2:
             array_plans += 1
         else:
             array_rejected = True
+            if not now_only:
+                space.kind_s[entries[e].kind] = np.inf

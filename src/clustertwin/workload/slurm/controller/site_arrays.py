@@ -50,8 +50,8 @@ JOBS = _table(
     entry_from="i", entry_to="i", link_from="i", link_to="i", place_from="i", place_to="i", submit_from="i",
     submit_to="i",
 )  # fmt: skip
-#: A job in one partition; `priority` lacks age and fair share.
-ENTRIES = _table(job="i", partition="i", mask="i", priority="f", limit_from="i", limit_to="i")
+#: A job in one partition; `priority` lacks age and fair share. Entries of one kind ask for the same.
+ENTRIES = _table(job="i", partition="i", mask="i", kind="i", priority="f", limit_from="i", limit_to="i")
 PARTITIONS = _table(tier="i", schedules="i", preempt_mode="i", least_loaded="i")
 SHARES = _table(parent="i", shares="f", level_shares="f", is_user="i", uses_parent="i", child_from="i", child_to="i")
 TUNING = _table(
@@ -142,6 +142,7 @@ class _Preparation:
         self.associations = self._association_index()
         self.counters: dict[Any, int] = {}
         self.limit_rows: dict[tuple[float, ...], int] = {}
+        self.kinds: dict[tuple[Any, ...], int] = {}
         self.limit_sets: dict[Any, list[tuple[int, int]]] = {}
         self.reservations = {reservation.name: i for i, reservation in enumerate(site.reservations)}
         self.max_qos = max([qos.priority for qos in self.qos_list] + [0])
@@ -427,7 +428,9 @@ class _Preparation:
         mask = self._mask(job, partition)
         self._check_possible(request, mask)
         tres = self._tres(request, mask)
+        asked = (mask, job.reservation, *(str(value) for value in request.values()))
         return {
+            "kind": self.kinds.setdefault((partition.name, *asked), len(self.kinds)),
             "partition": self.partitions[partition.name], "mask": mask, "tres": tres,
             "priority": self._static_priority(job, partition, request, tres, qos),
             "limits": self._limits(job, partition, (request, tres), owner, association),
@@ -629,7 +632,7 @@ class _Preparation:
         pairs = [(j, entry) for j, column in enumerate(columns) for entry in column["entries"]]
         table = np.zeros(len(pairs), ENTRIES)
         table["job"] = [j for j, _ in pairs]
-        for name in ("partition", "mask", "priority"):
+        for name in ("partition", "mask", "kind", "priority"):
             table[name] = [entry[name] for _, entry in pairs]
         _ranges(table, "limit", [len(entry["limits"]) for _, entry in pairs])
         return table
