@@ -78,10 +78,20 @@ class Submission:
     options: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """`extra` is a shell script that runs once the nodes are up; `until_started` ends the run at the last start."""
+
+    factor: float = 20.0
+    extra: str = ""
+    until_started: bool = False
+    topology: str = ""
+
+
 def run_site(
-    directory: Path, conf: str, accounts: str, submissions: list[Submission], factor: float = 20, extra: str = ""
+    directory: Path, conf: str, accounts: str, submissions: list[Submission], settings: RunSettings = RunSettings()
 ) -> list[RealJob]:
-    """Run the jobs on a real Slurm; `extra` is a shell script that runs once the nodes are up (reservations)."""
+    """Run the jobs on a real Slurm."""
     directory.mkdir(parents=True, exist_ok=True)
     _open_to_daemons(directory)
     for name in ("m", "db", "log", "ctld", "spool", "jobs"):
@@ -94,7 +104,10 @@ def run_site(
     job = directory / "job.sh"
     job.write_text('#!/bin/sh\nexec sleep "$1"\n')
     job.chmod(0o755)
-    (directory / "extra.sh").write_text(extra)
+    (directory / "extra.sh").write_text(settings.extra)
+    (directory / "until").write_text("started" if settings.until_started else "ended")
+    if settings.topology:
+        (directory / "topology.conf").write_text(settings.topology)
     plan = [[s.name, s.submit_s, s.run_s, s.user, list(s.options)] for s in submissions]
     (directory / "plan.json").write_text(json.dumps(plan))
     environment = os.environ | {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": _path(), "TZ": "UTC"}
@@ -107,7 +120,7 @@ def run_site(
             "NSS_WRAPPER_PASSWD": str(directory / "passwd"),
             "NSS_WRAPPER_GROUP": str(directory / "group"),
         }
-        command = ["faketime", "-f", f"+0 x{factor:g}", sys.executable, __file__, str(directory)]
+        command = ["faketime", "-f", f"+0 x{settings.factor:g}", sys.executable, __file__, str(directory)]
         with (directory / "log" / "run.out").open("w") as log:
             code = subprocess.run(command, env=wrapped, stdout=log, stderr=log).returncode
     if code:
@@ -237,7 +250,7 @@ def main(directory: Path) -> None:
         subprocess.run(["sh", "-e", str(directory / "extra.sh")], check=True)
         began_s = math.floor(time.time()) + 5
         names = _submit_all(directory, began_s)
-        _wait_for_jobs(len(names))
+        _wait_for_jobs((directory / "until").read_text())
         records = _records()
         rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
         (directory / "result.json").write_text(json.dumps(rows))
@@ -261,7 +274,8 @@ def _start_slurm(start: _Daemons) -> None:
     key.chmod(0o600)
     start(
         "munged", "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={directory}/munge.sock",
-        f"--pid-file={directory}/m/munged.pid", f"--seed-file={directory}/m/seed", f"--log-file={directory}/m/munged.log",
+        f"--pid-file={directory}/m/munged.pid", f"--seed-file={directory}/m/seed",
+        f"--log-file={directory}/m/munged.log",
     )  # fmt: skip
     _wait("munged", (directory / "munge.sock").exists, 600)
     start("slurmdbd", "slurmdbd", "-D")
@@ -273,7 +287,7 @@ def _start_slurm(start: _Daemons) -> None:
         if words and words[0] not in ("list", "show"):
             done = subprocess.run(["sacctmgr", "-i", *words], capture_output=True, text=True)
             if done.returncode:
-                print(f"sacctmgr {command}: {done.stdout.strip()} {done.stderr.strip()}", flush=True)
+                sys.stderr.write(f"sacctmgr {command}: {done.stdout.strip()} {done.stderr.strip()}\n")
     start("slurmctld", "slurmctld", "-D", "-i")
     nodes = (_says("scontrol", "show", "hostnames", _node_names(directory)) or "").split()
     for node in nodes:
@@ -297,11 +311,11 @@ def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
         if delay_s > 0:
             time.sleep(delay_s)
         options = [re.sub(r"@([\w.]+)@", lambda match: str(ids[match[1]]), option) for option in options]
-        command = ["sbatch", "--parsable", f"--uid={user}", f"--gid={user}", "-J", name, "-o", "/dev/null", "-D", "/tmp",
-                   *options, str(directory / "job.sh"), f"{run_s:.3f}"]  # fmt: skip
+        command = ["sbatch", "--parsable", f"--uid={user}", f"--gid={user}", "-J", name, "-o", "/dev/null",
+                   "-D", "/tmp", *options, str(directory / "job.sh"), f"{run_s:.3f}"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            print(f"{name}: {done.stderr.strip()}", flush=True)
+            sys.stderr.write(f"{name}: {done.stderr.strip()}\n")
             continue
         ids[name] = int(done.stdout.split(";")[0])
         names[ids[name]] = name
@@ -309,8 +323,9 @@ def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
     return names
 
 
-def _wait_for_jobs(count: int) -> None:
-    while (_says("squeue", "-h", "-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,REQUEUED", "-o", "%i %r") or "").strip():
+def _wait_for_jobs(until: str) -> None:
+    states = "PENDING,REQUEUED" if until == "started" else "PENDING,RUNNING,SUSPENDED,COMPLETING,REQUEUED"
+    while (_says("squeue", "-h", "-t", states, "-o", "%i %r") or "").strip():
         time.sleep(20)
 
 

@@ -7,11 +7,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from tests.workload.slurm.real_site import Submission
+
 from clustertwin.workload.slurm.joblog.job_readers import _tasks, sbatch_options, with_options
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
 from clustertwin.workload.slurm.site.site_directory import read_site
 from clustertwin.workload.slurm.site.slurm_site import AdvanceReservation, SiteReport, SlurmSite
-from tests.workload.slurm.real_site import Submission
 
 CONF = """\
 ClusterName=ten

@@ -55,7 +55,8 @@ def test_options_end_at_the_script():
     assert sbatch_options("sbatch -N2 --mem 4G run.sh --nodes=9") == {"nodes": "2", "mem": "4G"}
 
 
-HEADER = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|ReqNodes|ReqCPUS|ReqMem|ReqTRES|SubmitLine\n"  # noqa: E501
+# ruff: noqa: E501
+HEADER = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|ReqNodes|ReqCPUS|ReqMem|ReqTRES|SubmitLine\n"
 SACCT = HEADER + """\
 7|7|ann|phys|long|high|COMPLETED|D08:00:00|D08:00:00|D08:00:10|D09:00:10|3600|120|2|16|8G|billing=16,cpu=16,gres/gpu=4,mem=8G,node=2|sbatch -N2 -c 2 --nice=5 a|b
 7.batch|7.batch||phys|||COMPLETED|D08:00:10|D08:00:10|D08:00:10|D09:00:10|3600||1|8|||

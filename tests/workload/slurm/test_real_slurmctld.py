@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 
 import pytest
-
-from clustertwin.workload.slurm.site_simulation import simulate_site
-from tests.workload.slurm.real_site import RealJob, reason_to_skip, run_site
+from tests.workload.slurm.real_site import RealJob, RunSettings, reason_to_skip, run_site
 from tests.workload.slurm.scenarios import (
     ACCOUNTS,
     CONF,
@@ -19,6 +17,8 @@ from tests.workload.slurm.scenarios import (
     scenario_of,
     scenario_site,
 )
+
+from clustertwin.workload.slurm.site_simulation import simulate_site
 
 FACTOR = 10  # times as fast as the host's clock
 CYCLE_S = 15.0  # bf_interval of the site
@@ -38,7 +38,7 @@ class Both:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     if reason := reason_to_skip():
         pytest.skip(reason)
-    real = run_site(tmp_path_factory.mktemp("site"), CONF, ACCOUNTS, SUBMISSIONS, FACTOR, RESERVE)
+    real = run_site(tmp_path_factory.mktemp("site"), CONF, ACCOUNTS, SUBMISSIONS, RunSettings(FACTOR, RESERVE))
     log, names = scenario_log()
     schedule = simulate_site(scenario_site(tmp_path_factory.mktemp("read")), log)
     starts = dict(zip(names, schedule.start_s.tolist(), strict=True))

@@ -53,7 +53,7 @@ def spearman(one: Floats, other: Floats) -> float:
     ranks = [_ranks(one), _ranks(other)]
     if any(rank.std() == 0 for rank in ranks):
         return float("nan")
-    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+    return round(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 12)
 
 
 def _ranks(values: Floats) -> Floats:

@@ -41,7 +41,7 @@ class NodeSpace(NamedTuple):
     end_s: Floats
     next: Ints
     avail: Bytes  # (stretch, node)
-    count: Ints  # (1,)
+    stretches: Ints  # (1,): how many there are
     by_user: Ints
     by_partition: Ints
     order: Ints  # running jobs by the end of their limits
@@ -187,8 +187,8 @@ def _overlaps(space, picked, start_s, end_s):  # type: ignore[no-untyped-def]
 @compiled
 def _split(space, k, at_s):  # type: ignore[no-untyped-def]
     """Cut stretch k in two at a moment; returns the later part."""
-    new = space.count[0]
-    space.count[0] += 1
+    new = space.stretches[0]
+    space.stretches[0] += 1
     space.begin_s[new], space.end_s[new] = at_s, space.end_s[k]
     space.end_s[k] = at_s
     space.avail[new] = space.avail[k]
@@ -325,7 +325,7 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
     tuning, entries, jobs = arrays.tuning[0], arrays.entries, arrays.jobs
     state.counts[CYCLES] += 1
     resolution = tuning.bf_resolution
-    space.count[0] = 1
+    space.stretches[0] = 1
     space.begin_s[0] = np.floor(now_s / resolution) * resolution
     space.end_s[0] = np.floor((now_s + tuning.bf_window) / resolution) * resolution
     space.next[0] = 0
@@ -359,7 +359,7 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
             if space.by_partition[p] >= tuning.bf_max_job_part:
                 continue
             space.by_partition[p] += 1
-        if tested >= tuning.bf_max_job_test or space.count[0] >= tuning.bf_node_space_size:
+        if tested >= tuning.bf_max_job_test or space.stretches[0] >= tuning.bf_node_space_size:
             break
         tested += 1
         now_only = state.priority[e] < tuning.bf_min_prio_reserve

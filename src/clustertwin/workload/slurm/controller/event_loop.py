@@ -11,7 +11,6 @@ import numpy as np
 from clustertwin.core.compiled import compiled
 from clustertwin.workload.slurm.controller.backfill import backfill_cycle
 from clustertwin.workload.slurm.controller.controller_state import (
-    ABSENT,
     ACTIVE,
     CHANGED,
     ENDED,
@@ -23,14 +22,13 @@ from clustertwin.workload.slurm.controller.controller_state import (
     SUSPENDED,
     WITHDRAWN,
     charge_usage,
-    eligible,
     pop_event,
     release,
     satisfied,
     within_limits,
 )
 from clustertwin.workload.slurm.controller.job_priority import classic_fair_share, priority_of, rank_users
-from clustertwin.workload.slurm.controller.job_start import BUSY, SKIPPED, STARTED, resume_suspended, try_start
+from clustertwin.workload.slurm.controller.job_start import BUSY, STARTED, resume_suspended, try_start
 
 
 @compiled
@@ -155,7 +153,7 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
         seen += 1
         if seen > depth or closed == len(failed):
             break
-        if failed[p] and jobs[j].reservation < 0 or not arrays.partitions[p].schedules:
+        if (failed[p] and jobs[j].reservation < 0) or not arrays.partitions[p].schedules:
             continue
         if jobs[j].link_from < jobs[j].link_to and not satisfied(arrays, state, j):
             continue
@@ -280,6 +278,3 @@ def _stuck(arrays, state, calc_s, bf_s):  # type: ignore[no-untyped-def]
         if arrays.reservation_s[r, 1] < np.inf:
             latest_s = max(latest_s, arrays.reservation_s[r, 1])
     return bf_s > latest_s + 2 * max(arrays.tuning[0].bf_interval, arrays.tuning[0].sched_interval)
-
-
-__all__ = ["ABSENT", "SKIPPED", "run_events"]

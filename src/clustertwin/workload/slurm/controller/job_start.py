@@ -6,9 +6,11 @@ import numpy as np
 
 from clustertwin.core.compiled import compiled
 from clustertwin.workload.slurm.controller.controller_state import (
+    ACTIVE,
     PENDING,
     PREEMPTED,
     PREEMPTIONS,
+    QUEUED,
     RUNNING,
     SUSPENDED,
     place_of,
@@ -19,7 +21,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     start_job,
 )
 from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
-from clustertwin.workload.slurm.controller.site_arrays import CANCEL, REQUEUE, SUSPEND
+from clustertwin.workload.slurm.controller.site_arrays import REQUEUE, SUSPEND
 
 #: Results of `try_start`.
 BUSY, STARTED, SKIPPED = range(3)
@@ -64,7 +66,7 @@ def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
     found = np.zeros(len(state.active), np.int64)
     keys = np.zeros(len(state.active))
     count = 0
-    for k in range(state.counts[1]):
+    for k in range(state.counts[ACTIVE]):
         victim = state.active[k]
         if preemption_of(arrays, state, e, victim) == 0:
             continue
@@ -107,8 +109,8 @@ def take_resources(arrays, state, victim, mode, now_s):  # type: ignore[no-untyp
         state.live[victim].start_s = np.nan
         state.live[victim].end_s = np.nan
         for e in range(arrays.jobs[victim].entry_from, arrays.jobs[victim].entry_to):
-            state.queue[state.counts[0]] = e
-            state.counts[0] += 1
+            state.queue[state.counts[QUEUED]] = e
+            state.counts[QUEUED] += 1
     else:
         state.live[victim].status = PREEMPTED
         state.live[victim].end_s = now_s
@@ -176,7 +178,7 @@ def try_start(arrays, state, e, now_s, allowed):  # type: ignore[no-untyped-def]
 @compiled
 def resume_suspended(arrays, state, now_s):  # type: ignore[no-untyped-def]
     """Let suspended jobs go on whose cores are free again, the longest-running first."""
-    for k in range(state.counts[1]):
+    for k in range(state.counts[ACTIVE]):
         j = state.active[k]
         if state.live[j].status != SUSPENDED:
             continue
@@ -193,6 +195,3 @@ def resume_suspended(arrays, state, now_s):  # type: ignore[no-untyped-def]
             state.live[j].status = RUNNING
             state.live[j].end_s = now_s + state.live[j].left_s
             push_event(state, state.live[j].end_s, j)
-
-
-__all__ = ["BUSY", "CANCEL", "SKIPPED", "STARTED", "copy_free", "preemption_of", "resume_suspended", "try_start"]

@@ -13,7 +13,6 @@ import numpy as np
 from clustertwin.core.compiled import compiled
 from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteArrays
 
-
 #: What is free on a node, and how many jobs run there.
 FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64)])
 #: Room for a result, one row a node: chosen nodes with their CPUs, and what the loops need on the way.
@@ -195,7 +194,7 @@ def _best_leaf(nodes, work, weight, wanted):  # type: ignore[no-untyped-def]
             best = leaf
         elif leaves[leaf].distance == leaves[best].distance:
             other = leaves[best].nodes
-            if count >= wanted and (other < wanted or count < other) or count < wanted and count > other:
+            if (count >= wanted and (other < wanted or count < other)) or (count < wanted and count > other):
                 best = leaf
     return best
 
@@ -230,10 +229,10 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
                 better = True
             else:
                 weight, other = nodes[room[s].set_start].weight, nodes[room[best].set_start].weight
-                better = weight < other or weight == other and (
-                    enough and (not best_enough or room[s].set_cpus < room[best].set_cpus)
-                    or not enough and room[s].set_cpus > room[best].set_cpus
-                )  # fmt: skip
+                better = weight < other or (weight == other and (
+                    (enough and (not best_enough or room[s].set_cpus < room[best].set_cpus))
+                    or (not enough and room[s].set_cpus > room[best].set_cpus)
+                ))  # fmt: skip
             if better:
                 best, best_enough = s, enough
         if best < 0:
@@ -247,9 +246,9 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
                 if single < 0 or room[i].avail < room[single].avail:
                     single = i
         for i in range(first, last + 1):
-            if left[2] >= job.nodes_max or left[0] <= 0 and left[1] <= 0:
+            if left[2] >= job.nodes_max or (left[0] <= 0 and left[1] <= 0):
                 break
-            if room[i].chosen or single >= 0 and i != single:
+            if room[i].chosen or (single >= 0 and i != single):
                 continue
             if job.nodes_max - left[2] == 1 and room[i].avail < left[1]:
                 continue

@@ -35,6 +35,7 @@ AFTER, AFTERANY, AFTEROK, AFTERNOTOK = range(4)
 #: The first TRES of a limit row; GRES follow, and the last column counts jobs.
 CPU, MEMORY, NODE, FIRST_GRES = range(4)
 CANCEL, REQUEUE, SUSPEND = range(1, 4)
+MANY = 10**9
 
 
 def _table(**kinds: str) -> np.dtype[np.void]:
@@ -220,7 +221,7 @@ class _Preparation:
                 placed.add(name)
         rows += [entry for entry in self.site.associations if entry.user]
         known = {(entry.account, entry.user) for entry in rows}
-        self.default_account = {}
+        self.default_account: dict[str, str] = {}
         for entry in self.site.associations:
             if entry.user:
                 self.default_account.setdefault(entry.user, entry.account)
@@ -294,14 +295,14 @@ class _Preparation:
             job_tres=_matrix([[*column["entries"][0]["tres"], 1.0] for column in columns], width, np.float64),
             entries=self._entries(columns),
             pairs=_matrix([pair for c in columns for entry in c["entries"] for pair in entry["limits"]], 2, np.int64),
-            limit_rows=np.array(list(self.limit_rows) or [[math.inf] * width]),
+            limit_rows=np.array(list(self.limit_rows) or [(math.inf,) * width]),
             partitions=partitions,
             partition_nodes=self.part_nodes,
             reservation_s=reservation_s,
             reservation_nodes=reservation_nodes,
             shares=shares,
             children=children,
-            masks=np.array(self.mask_rows or [np.zeros(len(self.names))], np.uint8),
+            masks=np.array(self.mask_rows or [np.zeros(len(self.names), np.uint8)], np.uint8),
             links=self.links,
             submits=_matrix([pair for column in columns for pair in column["submit"]], 2, np.float64),
             qos_preempts=preempts,
@@ -406,7 +407,7 @@ class _Preparation:
             "nodes_min": nodes_min, "nodes_max": nodes_max, "cpus": max(cpus, nodes_min), "tasks": tasks,
             "cpus_per_task": job.cpus_per_task, "limit_s": min(limit_s, 365 * 86_400.0),
             "tasks_on_node": job.tasks_per_node or (tasks if nodes_max == 1 else 1),
-            "cpus_on_node": int(min(job.tasks_per_node * job.cpus_per_task or 10**9, partition.max_cpus_per_node, 10**9)),
+            "cpus_on_node": int(min(job.tasks_per_node * job.cpus_per_task or MANY, partition.max_cpus_per_node, MANY)),
             "memory_node_mb": -1.0 if math.isnan(per_node) or not site.memory_counts else per_node,
             "memory_cpu_mb": 0.0 if math.isnan(per_cpu) or not site.memory_counts else per_cpu,
             "gres": gres, "exclusive": exclusive,
@@ -421,9 +422,9 @@ class _Preparation:
         account, _, association, qos = owner
         if not partition.accepts:
             raise _Refused(f"partition {partition.name} does not accept jobs")
-        if partition.allow_qos and qos not in partition.allow_qos or qos in partition.deny_qos:
+        if (partition.allow_qos and qos not in partition.allow_qos) or qos in partition.deny_qos:
             raise _Refused(f"QOS {qos} is not allowed in partition {partition.name}")
-        if partition.allow_accounts and account not in partition.allow_accounts or account in partition.deny_accounts:
+        if (partition.allow_accounts and account not in partition.allow_accounts) or account in partition.deny_accounts:
             raise _Refused(f"account {account} is not allowed in partition {partition.name}")
         mask = self._mask(job, partition)
         self._check_possible(request, mask)
@@ -525,7 +526,7 @@ class _Preparation:
         return pairs + self.limit_sets[key]
 
     def _sources(self, partition: SlurmPartition, owner: tuple[str, int, int, str]) -> list[tuple[Any, UsageLimits]]:
-        account, user, association, qos = owner
+        _, _, association, qos = owner
         job_qos = self.qos_list[self.qos[qos]]
         part_qos = self.qos_list[self.qos[partition.qos]] if partition.qos in self.qos else None
         both = [job_qos] if part_qos is None or part_qos is job_qos else [part_qos, job_qos]

@@ -309,10 +309,10 @@ def _run_s(cells: dict[str, str], start: float, end: float) -> float:
 
 def _limit_s(cells: dict[str, str]) -> float:
     text = cells.get("TimelimitRaw") or cells.get("Timelimit") or ""
-    return math.nan if text in _NONE or "imit" in text.lower()[-6:] and "_" in text else parse_limit_s(text)
+    return math.nan if text in _NONE or ("imit" in text.lower()[-6:] and "_" in text) else parse_limit_s(text)
 
 
-def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[str, float]:
+def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[str, Any]:
     text = cells.get("ReqMem", "")
     if text.endswith("c"):
         return {"memory_per_cpu_mb": parse_memory_mb(text[:-1])}

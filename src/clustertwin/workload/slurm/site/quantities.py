@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 #: Slurm's words for "no limit".
 UNLIMITED = frozenset({"unlimited", "infinite", "-1"})
@@ -20,7 +20,8 @@ _MEGABYTES = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p"
 _COUNT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
-class Gres(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gres:
     """A generic resource, such as `gpu:v100:2`; an empty type stands for any."""
 
     name: str

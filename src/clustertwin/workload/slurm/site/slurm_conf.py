@@ -470,7 +470,7 @@ def _switches(path: Path, known: set[str], cluster: _Cluster) -> tuple[SwitchGro
         nodes = _parsed(entry, "nodes", expand_hosts, values.get("nodes", ""))
         missing = [name for name in nodes if name not in known]
         if missing:
-            cluster.report.add("assumed", "topology.conf names nodes that slurm.conf does not define; they are left out",
+            cluster.report.add("assumed", "nodes of topology.conf that slurm.conf does not define are left out",
                                _place(entry), len(missing))  # fmt: skip
         below = tuple(_parsed(entry, "switches", expand_hosts, values.get("switches", "")))
         present = tuple(name for name in nodes if name in known)
