@@ -78,7 +78,9 @@ def main() -> None:
     schedule = simulate_site(site, log)  # compiles
     began = time.perf_counter()
     schedule = simulate_site(site, log)
-    print(f"simulated: {options.jobs} jobs in {time.perf_counter() - began:.2f} s; last start {np.nanmax(schedule.start_s):.0f} s")
+    print(
+        f"simulated: {options.jobs} jobs in {time.perf_counter() - began:.2f} s; last start {np.nanmax(schedule.start_s):.0f} s"
+    )
     for figure in group_figures(schedule.partitions(), schedule.wait_s):
         print(f"  {figure.name}: {figure.jobs} jobs, mean wait {figure.mean_wait_s:.0f} s (simulated)")
     if reason := reason_to_skip():

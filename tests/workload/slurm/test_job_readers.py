@@ -103,6 +103,6 @@ def test_the_week_of_a_production_site_is_read(data):
         pytest.skip("no UB-HPC week here")
     log = read_log(path)
     assert len(log) == 19_579
-    assert sum(bool(job.gres) for job in log.jobs) == 146
+    assert sum(bool(job.gres) for job in log.jobs) == 73
     assert sum(job.exclusive for job in log.jobs) == 177
     assert log.report.of("not modelled") == {"--exclusive=user": 2}
