@@ -2,10 +2,10 @@
 
     python benchmarks/slurm.py SITE_DIR EVENTS --jobs 100 --factor 50 --repeats 1
 
-Prints mean wait, the share of starts within one bf_interval of the simulated ones, waits by partition and preemptions, for
-each repeat of the real run and for the simulator, and Slurm's own spread over the repeats. A run ends when all jobs have
-started. It needs root and the packages of deploy/install-test-servers, and a host that is otherwise idle: at factor f
-a delay of 0.1 s counts as f / 10 seconds.
+Prints mean waits, the share of starts within one bf_interval of the simulated ones and preemptions for each repeat of
+the real run, simulated waits by partition, and Slurm's own spread over the repeats. A run ends when all jobs have
+started. It needs root, the packages of deploy/install-test-servers, and a host that is otherwise idle: at factor f a
+delay of 0.1 s counts as f / 10 seconds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.workload.slurm.real_site import RealJob, RunSettings, Submission, reason_to_skip, run_site
+
 from clustertwin.workload.slurm.joblog.job_readers import read_log
 from clustertwin.workload.slurm.site.site_directory import read_site
 from clustertwin.workload.slurm.site_simulation import SiteSchedule, group_figures, simulate_site
-from tests.workload.slurm.real_site import RealJob, RunSettings, Submission, reason_to_skip, run_site
 
 
 def submissions(log_path: Path, count: int) -> list[Submission]:
@@ -78,9 +79,8 @@ def main() -> None:
     schedule = simulate_site(site, log)  # compiles
     began = time.perf_counter()
     schedule = simulate_site(site, log)
-    print(
-        f"simulated: {options.jobs} jobs in {time.perf_counter() - began:.2f} s; last start {np.nanmax(schedule.start_s):.0f} s"
-    )
+    seconds, last_s = time.perf_counter() - began, np.nanmax(schedule.start_s)
+    print(f"simulated: {options.jobs} jobs in {seconds:.2f} s; last start {last_s:.0f} s")
     for figure in group_figures(schedule.partitions(), schedule.wait_s):
         print(f"  {figure.name}: {figure.jobs} jobs, mean wait {figure.mean_wait_s:.0f} s (simulated)")
     if reason := reason_to_skip():

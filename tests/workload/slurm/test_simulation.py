@@ -153,10 +153,8 @@ def test_nodes_of_a_reservation_are_kept_free_for_its_jobs():
     ("requeue", [50, 20], [150, 50]), ("cancel", [0, 20], [20, 50]), ("suspend", [0, 20], [130, 50]),
 ])  # fmt: skip
 def test_a_higher_tier_preempts_a_lower_one(mode, starts, ends):
-    extra = (
-        '[[partitions]]\nname = "high"\npriority_tier = 5\nmemory_per_cpu_mb = 100\n[preemption]\nkind = "partition"\n'
-        + f'mode = "{mode}"\n'
-    )
+    extra = '[[partitions]]\nname = "high"\npriority_tier = 5\nmemory_per_cpu_mb = 100\n'
+    extra += f'[preemption]\nkind = "partition"\nmode = "{mode}"\n'
     low = job(1, 0.0, 100.0, nodes_min=4, nodes_max=4, tasks=16)
     boss = replace(low, id=2, submit_s=20.0, run_s=30.0, partitions=("high",))
     schedule = play(site(extra), low, boss)
