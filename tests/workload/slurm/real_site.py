@@ -254,6 +254,7 @@ def main(directory: Path) -> None:
         records = _records()
         rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
         (directory / "result.json").write_text(json.dumps(rows))
+        (directory / "jobs.sacct").write_text(_accounting(len(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ def _start_slurm(start: _Daemons) -> None:
     start("slurmdbd", "slurmdbd", "-D")
     _wait("slurmdbd", lambda: _says("sacctmgr", "-n", "show", "cluster") is not None, 400)
     cluster = re.search(r"^ClusterName=(\S+)", (directory / "slurm.conf").read_text(), re.MULTILINE | re.IGNORECASE)[1]
-    commands = [f"add cluster Name={cluster}", *(directory / "accounts.script").read_text().splitlines()]
+    commands = [f"add cluster Name={cluster}", *_grouped((directory / "accounts.script").read_text().splitlines())]
     for command in commands:
         words = shlex.split(command, comments=True)
         if words and words[0] not in ("list", "show"):
@@ -296,6 +297,19 @@ def _start_slurm(start: _Daemons) -> None:
     _wait(
         "the nodes", lambda: (_says("sinfo", "-h", "-N", "-o", "%N %t") or "").split().count("idle") >= len(nodes), 2000
     )
+
+
+def _grouped(commands: list[str]) -> list[str]:
+    """Changes that many users or accounts share, as one command each: every call of sacctmgr takes a while."""
+    changed: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for command in commands:
+        match = re.fullmatch(r"modify (user|account) name=(\S+) set (.*)", command.strip(), re.IGNORECASE)
+        if match:
+            changed.setdefault((match[1], match[3]), []).append(match[2])
+        else:
+            others.append(command)
+    return others + [f"modify {noun} name={','.join(names)} set {what}" for (noun, what), names in changed.items()]
 
 
 def _node_names(directory: Path) -> str:
@@ -332,6 +346,21 @@ def _wait_for_jobs(until: str) -> None:
 def _records() -> list[dict[str, str]]:
     text = _says("scontrol", "-o", "-a", "show", "jobs") or ""
     return [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines() if line.startswith("JobId=")]
+
+
+SACCT = "JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,ReqNodes,"
+SACCT += "ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,SubmitLine"
+
+
+def _accounting(expected: int) -> str:
+    """What sacct says of the jobs, once slurmdbd knows them all."""
+    text = ""
+    for _ in range(20):
+        text = _says("sacct", "-a", "-X", "-P", "-S", "now-30days", f"--format={SACCT}") or ""
+        if text.count("\n") > expected and "Unknown" not in text:
+            break
+        time.sleep(5)
+    return text
 
 
 def _own_id(record: dict[str, str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.workload.slurm.real_site import RealJob, RunSettings, reason_to_skip, run_site
@@ -18,6 +19,9 @@ from tests.workload.slurm.scenarios import (
     scenario_site,
 )
 
+from clustertwin.workload.slurm.joblog.job_readers import read_log
+from clustertwin.workload.slurm.site.slurm_site import SlurmSite
+from clustertwin.workload.slurm.site_comparison import agreement
 from clustertwin.workload.slurm.site_simulation import simulate_site
 
 FACTOR = 10  # times as fast as the host's clock
@@ -32,18 +36,22 @@ class Both:
     start_s: dict[str, float]
     nodes: dict[str, tuple[str, ...]]
     preemptions: int
+    sacct: Path
+    site: SlurmSite
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     if reason := reason_to_skip():
         pytest.skip(reason)
-    real = run_site(tmp_path_factory.mktemp("site"), CONF, ACCOUNTS, SUBMISSIONS, RunSettings(FACTOR, RESERVE))
+    directory = tmp_path_factory.mktemp("site")
+    real = run_site(directory, CONF, ACCOUNTS, SUBMISSIONS, RunSettings(FACTOR, RESERVE))
     log, names = scenario_log()
-    schedule = simulate_site(scenario_site(tmp_path_factory.mktemp("read")), log)
+    site = scenario_site(tmp_path_factory.mktemp("read"))
+    schedule = simulate_site(site, log)
     starts = dict(zip(names, schedule.start_s.tolist(), strict=True))
     nodes = dict(zip(names, schedule.nodes, strict=True))
-    return Both({job.name: job for job in real}, starts, nodes, schedule.preemptions)
+    return Both({job.name: job for job in real}, starts, nodes, schedule.preemptions, directory / "jobs.sacct", site)
 
 
 @pytest.mark.real
@@ -69,3 +77,13 @@ def test_jobs_start_as_on_a_real_slurmctld(both, scenario):
 @pytest.mark.slow
 def test_preemptions_are_those_of_a_real_slurmctld(both):
     assert both.preemptions == sum(job.restarts for job in both.real.values()) == 1
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_waits_that_sacct_recorded_are_met(both):
+    log = read_log(both.sacct)
+    assert len(log) == len(both.real)
+    row = agreement(simulate_site(both.site, log))["all"][0]
+    assert row.spearman >= 0.95
+    assert row.within_minute_ratio == 1.0

@@ -171,7 +171,8 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
         for i in range(len(allowed)):
             if blocked[i]:
                 allowed[i] = 0
-            there += allowed[i]
+            elif arrays.nodes[i].up:
+                there += arrays.partition_nodes[p, i]
         if there < jobs[j].nodes_min:
             continue
         result = try_start(arrays, state, e, now_s, allowed)

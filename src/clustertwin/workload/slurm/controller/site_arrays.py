@@ -426,8 +426,7 @@ class _Preparation:
             raise _Refused(f"QOS {qos} is not allowed in partition {partition.name}")
         if (partition.allow_accounts and account not in partition.allow_accounts) or account in partition.deny_accounts:
             raise _Refused(f"account {account} is not allowed in partition {partition.name}")
-        mask = self._mask(job, partition)
-        self._check_possible(request, mask)
+        mask = self._narrow(self._mask(job, partition), request)
         tres = self._tres(request, mask)
         asked = (mask, job.reservation, *(str(value) for value in request.values()))
         return {
@@ -455,8 +454,8 @@ class _Preparation:
             self.mask_rows.append(row)
         return self.masks[key]
 
-    def _check_possible(self, request: dict[str, Any], mask: int) -> None:
-        """Refuse a job that would not fit even on an empty machine, as slurmctld does."""
+    def _narrow(self, mask: int, request: dict[str, Any]) -> int:
+        """The nodes of a mask that could hold the job if they were empty; slurmctld refuses a job that has too few."""
         nodes = self.nodes
         allowed = self.mask_rows[mask] == 1
         cpus = nodes["cores"] * nodes["threads"]
@@ -469,6 +468,12 @@ class _Preparation:
         best = np.sort(cpus[fits])[::-1][: request["nodes_max"]]
         if len(best) < request["nodes_min"] or best.sum() < request["cpus"]:
             raise _Refused("no nodes of the partition can ever satisfy the request")
+        row = fits.astype(np.uint8)
+        key = ("narrow", row.tobytes())
+        if key not in self.masks:
+            self.masks[key] = len(self.mask_rows)
+            self.mask_rows.append(row)
+        return self.masks[key]
 
     def _tres(self, request: dict[str, Any], mask: int) -> list[float]:
         """CPUs, memory, nodes and GRES that limits and fair share count."""
