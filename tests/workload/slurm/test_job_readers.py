@@ -41,7 +41,8 @@ def test_what_the_model_lacks_is_counted():
     ("line", "reason"),
     [
         ("-dt 1 -e submit_batch_job --uid=a", r"x\.events:1: not -dt"),
-        ("-dt 1 -e submit_batch_job | -N two job.sh", r"x\.events:1: invalid literal"),
+        ("-dt 1 -e submit_batch_job | -N two job.sh", r"x\.events:1: 'two' is not a whole number"),
+        ("-dt 1 -e submit_batch_job | -N 99999999999999999999 job.sh", r"x\.events:1: 9+ is too large"),
         ("-dt 1 -e submit_batch_job | -t soon job.sh", r"x\.events:1: 'soon' is not a time"),
         ("-dt 1 -e submit_batch_job | -N", r"x\.events:1: option nodes has no value"),
     ],

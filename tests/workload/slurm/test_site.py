@@ -108,6 +108,7 @@ def test_what_is_not_modelled_or_unknown_is_named_with_its_place(directory):
         ("Include weights.conf", "Include slurm.conf", "does a file include itself"),
         ("NodeName=g1", "NodeName=n04", r"slurm\.conf:13: node n04 is already defined at slurm\.conf:11"),
         ("RealMemory=16000", "RealMemory=99999999999999999999x", "realmemory"),
+        ("Weight=10", "Weight=99999999999999999999", r"slurm\.conf:11: weight=9+: 9+ is too large"),
     ],
 )
 def test_an_error_names_file_line_and_reason(directory, old, new, reason):

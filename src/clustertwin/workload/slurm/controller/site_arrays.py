@@ -378,7 +378,7 @@ class _Preparation:
         nodes_min = max(job.nodes_min, partition.min_nodes, 1)
         if job.tasks_per_node:
             nodes_min = max(nodes_min, -(-tasks // job.tasks_per_node))
-        nodes_max = max(job.nodes_max, nodes_min) if job.nodes_max else min(max(tasks, nodes_min), len(self.names))
+        nodes_max = max(min(job.nodes_max or tasks, len(self.names)), nodes_min)
         if nodes_max > partition.max_nodes:
             if nodes_min > partition.max_nodes:
                 self._partition_limit(f"more nodes than partition {partition.name} allows")

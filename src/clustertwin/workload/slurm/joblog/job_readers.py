@@ -20,7 +20,14 @@ from typing import Any
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
-from clustertwin.workload.slurm.site.quantities import Gres, parse_gres, parse_limit_s, parse_memory_mb, parse_tres
+from clustertwin.workload.slurm.site.quantities import (
+    Gres,
+    parse_count,
+    parse_gres,
+    parse_limit_s,
+    parse_memory_mb,
+    parse_tres,
+)
 from clustertwin.workload.slurm.site.slurm_site import SiteReport
 
 #: One letter of sbatch -> the long option.
@@ -129,7 +136,7 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             changes[field] = parse(value)
         elif name == "nodes":
             low, _, high = value.partition("-")
-            changes["nodes_min"], changes["nodes_max"] = int(low), int(high or low)
+            changes["nodes_min"], changes["nodes_max"] = parse_count(low), parse_count(high or low)
         elif name == "exclusive":
             if value:
                 report.add("not modelled", f"--exclusive={value}", place)
@@ -151,17 +158,17 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
 
 
 _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "ntasks": ("tasks", int),
+    "ntasks": ("tasks", parse_count),
     "time": ("limit_s", parse_limit_s),
     "qos": ("qos", str),
     "account": ("account", str),
     "partition": ("partitions", lambda text: tuple(text.split(","))),
-    "cpus-per-task": ("cpus_per_task", int),
-    "ntasks-per-node": ("tasks_per_node", int),
+    "cpus-per-task": ("cpus_per_task", parse_count),
+    "ntasks-per-node": ("tasks_per_node", parse_count),
     "constraint": ("constraint", str),
     "mem": ("memory_per_node_mb", parse_memory_mb),
     "mem-per-cpu": ("memory_per_cpu_mb", parse_memory_mb),
-    "nice": ("nice", int),
+    "nice": ("nice", parse_count),
     "dependency": ("dependency", str),
     "reservation": ("reservation", str),
 }
@@ -251,8 +258,8 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     if math.isnan(submit):
         raise ValueError("no time of submission")
     tres = parse_tres(re.sub(r"billing=[^,]*,?", "", cells.get("ReqTRES", "")))
-    nodes = int(cells.get("ReqNodes") or tres.get("node", 0) or 1)
-    cpus = int(cells.get("ReqCPUS") or tres.get("cpu", 0) or 1)
+    nodes = parse_count(cells.get("ReqNodes") or f"{tres.get('node', 0):.0f}") or 1
+    cpus = parse_count(cells.get("ReqCPUS") or f"{tres.get('cpu', 0):.0f}") or 1
     job = SlurmJob(
         number, submit, _run_s(cells, start, end), cells.get("User", ""), cells.get("Account", ""),
         tuple(filter(None, cells.get("Partition", "").split(","))), cells.get("QOS", ""), _limit_s(cells),

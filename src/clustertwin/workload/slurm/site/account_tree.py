@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines, read_text
-from clustertwin.workload.slurm.site.quantities import UNLIMITED, parse_limit_s, parse_tres
+from clustertwin.workload.slurm.site.quantities import UNLIMITED, parse_count, parse_limit_s, parse_tres
 from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES, Association, Qos, SiteReport, UsageLimits
 
 #: Slurm's names of limits (lower case) -> fields of UsageLimits.
@@ -224,16 +224,16 @@ def _limit(name: str, text: str, place: tuple[Path, int], key: str) -> Any:
             return parse_tres(text)
         if name == "max_wall_s":
             return parse_limit_s(text) if text else math.inf
-        return math.inf if text.lower() in UNLIMITED | {""} else float(int(text))
+        return math.inf if text.lower() in UNLIMITED | {""} else float(parse_count(text))
     except ValueError as error:
         raise SiteError(place[0], f"{key}={text}: {error}", place[1]) from error
 
 
 def _number(text: str, place: tuple[Path, int], key: str) -> int:
     try:
-        return int(text)
-    except ValueError:
-        raise SiteError(place[0], f"{key}={text} is not a whole number", place[1]) from None
+        return parse_count(text)
+    except ValueError as error:
+        raise SiteError(place[0], f"{key}={text[:40]}: {error}", place[1]) from error
 
 
 def _clock_s(text: str, place: tuple[Path, int], key: str) -> float:

@@ -29,6 +29,21 @@ class Gres:
     count: int
 
 
+def parse_count(text: str) -> int:
+    """A whole number that fits into 64 bits with room to add.
+
+    >>> parse_count("12")
+    12
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a whole number") from None
+    if abs(number) >= 2**53:
+        raise ValueError(f"{text[:40]} is too large")
+    return number
+
+
 def parse_limit_s(text: str) -> float:
     """A time limit -> seconds; minutes, `minutes:seconds`, `hours:minutes:seconds` or `days-hours[:minutes[:seconds]]`.
 

@@ -12,6 +12,7 @@ from clustertwin.workload.slurm.site.conf_lines import ConfEntry, SiteError, rea
 from clustertwin.workload.slurm.site.quantities import (
     UNLIMITED,
     expand_hosts,
+    parse_count,
     parse_gres,
     parse_limit_s,
     parse_memory_mb,
@@ -187,7 +188,7 @@ def _split_down(group: NodeGroup, down: set[str]) -> list[NodeGroup]:
 
 def _group(entry: ConfEntry, values: dict[str, str], report: SiteReport) -> NodeGroup:
     def number(key: str, default: int) -> int:
-        return _parsed(entry, key, int, values[key]) if key in values else default
+        return _parsed(entry, key, parse_count, values[key]) if key in values else default
 
     boards = number("boards", 1)
     sockets = number("socketsperboard", 0) * boards or number("sockets", 0)
@@ -274,7 +275,7 @@ def _partition(
         taken.add(key)
         return _parsed(entry, key, parse, values[key]) if key in values else default
 
-    both = get("priority", int, 1)
+    both = get("priority", parse_count, 1)
     share = get("oversubscribe", str.upper, "") or get("shared", str.upper, "NO")
     if share.startswith(("YES", "FORCE")) and not share.endswith(":1"):
         report.add("not modelled", "OverSubscribe: jobs that share cores", _place(entry))
@@ -285,11 +286,11 @@ def _partition(
         default=get("default", _yes, False),
         max_time_s=get("maxtime", parse_limit_s, math.inf),
         default_time_s=get("defaulttime", parse_limit_s, math.nan),
-        min_nodes=get("minnodes", int, 0),
+        min_nodes=get("minnodes", parse_count, 0),
         max_nodes=get("maxnodes", _count, math.inf),
         max_cpus_per_node=get("maxcpuspernode", _count, math.inf),
-        priority_tier=get("prioritytier", int, both),
-        priority_factor=get("priorityjobfactor", int, both),
+        priority_tier=get("prioritytier", parse_count, both),
+        priority_factor=get("priorityjobfactor", parse_count, both),
         allow_qos=get("allowqos", _names, ()),
         deny_qos=get("denyqos", _names, ()),
         allow_accounts=get("allowaccounts", _names, ()),
@@ -320,7 +321,7 @@ def _yes(text: str) -> bool:
 
 
 def _count(text: str) -> float:
-    return math.inf if text.lower() in UNLIMITED else float(int(text))
+    return math.inf if text.lower() in UNLIMITED else float(parse_count(text))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -350,7 +351,7 @@ def _scheduler(cluster: _Cluster) -> SchedulerParameters:
         if name == "bf_window":
             given[name] = _parsed(entry, name, float, value) * 60
         elif name == "bf_max_job_test" or known.get(name) == "int":
-            given[name] = _parsed(entry, name, int, value)
+            given[name] = _parsed(entry, name, parse_count, value)
         elif known.get(name) == "float":
             given[name] = _parsed(entry, name, float, value)
         elif known.get(name) == "bool":
@@ -401,7 +402,7 @@ def _preemption(cluster: _Cluster) -> Preemption:
     return Preemption(
         known[kind],
         cluster.get("preemptmode", _preempt_mode, "off"),
-        requeue=cluster.get("jobrequeue", int, 1) != 0,
+        requeue=cluster.get("jobrequeue", parse_count, 1) != 0,
         exempt_s=cluster.get("preemptexempttime", parse_limit_s, 0.0) if kind != "none" else 0.0,
         youngest_first="preempt_youngest_first" in cluster.get("schedulerparameters", str.lower, ""),
     )
