@@ -78,6 +78,13 @@ def test_sacct_gives_requests_eligible_times_and_recorded_starts():
     assert math.isnan(withdrawn.start_s)
 
 
+def test_a_bar_in_constraints_and_in_the_command_line_stays_where_it_belongs():
+    header = "JobIDRaw|Submit|Constraints|Reservation|SubmitLine\n"
+    first, second = parse_sacct(header + "1|100|red|blue||sbatch -C red|blue a|b\n2|101|||sbatch a|b\n", "x.sacct").jobs
+    assert (first.constraint, first.reservation) == ("red|blue", "")
+    assert second.constraint == ""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -222,19 +222,27 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     if not rows:
         raise TraceError(where, "no jobs")
     epoch_s = min(job.submit_s for job in rows)
-    return in_order([_since(job, epoch_s) for job in rows], epoch_s, report)
+    # Equal priorities are served by the array's id; its last task keeps that id, the others get later ones.
+    rows.sort(key=lambda job: (job.submit_s, job.array or job.id, job.id == job.array, job.id))
+    return SlurmLog(tuple(_since(job, epoch_s) for job in rows), epoch_s, report)
 
 
 def _cells(line: str, header: list[str]) -> dict[str, str] | None:
-    """The cells of a line; spare `|` belong to SubmitLine where that is the last column."""
+    """The cells of a line; sacct does not escape `|`, so spare ones belong to Constraints or to SubmitLine, the last."""
     cells = line.split("|")
-    if len(cells) > len(header) and header[-1] == "SubmitLine":
-        cells = [*cells[: len(header) - 1], "|".join(cells[len(header) - 1 :])]
+    last = len(header) - 1
+    if len(cells) > len(header) and header[last] == "SubmitLine":
+        command = next((k for k in range(last, len(cells)) if _COMMAND.match(cells[k])), last)
+        if "Constraints" in header and command > last:
+            at, spare = header.index("Constraints"), command - last
+            cells = [*cells[:at], "|".join(cells[at : at + spare + 1]), *cells[at + spare + 1 :]]
+        cells = [*cells[:last], "|".join(cells[last:])]
     if len(cells) == len(header) + 1 and not cells[-1]:
         cells.pop()
     return dict(zip(header, (cell.strip() for cell in cells), strict=True)) if len(cells) == len(header) else None
 
 
+_COMMAND = re.compile(r"(\S*/)?(sbatch|srun|salloc)\b")
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\]))?(?:\+(\d+))?(\..+)?$")
 _NONE = {"", "Unknown", "None", "INVALID", "N/A"}
 
