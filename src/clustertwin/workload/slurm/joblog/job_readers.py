@@ -228,7 +228,7 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
 
 
 def _cells(line: str, header: list[str]) -> dict[str, str] | None:
-    """The cells of a line; sacct does not escape `|`, so spare ones belong to Constraints or to SubmitLine, the last."""
+    """The cells of a line; sacct does not escape `|`, so spare ones belong to Constraints or to SubmitLine."""
     cells = line.split("|")
     last = len(header) - 1
     if len(cells) > len(header) and header[last] == "SubmitLine":
@@ -296,6 +296,8 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
         report.add("assumed", f"SubmitLine is not understood ({error})", place)
         return job
     limit = int(options.get("array", "").partition("%")[2] or 0)
+    if limit or asked.dependency:  # sacct's Eligible tells when these let the job go; the simulation finds that itself
+        job = replace(job, begin_s=-math.inf)
     return replace(
         job, exclusive=asked.exclusive, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
         cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
