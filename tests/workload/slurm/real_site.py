@@ -105,6 +105,7 @@ def run_site(
     job.write_text('#!/bin/sh\nexec sleep "$1"\n')
     job.chmod(0o755)
     (directory / "extra.sh").write_text(settings.extra)
+    (directory / "factor").write_text(f"{settings.factor}")
     (directory / "until").write_text("started" if settings.until_started else "ended")
     if settings.topology:
         (directory / "topology.conf").write_text(settings.topology)
@@ -294,9 +295,17 @@ def _start_slurm(start: _Daemons) -> None:
     for node in nodes:
         (directory / "spool" / node).mkdir(exist_ok=True)
         start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
-    _wait(
-        "the nodes", lambda: (_says("sinfo", "-h", "-N", "-o", "%N %t") or "").split().count("idle") >= len(nodes), 2000
-    )
+    # 217 slurmds need half a minute of the host's time to register.
+    limit_s = 120.0 * float((directory / "factor").read_text())
+    try:
+        _wait(
+            "the nodes",
+            lambda: len(set((_says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())) >= len(nodes),
+            limit_s,
+        )
+    except RuntimeError:
+        sys.stderr.write(_says("sinfo", "-o", "%D %t %E %N") or "")
+        raise
 
 
 def _grouped(commands: list[str]) -> list[str]:
