@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from clustertwin.cli import sched_site
 from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import print_json, print_table
@@ -15,7 +16,7 @@ from clustertwin.cli.sched_options import (
     WhatifOptions,
 )
 
-app = group("Schedule job logs: simulate, train, study, what-if.")
+app = group("Schedule job logs: simulate a machine or a Slurm site, train policies, forecast starts.")
 
 
 @app.command()
@@ -86,3 +87,8 @@ def whatif(options: WhatifOptions) -> None:
         print_json(as_document(forecasts))
     else:
         print_forecasts(forecasts)
+
+
+app.command("simulate-site")(sched_site.simulate_site)
+app.command("validate")(sched_site.validate)
+app.command("compare-config")(sched_site.compare_config)

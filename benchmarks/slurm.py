@@ -1,0 +1,113 @@
+"""A slice of a production site's week on a real slurmctld with all its nodes, against the simulator.
+
+    python benchmarks/slurm.py SITE_DIR EVENTS --jobs 100 --factor 50 --repeats 1
+
+Prints mean waits, the share of starts within one bf_interval of the simulated ones and preemptions for each repeat of
+the real run, simulated waits by partition, and Slurm's own spread over the repeats. A run ends when all jobs have
+started. It needs root, the packages of deploy/install-test-servers, and a host that is otherwise idle: at factor f a
+delay of 0.1 s counts as f / 10 seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.workload.slurm.real_site import RealJob, RunSettings, Submission, reason_to_skip, run_site
+
+from clustertwin.workload.slurm.joblog.job_readers import read_log
+from clustertwin.workload.slurm.site.site_directory import read_site
+from clustertwin.workload.slurm.site_simulation import SiteSchedule, group_figures, simulate_site
+
+
+def submissions(log_path: Path, count: int) -> list[Submission]:
+    """The event file's sbatch lines; run times are cut at a day, since a run ends with the last start."""
+    import gzip
+
+    jobs = []
+    text = gzip.decompress(log_path.read_bytes()).decode() if log_path.suffix == ".gz" else log_path.read_text()
+    for line in text.splitlines()[:count]:
+        head, _, rest = line.partition("|")
+        words = rest.split()[:-1]
+        run_s = float(words[words.index("-sim-walltime") + 1])
+        user = next(word.partition("=")[2] for word in words if word.startswith("--uid="))
+        name = words[words.index("-J") + 1]
+        kept = [w for k, w in enumerate(words)
+                if w not in ("-sim-walltime", "-J") and words[k - 1] not in ("-sim-walltime", "-J")
+                and not w.startswith("--uid=")]  # fmt: skip
+        jobs.append(Submission(name, float(head.split()[1]), run_s, user, tuple(kept)))
+    return jobs
+
+
+def compare(real: list[RealJob], schedule: SiteSchedule, interval_s: float) -> dict[str, float]:
+    starts = {job.name: job.start_s for job in real}
+    submits = {job.name: job.submit_s for job in real}
+    names = [f"jobid_{job.id:05d}" for job in schedule.log.jobs]
+    ours = dict(zip(names, schedule.start_s.tolist(), strict=True))
+    both = [name for name in names if name in starts and np.isfinite(ours[name]) and np.isfinite(starts[name])]
+    differences = np.array([ours[name] - starts[name] for name in both])
+    return {
+        "jobs": len(both),
+        "real mean wait s": float(np.mean([starts[n] - submits[n] for n in both])),
+        "simulated mean wait s": float(np.mean([w for n, w in zip(names, schedule.wait_s, strict=True) if n in both])),
+        "within bf_interval": float((np.abs(differences) <= interval_s).mean()),
+        "median difference s": float(np.median(np.abs(differences))),
+        "largest difference s": float(np.abs(differences).max()),
+        "real preemptions": float(sum(job.restarts for job in real)),
+        "simulated preemptions": float(schedule.preemptions),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("site", type=Path)
+    parser.add_argument("events", type=Path)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--factor", type=float, default=50)
+    parser.add_argument("--repeats", type=int, default=1)
+    options = parser.parse_args()
+    site = read_site(options.site)
+    log = read_log(options.events).first(options.jobs)
+    schedule = simulate_site(site, log)  # compiles
+    began = time.perf_counter()
+    schedule = simulate_site(site, log)
+    seconds, last_s = time.perf_counter() - began, np.nanmax(schedule.start_s)
+    print(f"simulated: {options.jobs} jobs in {seconds:.2f} s; last start {last_s:.0f} s")
+    for figure in group_figures(schedule.partitions(), schedule.wait_s):
+        print(f"  {figure.name}: {figure.jobs} jobs, mean wait {figure.mean_wait_s:.0f} s (simulated)")
+    if reason := reason_to_skip():
+        print(reason)
+        return
+    conf = (options.site / "slurm.conf").read_text()
+    accounts = (options.site / "sacctmgr.script").read_text()
+    accounts = re.sub(r"^add cluster .*$", "", accounts, flags=re.MULTILINE)
+    topology = (options.site / "topology.conf").read_text() if (options.site / "topology.conf").is_file() else ""
+    jobs = submissions(options.events, options.jobs)
+    waits = []
+    for repeat in range(options.repeats):
+        with tempfile.TemporaryDirectory(prefix="site") as directory:
+            began = time.perf_counter()
+            settings = RunSettings(options.factor, until_started=True, topology=topology)
+            real = run_site(Path(directory), conf, accounts, jobs, settings)
+            log_text = (Path(directory) / "log" / "run.out").read_text()
+        figures = compare(real, schedule, site.scheduler.bf_interval)
+        waits.append(figures["real mean wait s"])
+        print(f"repeat {repeat + 1} at {options.factor:g} x real time, {time.perf_counter() - began:.0f} s:")
+        for name, value in figures.items():
+            print(f"  {name}: {value:.4g}")
+        for line in log_text.splitlines()[:5]:
+            print(f"  {line}")
+    if len(waits) > 1:
+        print(f"Slurm's own spread of the mean wait: {min(waits):.0f} to {max(waits):.0f} s")
+
+
+if __name__ == "__main__":
+    main()

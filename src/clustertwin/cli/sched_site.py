@@ -1,0 +1,130 @@
+"""twin sched simulate-site, validate, compare-config: a log on a Slurm site, as slurmctld would schedule it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from clustertwin.cli.output import Json, err, print_json, print_table
+
+Log = typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
+SITE_HELP = "A directory with slurm.conf (and sacctmgr files), a slurm.conf, or a .toml file."
+FirstJobs = typer.Option(0, "--jobs", min=0, help="Take only the first jobs of the log; 0 takes all.")
+COMPILING = "simulating (the first run compiles for a minute or two)"
+
+
+def simulate_site(
+    log: Path = Log,
+    site: Path = typer.Option(..., "--site", help=SITE_HELP, exists=True),
+    jobs: int = FirstJobs,
+    json: bool = Json,
+) -> None:
+    """Schedule a log on a Slurm site and print waits by partition."""
+    schedule = _schedule(log, site, jobs)
+    from clustertwin.workload.slurm.site_comparison import unused
+
+    figures, notes = schedule.by(schedule.partitions()), unused(schedule, schedule.log)
+    if json:
+        print_json({**_whole(schedule), "partitions": [asdict(row) for row in figures], "not_used": notes})
+        return
+    whole = _whole(schedule)
+    print_table(
+        f"{log.name} on {schedule.site.name}: {whole['jobs']:,} jobs, utilisation {whole['utilisation_ratio']:.3f}, "
+        f"{schedule.backfilled:,} started by backfill, {schedule.preemptions:,} preemptions (simulated)",
+        ["partition", "jobs", "started", "mean wait s", "median", "95 %"],
+        [[f.name, f.jobs, f.started, round(f.mean_wait_s), round(f.median_wait_s), round(f.p95_wait_s)]
+         for f in figures if f.started],
+    )  # fmt: skip
+    _print_notes(notes)
+
+
+def validate(
+    log: Path = Log,
+    site: Path = typer.Option(..., "--site", help=SITE_HELP, exists=True),
+    jobs: int = FirstJobs,
+    json: bool = Json,
+) -> None:
+    """Compare simulated with recorded waits of a sacct log, by partition, QOS, user and size."""
+    from clustertwin.workload.slurm.site_comparison import agreement, unused
+
+    schedule = _schedule(log, site, jobs)
+    table, notes = agreement(schedule), unused(schedule, schedule.log)
+    if json:
+        groups = {kind: [asdict(row) for row in rows] for kind, rows in table.items()}
+        print_json({**_whole(schedule), "agreement": groups, "not_used": notes})
+        return
+    print_table(
+        f"{log.name}: simulated against recorded waits",
+        ["by", "group", "jobs", "recorded s", "simulated s", "Spearman", "median error s", "90 %", "within 60 s"],
+        [
+            [kind, r.name, r.jobs, round(r.recorded_wait_s), round(r.simulated_wait_s), r.spearman,
+             round(r.median_error_s), round(r.p90_error_s), r.within_minute_ratio]
+            for kind, rows in table.items()
+            for r in rows[:10]
+        ],
+    )  # fmt: skip
+    _print_notes(notes)
+
+
+def compare_config(
+    log: Path = Log,
+    site: list[Path] = typer.Option(..., "--site", help=f"Twice: the old site, then the new one. {SITE_HELP}"),
+    jobs: int = FirstJobs,
+    json: bool = Json,
+) -> None:
+    """Schedule a log under two configurations and show who waits longer and who shorter."""
+    from clustertwin.core.errors import SettingsError
+    from clustertwin.workload.slurm.site_comparison import changes, unused
+
+    if len(site) != 2:
+        raise SettingsError(f"compare-config takes --site twice, the old site and the new one; you gave {len(site)}")
+    old, new = (_schedule(log, path, jobs) for path in site)
+    table = changes(old, new)
+    if json:
+        groups = {kind: [asdict(row) for row in rows] for kind, rows in table.items()}
+        notes = {"old": unused(old, old.log), "new": unused(new, new.log)}
+        print_json({"old": _whole(old), "new": _whole(new), "changes": groups, "not_used": notes})
+        return
+    print_table(
+        f"{log.name}: {site[0]} against {site[1]} (simulated); utilisation {old.utilisation():.3f} and "
+        f"{new.utilisation():.3f}",
+        ["by", "group", "jobs", "old wait s", "new wait s", "new / old"],
+        [
+            [kind, row.name, row.jobs, round(row.old_wait_s), round(row.new_wait_s), row.ratio]
+            for kind, rows in table.items()
+            for row in rows[:10]
+        ],
+    )
+    _print_notes(unused(new, new.log))
+
+
+def _schedule(log: Path, site: Path, jobs: int) -> Any:
+    from clustertwin.workload.slurm.joblog.job_readers import read_log
+    from clustertwin.workload.slurm.site.site_directory import read_site
+    from clustertwin.workload.slurm.site_simulation import simulate_site as run
+
+    read = read_log(log)
+    with err.status(COMPILING):
+        return run(read_site(site), read.first(jobs) if jobs else read)
+
+
+def _whole(schedule: Any) -> dict[str, Any]:
+    waits = schedule.by(["all"] * len(schedule.log))[0]
+    return {
+        "site": schedule.site.name,
+        "jobs": len(schedule.log),
+        "started": waits.started,
+        "mean_wait_s": waits.mean_wait_s,
+        "median_wait_s": waits.median_wait_s,
+        "utilisation_ratio": schedule.utilisation(),
+        "backfilled": schedule.backfilled,
+        "preemptions": schedule.preemptions,
+    }
+
+
+def _print_notes(notes: list[str]) -> None:
+    for note in notes:
+        err.print(note, markup=False, highlight=False)

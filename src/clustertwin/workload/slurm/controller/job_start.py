@@ -1,0 +1,197 @@
+"""Start a job now: on free nodes, or in the place of jobs that it may preempt."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustertwin.core.compiled import compiled
+from clustertwin.workload.slurm.controller.controller_state import (
+    ACTIVE,
+    PENDING,
+    PREEMPTED,
+    PREEMPTIONS,
+    QUEUED,
+    RUNNING,
+    SUSPENDED,
+    place_of,
+    push_event,
+    release,
+    reservation_open,
+    reserved_for_others,
+    start_job,
+)
+from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
+from clustertwin.workload.slurm.controller.site_arrays import REQUEUE, SUSPEND
+
+#: Results of `try_start`.
+BUSY, STARTED, SKIPPED = range(3)
+
+
+@compiled
+def copy_free(source, target):  # type: ignore[no-untyped-def]
+    for i in range(len(source.nodes)):
+        target.nodes[i] = source.nodes[i]
+    target.gres[:] = source.gres
+
+
+@compiled
+def set_empty(arrays, target):  # type: ignore[no-untyped-def]
+    """All nodes free."""
+    for i in range(len(arrays.nodes)):
+        target.nodes[i].cores = arrays.nodes[i].cores
+        target.nodes[i].memory_mb = arrays.nodes[i].memory_mb
+        target.nodes[i].jobs = 0
+    target.gres[:] = arrays.node_gres
+
+
+@compiled
+def preemption_of(arrays, state, e, victim):  # type: ignore[no-untyped-def]
+    """How the entry's job may preempt a running one; 0 if it may not."""
+    jobs = arrays.jobs
+    if state.live[victim].status != RUNNING or arrays.tuning[0].preempt == 0:
+        return 0
+    partition = arrays.entries[state.live[victim].entry].partition
+    if arrays.tuning[0].preempt == 1:
+        if arrays.partitions.tier[partition] >= arrays.partitions.tier[arrays.entries[e].partition]:
+            return 0
+        return arrays.partitions.preempt_mode[partition]
+    if not arrays.qos_preempts[jobs[arrays.entries[e].job].qos, jobs[victim].qos]:
+        return 0
+    return arrays.qos_mode[jobs[victim].qos]
+
+
+@compiled
+def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
+    """Jobs that the entry's job may preempt on these nodes, in the order in which Slurm would take them."""
+    found = np.zeros(len(state.active), np.int64)
+    keys = np.zeros(len(state.active))
+    count = 0
+    for k in range(state.counts[ACTIVE]):
+        victim = state.active[k]
+        if preemption_of(arrays, state, e, victim) == 0:
+            continue
+        place = place_of(arrays, state, victim)
+        size, touches = 0, False
+        for spot in place:
+            i = spot.node
+            if i < 0:
+                break
+            size += 1
+            touches |= allowed[i] == 1
+        if touches:
+            found[count] = victim
+            if arrays.tuning[0].youngest_first:
+                keys[count] = -state.live[victim].start_s
+            elif arrays.tuning[0].preempt == 1:
+                tier = arrays.partitions.tier[arrays.entries[state.live[victim].entry].partition]
+                keys[count] = tier * 65536.0 + (65535.0 - size)
+            else:
+                keys[count] = state.priority[state.live[victim].entry]
+            count += 1
+    return found[:count][np.argsort(keys[:count], kind="mergesort")]
+
+
+@compiled
+def take_resources(arrays, state, victim, mode, now_s):  # type: ignore[no-untyped-def]
+    """Take a running job's resources away: suspend it, send it back to the queue or end it."""
+    state.counts[PREEMPTIONS] += 1
+    if mode == SUSPEND:
+        state.live[victim].left_s = state.live[victim].end_s - now_s
+        state.live[victim].end_s = np.inf
+        change_resources(arrays, state.free, victim, place_of(arrays, state, victim), 2)
+        state.live[victim].status = SUSPENDED
+        return
+    release(arrays, state, victim, now_s)
+    state.live[victim].restarts += 1
+    if mode == REQUEUE and arrays.jobs[victim].requeue:
+        state.live[victim].status = PENDING
+        state.live[victim].begin_s = now_s + arrays.tuning[0].requeue_delay_s
+        state.live[victim].start_s = np.nan
+        state.live[victim].end_s = np.nan
+        for e in range(arrays.jobs[victim].entry_from, arrays.jobs[victim].entry_to):
+            state.queue[state.counts[QUEUED]] = e
+            state.counts[QUEUED] += 1
+    else:
+        state.live[victim].status = PREEMPTED
+        state.live[victim].end_s = now_s
+
+
+@compiled
+def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-def]
+    """Preempt as few jobs as make room for the entry's job; returns the number of nodes in `state.room`."""
+    j = arrays.entries[e].job
+    loaded = arrays.partitions[arrays.entries[e].partition].least_loaded
+    order = candidates(arrays, state, e, allowed)
+    for attempt in range(2):
+        copy_free(state.free, state.future)
+        last, count = -1, 0
+        for k in range(len(order)):
+            place = place_of(arrays, state, order[k])
+            sign = 2 if preemption_of(arrays, state, e, order[k]) == SUSPEND else 1
+            change_resources(arrays, state.future, order[k], place, sign)
+            count = select_nodes(arrays, j, state.future, allowed, state.work, loaded)
+            if count > 0:
+                last = k
+                break
+        if last < 0:
+            return 0
+        if attempt == 0:  # the job that made room goes first, so that others may be spared
+            needed = order[last]
+            for k in range(last, 0, -1):
+                order[k] = order[k - 1]
+            order[0] = needed
+            continue
+        for k in range(last + 1):
+            hit = False
+            for spot in place_of(arrays, state, order[k]):
+                i = spot.node
+                if i < 0:
+                    break
+                hit |= state.work.room[i].chosen == 1
+            if hit:
+                take_resources(arrays, state, order[k], preemption_of(arrays, state, e, order[k]), now_s)
+        return select_nodes(arrays, j, state.free, allowed, state.work, loaded)
+    return 0
+
+
+@compiled
+def try_start(arrays, state, e, now_s, allowed):  # type: ignore[no-untyped-def]
+    """Start the entry's job on allowed nodes if it fits; `allowed` loses nodes that are reserved for others."""
+    jobs, j = arrays.jobs, arrays.entries[e].job
+    if not reservation_open(arrays, j, now_s):
+        return SKIPPED
+    reserved = reserved_for_others(arrays, j, now_s, now_s + jobs[j].limit_s, allowed)
+    loaded = arrays.partitions.least_loaded[arrays.entries[e].partition]
+    count = select_nodes(arrays, j, state.free, allowed, state.work, loaded)
+    if count == 0 and arrays.tuning[0].preempt > 0:
+        count = _preempt_for(arrays, state, e, allowed, now_s)
+    if count > 0:
+        start_job(arrays, state, e, now_s, count)
+        return STARTED
+    if reserved:  # a job that only lacks reserved nodes does not hold up the partition
+        set_empty(arrays, state.future)
+        if select_nodes(arrays, j, state.future, allowed, state.work, loaded) == 0:
+            return SKIPPED
+    return BUSY
+
+
+@compiled
+def resume_suspended(arrays, state, now_s):  # type: ignore[no-untyped-def]
+    """Let suspended jobs go on whose cores are free again, the longest-running first."""
+    for k in range(state.counts[ACTIVE]):
+        j = state.active[k]
+        if state.live[j].status != SUSPENDED:
+            continue
+        place, fits = place_of(arrays, state, j), True
+        for spot in place:
+            i = spot.node
+            if i < 0:
+                break
+            node = arrays.nodes[i]
+            cores = node.cores if arrays.jobs[j].exclusive else (spot.cpus + node.threads - 1) // node.threads
+            fits &= state.free.nodes[i].cores >= cores
+        if fits:
+            change_resources(arrays, state.free, j, place, -2)
+            state.live[j].status = RUNNING
+            state.live[j].end_s = now_s + state.live[j].left_s
+            push_event(state, state.live[j].end_s, j)

@@ -1,0 +1,1 @@
+"""Job logs as Slurm sees them: sacct or sbatch events -> one table."""

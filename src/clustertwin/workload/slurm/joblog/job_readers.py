@@ -1,0 +1,355 @@
+"""Job logs of Slurm -> SlurmLog: `sacct --parsable2`, or event files of sbatch command lines with submit times.
+
+    sacct -a -X -P -S 2024-01-01 --format JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,\\
+      ElapsedRaw,TimelimitRaw,ReqNodes,ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,SubmitLine
+
+SubmitLine is optional. It tells what sacct has no column for: tasks, exclusive nodes, dependencies, nice.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
+from clustertwin.workload.slurm.site.quantities import (
+    Gres,
+    parse_count,
+    parse_gres,
+    parse_limit_s,
+    parse_memory_mb,
+    parse_tres,
+)
+from clustertwin.workload.slurm.site.slurm_site import SiteReport
+
+#: One letter of sbatch -> the long option.
+SHORT_OPTIONS = {
+    "N": "nodes", "n": "ntasks", "t": "time", "q": "qos", "p": "partition", "A": "account", "c": "cpus-per-task",
+    "C": "constraint", "J": "job-name", "d": "dependency", "a": "array", "b": "begin", "G": "gpus", "w": "nodelist",
+    "x": "exclude", "H": "hold", "o": "output", "e": "error", "D": "chdir", "L": "licenses",
+}  # fmt: skip
+#: Options without a value.
+FLAGS = {
+    "exclusive",
+    "hold",
+    "requeue",
+    "no-requeue",
+    "parsable",
+    "wait",
+    "H",
+    "overcommit",
+    "contiguous",
+    "spread-job",
+}
+NOT_MODELLED = {
+    "nodelist", "exclude", "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
+    "spread-job", "overcommit", "switches", "core-spec", "thread-spec", "deadline", "time-min", "cluster-constraint",
+    "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core", "ntasks-per-socket", "hint",
+    "prefer", "bb", "use-min-nodes",
+}  # fmt: skip
+
+
+def read_log(path: Path) -> SlurmLog:
+    """A log, plain or gzip; the first line tells which format it is."""
+    text = _text(path)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if first.lstrip().startswith("-dt"):
+        return parse_events(text, path)
+    if "|" in first and "Submit" in first:
+        return parse_sacct(text, path)
+    raise TraceError(path, "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt", 1)
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except (OSError, EOFError) as error:
+        raise TraceError(path, getattr(error, "strerror", None) or str(error)) from error
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return content.decode(encoding, errors="replace")
+
+
+def parse_events(text: str, where: Path | str) -> SlurmLog:
+    """Lines `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER <sbatch options>`."""
+    report = SiteReport()
+    jobs: list[SlurmJob] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        head, bar, rest = line.partition("|")
+        words = head.split()
+        if not bar or len(words) < 4 or words[0] != "-dt" or words[2] != "-e":
+            raise TraceError(where, "not -dt SECONDS -e submit_batch_job | OPTIONS", number)
+        if words[3] != "submit_batch_job":
+            report.add("not modelled", f"event {words[3]}", f"{Path(where).name}:{number}")
+            continue
+        place = f"{Path(where).name}:{number}"
+        try:
+            options = sbatch_options(rest)
+            run_s = float(options.pop("sim-walltime", "-1"))
+            submit_s = float(words[1])
+            job = SlurmJob(len(jobs) + 1, submit_s, run_s if run_s >= 0 else math.inf, options.pop("uid", ""))
+            jobs.extend(_tasks(with_options(job, options, report, place), options, len(jobs)))
+        except ValueError as error:
+            raise TraceError(where, str(error), number) from error
+    return in_order(jobs, 0.0, report)
+
+
+def sbatch_options(line: str) -> dict[str, str]:
+    """A command line of sbatch -> long options; the script and its arguments end it."""
+    words = shlex.split(line)
+    if words and words[0].endswith(("sbatch", "srun", "salloc")):
+        words = words[1:]
+    options: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].lstrip("-").partition("=")
+        dashes = len(words[at]) - len(words[at].lstrip("-"))
+        at += 1
+        if dashes == 1 and name not in ("sim-walltime",):
+            name, value, equals = name[0], (name[1:] + equals + value), "=" if name[1:] else ""
+            name = SHORT_OPTIONS.get(name, name)
+        if not equals and name not in FLAGS:
+            if at >= len(words):
+                raise ValueError(f"option {name} has no value")
+            value, at = words[at], at + 1
+        options[name] = value
+    return options
+
+
+def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, place: str) -> SlurmJob:
+    """A job with what its sbatch options say; options that the model lacks are reported."""
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in _SIMPLE:
+            field, parse = _SIMPLE[name]
+            changes[field] = parse(value)
+        elif name == "nodes":
+            low, _, high = value.partition("-")
+            changes["nodes_min"], changes["nodes_max"] = parse_count(low), parse_count(high or low)
+        elif name == "exclusive":
+            if value:
+                report.add("not modelled", f"--exclusive={value}", place)
+            else:
+                changes["exclusive"] = True
+        elif name == "gres":
+            changes["gres"] = parse_gres(value)
+        elif name == "gpus-per-node":
+            changes["gres"] = parse_gres(f"gpu:{value}")
+        elif name == "begin":
+            changes["begin_s"] = _begin_s(value, job.submit_s)
+        elif name in ("hold",):
+            changes["begin_s"] = math.inf
+        elif name in ("requeue", "no-requeue"):
+            changes["requeue"] = name == "requeue"
+        elif name in NOT_MODELLED:
+            report.add("not modelled", f"--{name}", place)
+    return replace(job, **changes)
+
+
+_SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "ntasks": ("tasks", parse_count),
+    "time": ("limit_s", parse_limit_s),
+    "qos": ("qos", str),
+    "account": ("account", str),
+    "partition": ("partitions", lambda text: tuple(text.split(","))),
+    "cpus-per-task": ("cpus_per_task", parse_count),
+    "ntasks-per-node": ("tasks_per_node", parse_count),
+    "constraint": ("constraint", str),
+    "mem": ("memory_per_node_mb", parse_memory_mb),
+    "mem-per-cpu": ("memory_per_cpu_mb", parse_memory_mb),
+    "nice": ("nice", parse_count),
+    "dependency": ("dependency", str),
+    "reservation": ("reservation", str),
+}
+
+
+def _begin_s(text: str, submit_s: float) -> float:
+    """`now+60`, `now+2hours` or seconds of the log."""
+    match = re.fullmatch(r"(now)?\+?(\d+(?:\.\d+)?)(seconds?|minutes?|hours?|days?)?", text)
+    if match is None:
+        raise ValueError(f"--begin={text}: write now+SECONDS")
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+    seconds = float(match[2]) * units[(match[3] or "s")[0]]
+    return submit_s + seconds if match[1] else seconds
+
+
+def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[SlurmJob]:
+    if "array" not in options:
+        yield job
+        return
+    ranges, _, limit = options["array"].partition("%")
+    count = 0
+    for part in ranges.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if match is None:
+            raise ValueError(f"--array={options['array']}: write 0-9, 1,3,5 or 0-9%2")
+        count += len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
+    for task in range(count):
+        yield replace(job, id=before + 1 + task, array=job.id, array_limit=int(limit or 0))
+
+
+def parse_sacct(text: str, where: Path | str) -> SlurmLog:
+    """A report of `sacct --parsable2`; lines of job steps are skipped."""
+    report = SiteReport()
+    lines = text.splitlines()
+    header = [name.strip() for name in lines[0].rstrip("|").split("|")]
+    if "Submit" not in header or not {"JobID", "JobIDRaw"} & set(header):
+        raise TraceError(where, "no columns JobIDRaw and Submit; print them with sacct --format", 1)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        if not line.strip():
+            continue
+        cells = _cells(line, header)
+        if cells is None:
+            raise TraceError(where, f"{line.count('|') + 1} columns, the header has {len(header)}", number)
+        try:
+            job = _sacct_job(cells, report, f"{Path(where).name}:{number}")
+        except (ValueError, OverflowError) as error:
+            raise TraceError(where, str(error), number) from error
+        if job is not None:
+            rows.append(job)
+    if not rows:
+        raise TraceError(where, "no jobs")
+    epoch_s = min(job.submit_s for job in rows)
+    # Equal priorities are served by the array's id; its last task keeps that id, the others get later ones.
+    rows.sort(key=lambda job: (job.submit_s, job.array or job.id, job.id == job.array, job.id))
+    return SlurmLog(tuple(_since(job, epoch_s) for job in rows), epoch_s, report)
+
+
+def _cells(line: str, header: list[str]) -> dict[str, str] | None:
+    """The cells of a line; sacct does not escape `|`, so spare ones belong to Constraints or to SubmitLine."""
+    cells = line.split("|")
+    last = len(header) - 1
+    if len(cells) > len(header) and header[last] == "SubmitLine":
+        command = next((k for k in range(last, len(cells)) if _COMMAND.match(cells[k])), last)
+        if "Constraints" in header and command > last:
+            at, spare = header.index("Constraints"), command - last
+            cells = [*cells[:at], "|".join(cells[at : at + spare + 1]), *cells[at + spare + 1 :]]
+        cells = [*cells[:last], "|".join(cells[last:])]
+    if len(cells) == len(header) + 1 and not cells[-1]:
+        cells.pop()
+    return dict(zip(header, (cell.strip() for cell in cells), strict=True)) if len(cells) == len(header) else None
+
+
+_COMMAND = re.compile(r"(\S*/)?(sbatch|srun|salloc)\b")
+_ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\]))?(?:\+(\d+))?(\..+)?$")
+_NONE = {"", "Unknown", "None", "INVALID", "N/A"}
+
+
+def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJob | None:
+    word = cells.get("JobID") or cells["JobIDRaw"]
+    match = _ID.match(word)
+    if match is None:
+        raise ValueError(f"{word!r} is not a job id of Slurm")
+    if match[4]:
+        return None
+    if match[3]:
+        report.add("not modelled", "heterogeneous jobs: their parts start independently", place)
+    raw = cells.get("JobIDRaw", "")
+    number = int(raw) if raw.isdigit() else int(match[1]) + int(match[2] or 0) if (match[2] or "0").isdigit() else 0
+    number = number or int(match[1])
+    if number >= 2**62:
+        raise ValueError(f"job id {number} is beyond 64 bits")
+    state = cells.get("State", "COMPLETED").split()[0] if cells.get("State") else "COMPLETED"
+    submit, start, end = (_time_s(cells.get(name, "")) for name in ("Submit", "Start", "End"))
+    if math.isnan(submit):
+        raise ValueError("no time of submission")
+    tres = parse_tres(re.sub(r"billing=[^,]*,?", "", cells.get("ReqTRES", "")))
+    nodes = parse_count(cells.get("ReqNodes") or f"{tres.get('node', 0):.0f}") or 1
+    cpus = parse_count(cells.get("ReqCPUS") or f"{tres.get('cpu', 0):.0f}") or 1
+    job = SlurmJob(
+        number, submit, _run_s(cells, start, end), cells.get("User", ""), cells.get("Account", ""),
+        tuple(filter(None, cells.get("Partition", "").split(","))), cells.get("QOS", ""), _limit_s(cells),
+        nodes_min=nodes, nodes_max=nodes, tasks=cpus, gres=_gres(tres, nodes), constraint=cells.get("Constraints", ""),
+        reservation=cells.get("Reservation", ""), array=int(match[1]) if match[2] else 0,
+        succeeds=state == "COMPLETED", start_s=start, end_s=end, **_memory(cells, tres, nodes),
+    )  # fmt: skip
+    eligible = _time_s(cells.get("Eligible", ""))
+    if eligible > submit:
+        job = replace(job, begin_s=eligible)
+    if state == "CANCELLED" and math.isnan(start) and not math.isnan(end):
+        job = replace(job, cancel_s=end)
+    if int(cells.get("Restarts") or 0):
+        report.add("assumed", "requeued jobs: only their last run is known", place)
+    if cells.get("SubmitLine"):
+        job = _with_submit_line(job, cells["SubmitLine"], report, place)
+    return job
+
+
+def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) -> SlurmJob:
+    """Only what sacct has no column for is taken from the command line: scripts may set the rest themselves."""
+    try:
+        options = sbatch_options(line)
+        asked = with_options(job, {k: v for k, v in options.items() if k != "begin"}, report, place)
+    except ValueError as error:
+        report.add("assumed", f"SubmitLine is not understood ({error})", place)
+        return job
+    limit = int(options.get("array", "").partition("%")[2] or 0)
+    if limit or asked.dependency:  # sacct's Eligible tells when these let the job go; the simulation finds that itself
+        job = replace(job, begin_s=-math.inf)
+    return replace(
+        job, exclusive=asked.exclusive, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
+        cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
+        tasks_per_node=asked.tasks_per_node, nodes_max=asked.nodes_max if "nodes" in options else 0,
+        memory_per_cpu_mb=asked.memory_per_cpu_mb,
+        memory_per_node_mb=asked.memory_per_node_mb if "mem-per-cpu" not in options else math.nan, array_limit=limit,
+    )  # fmt: skip
+
+
+def _time_s(text: str) -> float:
+    if text in _NONE:
+        return math.nan
+    if text.isdigit():
+        return float(text)
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _run_s(cells: dict[str, str], start: float, end: float) -> float:
+    if math.isnan(start):
+        return math.inf
+    if cells.get("ElapsedRaw", "").isdigit() and not math.isnan(end):
+        return float(cells["ElapsedRaw"])
+    return end - start if not math.isnan(end) else math.inf
+
+
+def _limit_s(cells: dict[str, str]) -> float:
+    text = cells.get("TimelimitRaw") or cells.get("Timelimit") or ""
+    return math.nan if text in _NONE or ("imit" in text.lower()[-6:] and "_" in text) else parse_limit_s(text)
+
+
+def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[str, Any]:
+    text = cells.get("ReqMem", "")
+    if text.endswith("c"):
+        return {"memory_per_cpu_mb": parse_memory_mb(text[:-1])}
+    if text.endswith("n"):
+        return {"memory_per_node_mb": parse_memory_mb(text[:-1])}
+    total = tres.get("mem") or (parse_memory_mb(text) if text and text[0].isdigit() else math.nan)
+    return {"memory_per_node_mb": total / nodes}
+
+
+def _gres(tres: dict[str, float], nodes: int) -> tuple[Gres, ...]:
+    typed = {name.split(":")[0] for name in tres if name.startswith("gres/") and ":" in name}
+    return tuple(
+        Gres(name[5:].partition(":")[0], name.partition(":")[2], max(int(amount) // nodes, 1))
+        for name, amount in tres.items()
+        if name.startswith("gres/") and name not in typed
+    )
+
+
+def _since(job: SlurmJob, epoch_s: float) -> SlurmJob:
+    return replace(
+        job, submit_s=job.submit_s - epoch_s, begin_s=job.begin_s - epoch_s, cancel_s=job.cancel_s - epoch_s,
+        start_s=job.start_s - epoch_s, end_s=job.end_s - epoch_s,
+    )  # fmt: skip

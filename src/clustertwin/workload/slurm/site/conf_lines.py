@@ -1,0 +1,106 @@
+"""Slurm's configuration files -> their entries with file and line: comments, continuations, Include, quotes.
+
+An entry is one logical line: keys are lower case, since Slurm ignores their case, and values stand as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clustertwin.core.errors import InputError
+
+_PAIR = re.compile(r'\s*([A-Za-z][\w.]*)\s*[-*+/]?=\s*("([^"]*)"|\S*)')
+_INCLUDE = re.compile(r"include\s+(\S.*)$", re.IGNORECASE)
+#: A file that includes itself, directly or not, is refused at this depth.
+DEEPEST_INCLUDE = 20
+
+
+class SiteError(InputError):
+    """A site's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfEntry:
+    """One logical line: its place and its pairs, in order; the first key says what kind of entry it is."""
+
+    file: str
+    line: int
+    pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def kind(self) -> str:
+        return self.pairs[0][0]
+
+    @property
+    def values(self) -> dict[str, str]:
+        return dict(self.pairs)
+
+    def error(self, reason: str) -> SiteError:
+        return SiteError(self.file, reason, self.line)
+
+
+def read_entries(path: Path, cluster: str = "") -> list[ConfEntry]:
+    """A file and the files that it includes, in order."""
+    return list(_entries(path, cluster, 0))
+
+
+def _entries(path: Path, cluster: str, depth: int) -> Iterator[ConfEntry]:
+    if depth > DEEPEST_INCLUDE:
+        raise SiteError(path, f"Include is nested more than {DEEPEST_INCLUDE} times; does a file include itself?")
+    for number, text in logical_lines(read_text(path)):
+        if include := _INCLUDE.match(text):
+            name = include[1].strip().replace("%c", cluster)
+            target = path.parent / name
+            if not target.is_file():
+                raise SiteError(path, f"Include {name}: there is no such file", number)
+            yield from _entries(target, cluster, depth + 1)
+            continue
+        yield ConfEntry(str(path), number, parse_pairs(text, path, number))
+
+
+def read_text(path: Path) -> str:
+    """A text file in UTF-8, or in UTF-16 where a byte order mark says so."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SiteError(path, error.strerror or str(error)) from error
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise SiteError(path, f"byte {error.start} is not {encoding} text", line) from error
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blank lines; a backslash at the end joins the next line."""
+    held, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        part = re.split(r"(?<!\\)#", line, maxsplit=1)[0].rstrip()
+        first = first or number
+        if part.endswith("\\") and part == line.rstrip():
+            held += part[:-1] + " "
+            continue
+        joined = (held + part).strip()
+        if joined:
+            yield first, joined.replace("\\#", "#")
+        held, first = "", 0
+    if held.strip():
+        yield first, held.strip()
+
+
+def parse_pairs(text: str, path: Path | str, line: int) -> tuple[tuple[str, str], ...]:
+    """`NodeName=n[1-2] CPUs=4` -> pairs; anything else on the line is an error with its place."""
+    pairs, at = [], 0
+    while at < len(text):
+        match = _PAIR.match(text, at)
+        if match is None:
+            raise SiteError(path, f"{text[at:].strip()[:40]!r} is not Key=value", line)
+        pairs.append((match[1].lower(), match[3] if match[3] is not None else match[2]))
+        at = match.end()
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return tuple(pairs)

@@ -1,0 +1,129 @@
+"""Simulate a site: SlurmSite + SlurmLog -> SiteSchedule, with start times, waits and what was left out.
+
+schedule = simulate_site(read_site(Path("etc/slurm")), read_log(Path("jobs.sacct")))
+schedule.wait_s, schedule.summary()
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.slurm.controller.site_arrays import prepare
+from clustertwin.workload.slurm.joblog.job_table import SlurmLog
+from clustertwin.workload.slurm.site.slurm_site import SlurmSite
+
+Floats = NDArray[np.float64]
+
+#: What became of a job, by the numbers of the controller.
+STATES = ("not submitted", "pending", "running", "ended", "suspended", "rejected", "withdrawn", "preempted")
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """Waits of a group of jobs."""
+
+    name: str
+    jobs: int
+    started: int
+    mean_wait_s: float
+    median_wait_s: float
+    p95_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSchedule:
+    """When each job of a log started and ended; nan: it did not. Rows are the log's."""
+
+    site: SlurmSite
+    log: SlurmLog
+    start_s: Floats
+    end_s: Floats
+    cpus: Floats
+    state: tuple[str, ...]
+    restarts: NDArray[np.int64]
+    nodes: tuple[tuple[str, ...], ...]
+    preemptions: int
+    backfilled: int
+    cycles: int
+    reasons: Counter[str]  # why jobs were refused, and what the model reads in a simpler way
+
+    @property
+    def submit_s(self) -> Floats:
+        return np.array([job.submit_s for job in self.log.jobs])
+
+    @property
+    def wait_s(self) -> Floats:
+        """Seconds from submission to the (last) start; nan for a job that did not start."""
+        return self.start_s - self.submit_s
+
+    def utilisation(self) -> float:
+        """Part of the site's CPU time that jobs held between the first and the last submission."""
+        first_s, last_s = self.submit_s.min(), self.submit_s.max()
+        if last_s <= first_s:
+            return 0.0
+        held_s = np.clip(self.end_s, first_s, last_s) - np.clip(self.start_s, first_s, last_s)
+        return float(np.nansum(held_s * self.cpus) / (self.site.cpus * (last_s - first_s)))
+
+    def by(self, names: list[str]) -> list[GroupFigures]:
+        """Figures of the jobs that share a name, the largest group first."""
+        return group_figures(names, self.wait_s)
+
+    def partitions(self) -> list[str]:
+        return [job.partitions[0] if job.partitions else self.site.default_partition for job in self.log.jobs]
+
+
+def group_figures(names: list[str], wait_s: Floats) -> list[GroupFigures]:
+    """Waits by name; jobs that did not start count only in `jobs`."""
+    figures = []
+    labels = np.array(names)
+    for name, count in Counter(names).most_common():
+        waits = wait_s[(labels == name) & np.isfinite(wait_s)]
+        low, middle, high = (np.nan,) * 3 if not len(waits) else (waits.mean(), *np.quantile(waits, [0.5, 0.95]))
+        figures.append(GroupFigures(name, count, len(waits), float(low), float(middle), float(high)))
+    return figures
+
+
+def simulate_site(
+    site: SlurmSite, log: SlurmLog, requeue_delay_s: float = 0.0, bf_phase_s: float = 0.0
+) -> SiteSchedule:
+    """Schedule a log as slurmctld would.
+
+    `bf_phase_s` is the time of the first backfill cycle (0: one interval after the start). `requeue_delay_s` is how
+    long a preempted job stays ineligible.
+    """
+    from clustertwin.workload.slurm.controller.backfill import new_node_space
+    from clustertwin.workload.slurm.controller.controller_state import BACKFILLED, CYCLES, PREEMPTIONS, new_state
+    from clustertwin.workload.slurm.controller.event_loop import run_events
+
+    prepared = prepare(site, log, requeue_delay_s, bf_phase_s)
+    arrays = prepared.arrays
+    state = new_state(arrays)
+    cancel_s = arrays.jobs["cancel_s"]
+    cancels = np.argsort(cancel_s, kind="stable")
+    run_events(arrays, state, new_node_space(arrays), cancels[np.isfinite(cancel_s[cancels])].astype(np.int64))
+    n, rows = len(log), prepared.rows
+    start_s, end_s, cpus = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n)
+    start_s[rows], end_s[rows] = state.live["start_s"], state.live["end_s"]
+    restarts = np.zeros(n, np.int64)
+    restarts[rows] = state.live["restarts"]
+    names: list[str] = [REFUSED] * n
+    nodes: list[tuple[str, ...]] = [()] * n
+    for row, job, live in zip(rows, arrays.jobs, state.live, strict=True):
+        names[row] = STATES[live["status"]]
+        place = state.place[job["place_from"] : job["place_to"]]
+        place = place[place["node"] >= 0]
+        nodes[row] = tuple(prepared.node_names[i] for i in place["node"])
+        cpus[row] = place["cpus"].sum()
+        if job["exclusive"]:
+            held = arrays.nodes[place["node"]]
+            cpus[row] = (held["cores"] * held["threads"]).sum()
+    reasons = Counter(prepared.refused.values()) + prepared.remarks
+    return SiteSchedule(
+        site, log, start_s, end_s, cpus, tuple(names), restarts, tuple(nodes), int(state.counts[PREEMPTIONS]),
+        int(state.counts[BACKFILLED]), int(state.counts[CYCLES]), reasons,
+    )  # fmt: skip

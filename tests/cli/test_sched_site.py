@@ -1,0 +1,84 @@
+"""twin sched simulate-site, validate and compare-config, as they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from clustertwin.cli.sched import app
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.slurm.site.conf_lines import SiteError
+
+SITE = """
+name = "small"
+[[nodes]]
+names = "n[1-2]"
+cores = 4
+memory = "8000"
+[[partitions]]
+name = "batch"
+default = true
+memory_per_cpu_mb = 100
+"""
+HEADER = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqNodes|ReqCPUS\n"
+ROWS = "".join(
+    f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|{1000 + k}|{1003 + 100 * (k // 2)}|{1103 + 100 * (k // 2)}|100|5|1|4"
+    "\n"
+    for k in range(6)
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path, Path]:
+    (tmp_path / "old.toml").write_text(SITE)
+    (tmp_path / "new.toml").write_text(SITE.replace("n[1-2]", "n[1-6]"))
+    (tmp_path / "jobs.sacct").write_text(HEADER + ROWS)
+    return tmp_path / "jobs.sacct", tmp_path / "old.toml", tmp_path / "new.toml"
+
+
+def call(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_log_is_scheduled_on_a_site(files):
+    log, old, _ = files
+    found = json.loads(call("simulate-site", log, "--site", old, "--json"))
+    assert (found["jobs"], found["started"]) == (6, 6)
+    assert found["partitions"][0]["name"] == "batch"
+    assert "batch" in call("simulate-site", log, "--site", old)
+
+
+@pytest.mark.slow
+def test_recorded_waits_are_compared_with_simulated_ones(files):
+    log, old, _ = files
+    found = json.loads(call("validate", log, "--site", old, "--json"))
+    row = found["agreement"]["all"][0]
+    assert row["within_minute_ratio"] == 1.0
+    assert row["spearman"] > 0.8
+    assert set(found["agreement"]) == {"all", "partition", "qos", "user", "nodes"}
+    assert "Spearman" in call("validate", log, "--site", old)
+
+
+@pytest.mark.slow
+def test_two_configurations_are_compared(files):
+    log, old, new = files
+    found = json.loads(call("compare-config", log, "--site", old, "--site", new, "--json"))
+    assert found["changes"]["all"][0]["new_wait_s"] < found["changes"]["all"][0]["old_wait_s"]
+    assert "new / old" in call("compare-config", log, "--site", old, "--site", new)
+
+
+def test_one_site_cannot_be_compared(files):
+    log, old, _ = files
+    with pytest.raises(SettingsError, match="--site twice"):
+        call("compare-config", log, "--site", old)
+
+
+def test_a_directory_without_a_configuration_is_refused(files, tmp_path):
+    with pytest.raises(SiteError, match=r"no slurm\.conf here"):
+        call("simulate-site", files[0], "--site", tmp_path)

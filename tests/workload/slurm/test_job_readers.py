@@ -1,0 +1,116 @@
+"""Job logs as Slurm sees them: event files of sbatch lines, and sacct."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from clustertwin.core.errors import TraceError
+from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
+from clustertwin.workload.slurm.site.quantities import Gres
+
+EVENTS = """\
+-dt 10.5 -e submit_batch_job | -sim-walltime 60.0 --uid=ann -J a -N 2 -n 18 -t 1:00:00 -q high -p long --mem=4G job.sh
+-dt 11.0 -e submit_batch_job | -sim-walltime -1 --uid=bob -N1 --exclusive --gres=gpu:v100:2 --constraint=ib job.sh --x
+-dt 12.0 -e submit_batch_job | -sim-walltime 5 --uid=bob -n 1 -c 4 --array=0-4%2 --begin=now+60 -w n1 job.sh
+-dt 13.0 -e cancel_job | 5
+"""
+
+
+def test_events_are_sbatch_lines_with_a_submit_time():
+    log = parse_events(EVENTS, "x.events")
+    first, second = log.jobs[:2]
+    assert (first.submit_s, first.run_s, first.nodes_min, first.tasks, first.limit_s) == (10.5, 60, 2, 18, 3600)
+    assert (first.user, first.qos, first.partitions, first.memory_per_node_mb) == ("ann", "high", ("long",), 4096)
+    assert (second.exclusive, second.gres, second.constraint) == (True, (Gres("gpu", "v100", 2),), "ib")
+    assert math.isinf(second.run_s)
+
+
+def test_an_array_becomes_its_tasks_and_a_begin_time_counts_from_submission():
+    tasks = parse_events(EVENTS, "x.events").jobs[2:]
+    assert [(job.id, job.array, job.array_limit) for job in tasks] == [(3 + i, 3, 2) for i in range(5)]
+    assert {job.begin_s for job in tasks} == {72.0}
+
+
+def test_what_the_model_lacks_is_counted():
+    assert parse_events(EVENTS, "x.events").report.of("not modelled") == {"--nodelist": 1, "event cancel_job": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("-dt 1 -e submit_batch_job --uid=a", r"x\.events:1: not -dt"),
+        ("-dt 1 -e submit_batch_job | -N two job.sh", r"x\.events:1: 'two' is not a whole number"),
+        ("-dt 1 -e submit_batch_job | -N 99999999999999999999 job.sh", r"x\.events:1: 9+ is too large"),
+        ("-dt 1 -e submit_batch_job | -t soon job.sh", r"x\.events:1: 'soon' is not a time"),
+        ("-dt 1 -e submit_batch_job | -N", r"x\.events:1: option nodes has no value"),
+    ],
+)
+def test_a_malformed_event_is_refused_with_its_line(line, reason):
+    with pytest.raises(TraceError, match=reason):
+        parse_events(line, "x.events")
+
+
+def test_options_end_at_the_script():
+    assert sbatch_options("sbatch -N2 --mem 4G run.sh --nodes=9") == {"nodes": "2", "mem": "4G"}
+
+
+# ruff: noqa: E501
+HEADER = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|ReqNodes|ReqCPUS|ReqMem|ReqTRES|SubmitLine\n"
+SACCT = HEADER + """\
+7|7|ann|phys|long|high|COMPLETED|D08:00:00|D08:00:00|D08:00:10|D09:00:10|3600|120|2|16|8G|billing=16,cpu=16,gres/gpu=4,mem=8G,node=2|sbatch -N2 -c 2 --nice=5 a|b
+7.batch|7.batch||phys|||COMPLETED|D08:00:10|D08:00:10|D08:00:10|D09:00:10|3600||1|8|||
+9|8_1|bob|bio|long|normal|FAILED|D08:01:00|D18:01:00|D18:01:05|D18:02:05|60|UNLIMITED|1|1|2Gc|cpu=1,node=1|
+10|10|bob|bio|long|normal|CANCELLED by 0|D08:02:00|D08:02:00|None|D08:12:00|0|10|1|1|1Gn|cpu=1,node=1|
+""".replace("|D", "|2024-06-03T")  # fmt: skip
+
+
+def test_sacct_gives_requests_eligible_times_and_recorded_starts():
+    log = parse_sacct(SACCT, "x.sacct")
+    first, task, withdrawn = log.jobs
+    assert (first.nodes_min, first.tasks, first.cpus_per_task, first.nice) == (2, 8, 2, 5)
+    assert (first.gres, first.memory_per_node_mb, first.limit_s) == ((Gres("gpu", "", 2),), 4096, 7200)
+    assert (first.start_s, first.run_s) == (10, 3600)
+    assert (task.array, task.begin_s, task.succeeds, task.memory_per_cpu_mb) == (8, 36_060, False, 2048)
+    assert math.isinf(task.limit_s)
+    assert (withdrawn.cancel_s, withdrawn.memory_per_node_mb) == (720, 1024)
+    assert math.isnan(withdrawn.start_s)
+
+
+def test_a_bar_in_constraints_and_in_the_command_line_stays_where_it_belongs():
+    header = "JobIDRaw|Submit|Constraints|Reservation|SubmitLine\n"
+    first, second = parse_sacct(header + "1|100|red|blue||sbatch -C red|blue a|b\n2|101|||sbatch a|b\n", "x.sacct").jobs
+    assert (first.constraint, first.reservation) == ("red|blue", "")
+    assert second.constraint == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("9|8_1|bob|bio|", "9|8_1|bob|", r"x\.sacct:4: 17 columns, the header has 18"),
+        ("D08:01:00|", "yesterday|", r"x\.sacct:4: Invalid isoformat"),
+        ("9|8_1", "99999999999999999999|99999999999999999999", r"x\.sacct:4: job id .* beyond 64 bits"),
+    ],
+)
+def test_a_bad_line_of_sacct_is_refused_with_its_place(old, new, reason):
+    text = SACCT.replace(old.replace("D", "2024-06-03T"), new)
+    with pytest.raises(TraceError, match=reason):
+        parse_sacct(text, "x.sacct")
+
+
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "x.txt").write_text("hello\n")
+    with pytest.raises(TraceError, match="neither sacct"):
+        read_log(tmp_path / "x.txt")
+
+
+def test_the_week_of_a_production_site_is_read(data):
+    path = data / "slurm" / "ubhpc" / "week.events.gz"
+    if not path.is_file():
+        pytest.skip("no UB-HPC week here")
+    log = read_log(path)
+    assert len(log) == 19_579
+    assert sum(bool(job.gres) for job in log.jobs) == 73
+    assert sum(job.exclusive for job in log.jobs) == 177
+    assert log.report.of("not modelled") == {"--exclusive=user": 2}

@@ -1,0 +1,187 @@
+"""A site is read from slurm.conf, sacctmgr files or TOML; what the model leaves out is reported."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines
+from clustertwin.workload.slurm.site.quantities import Gres
+from clustertwin.workload.slurm.site.site_directory import parse_site, read_site
+from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES
+
+CONF = """\
+# a comment
+clustername = demo   # case and spaces do not matter
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=20,bf_window=60,defer,bf_continue,salloc_wait_nodes
+Include weights.conf
+Licenses=matlab:5
+SomethingNew=1
+NodeName=DEFAULT Sockets=2 CoresPerSocket=4 \\
+  RealMemory=16000
+NodeName=n[01-04] Feature=old,ib Weight=10
+NodeName=DEFAULT CoresPerSocket=8
+NodeName=g1 Gres=gpu:v100:2 Weight=20 Colour=red
+DownNodes=n02 State=DOWN
+PartitionName=DEFAULT MaxTime=60
+PartitionName=short Nodes=n[01-04] Default=YES Priority=5 Licenses=x
+PartitionName=gpu Nodes=g1 MaxTime=2-0 AllowQOS=high QOS=high
+"""
+DUMP = """\
+# To edit this file start with a cluster line for the new cluster
+Cluster - 'demo':Fairshare=1:QOS='normal,high'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'phys':Description='physics':Organization='uni':Fairshare=10:GrpTRES=cpu=8,mem=4G:GrpWall=60
+Parent - 'phys'
+User - 'ann':DefaultAccount='phys':Fairshare=parent:MaxJobs=2:MaxWallDurationPerJob=30
+"""
+QOS = """\
+Name|Priority|GraceTime|Preempt|PreemptMode|Flags|UsageFactor|GrpTRES|MaxTRESPU|MaxJobsPU|MaxWall
+normal|0|00:00:00||cluster||1.000000||||
+high|10|00:00:30|normal|requeue|DenyOnLimit|1.000000|gres/gpu=1|cpu=16|4|1-00:00:00
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "slurm.conf").write_text(CONF)
+    (tmp_path / "weights.conf").write_text("PriorityWeightAge=100\nPriorityFlags=NO_FAIR_TREE,DEPTH_OBLIVIOUS\n")
+    (tmp_path / "sacctmgr.dump").write_text(DUMP)
+    (tmp_path / "qos.txt").write_text(QOS)
+    return tmp_path
+
+
+def test_nodes_take_defaults_and_down_nodes_are_not_available(directory):
+    site = read_site(directory)
+    assert site.node_names == ("n01", "n02", "n03", "n04", "g1")
+    assert [group.cores for group in site.groups] == [8, 8, 8, 16]
+    assert [group.available for group in site.groups] == [True, False, True, True]
+    assert site.groups[-1].gres == (Gres("gpu", "v100", 2),)
+    assert site.groups[0].features == ("old", "ib")
+    assert site.cpus == 48
+
+
+def test_partitions_scheduler_and_priority(directory):
+    site = read_site(directory)
+    short, gpu = site.partitions
+    assert (short.priority_tier, short.priority_factor, short.max_time_s) == (5, 5, 3600)
+    assert (gpu.allow_qos, gpu.qos, gpu.max_time_s) == (("high",), "high", 172_800)
+    assert site.default_partition == "short"
+    assert (site.scheduler.bf_interval, site.scheduler.bf_window, site.scheduler.defer) == (20, 3600, True)
+    assert (site.priority.age, site.priority.fair_tree) == (100, False)
+
+
+def test_accounts_and_qos(directory):
+    site = read_site(directory)
+    ann = next(entry for entry in site.associations if entry.user == "ann")
+    phys = next(entry for entry in site.associations if entry.account == "phys" and not entry.user)
+    high = next(qos for qos in site.qos if qos.name == "high")
+    assert (ann.account, ann.shares, ann.limits.max_jobs, ann.limits.max_wall_s) == ("phys", PARENT_SHARES, 2, 1800)
+    assert phys.limits.group_tres == {"cpu": 8, "mem": 4096}
+    assert (high.preempt, high.preempt_mode, high.grace_time_s) == (("normal",), "requeue", 30)
+    assert (high.limits.max_tres_user, high.limits.max_jobs_user) == ({"cpu": 16}, 4)
+
+
+def test_what_is_not_modelled_or_unknown_is_named_with_its_place(directory):
+    report = read_site(directory).report
+    assert report.of("not modelled") == {
+        "licenses": 1, "SchedulerParameters salloc_wait_nodes": 1, "PriorityFlags DEPTH_OBLIVIOUS": 1,
+        "limit grpwall": 1,
+    }  # fmt: skip
+    assert set(report.of("unknown")) == {"somethingnew", "NodeName colour", "PartitionName licenses"}
+    assert any(line == "not modelled: licenses (1, slurm.conf:7)" for line in report.lines())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("MaxTime=2-0", "MaxTime=soon", r"slurm\.conf:17: maxtime=soon: .*not a time"),
+        ("Nodes=n[01-04] D", "Nodes=n[01-05] D", r"slurm\.conf:16: node n05 is in a partition"),
+        ("n[01-04] F", "n[01-04 F", r"slurm\.conf:11: .*unbalanced"),
+        ("Include weights.conf", "Include gone.conf", r"slurm\.conf:6: Include gone.conf: there is no such file"),
+        ("Licenses=matlab:5", "Licenses", r"slurm\.conf:7: 'Licenses' is not Key=value"),
+        ("Include weights.conf", "Include slurm.conf", "does a file include itself"),
+        ("NodeName=g1", "NodeName=n04", r"slurm\.conf:13: node n04 is already defined at slurm\.conf:11"),
+        ("RealMemory=16000", "RealMemory=99999999999999999999x", "realmemory"),
+        ("Weight=10", "Weight=99999999999999999999", r"slurm\.conf:11: weight=9+: 9+ is too large"),
+    ],
+)
+def test_an_error_names_file_line_and_reason(directory, old, new, reason):
+    (directory / "slurm.conf").write_text(CONF.replace(old, new))
+    with pytest.raises(SiteError, match=reason):
+        read_site(directory)
+
+
+def test_a_half_written_dump_is_refused_with_its_line(directory):
+    (directory / "sacctmgr.dump").write_text(DUMP + "User - 'bob':Default")
+    with pytest.raises(SiteError, match=r"sacctmgr\.dump:8: 'Default' is not Key=value"):
+        read_site(directory)
+
+
+def test_a_byte_order_mark_and_utf16_are_read(directory):
+    (directory / "slurm.conf").write_bytes(b"\xef\xbb\xbf" + CONF.encode())
+    first = read_site(directory)
+    (directory / "slurm.conf").write_bytes(CONF.encode("utf-16"))
+    assert read_site(directory).node_names == first.node_names
+
+
+def test_a_hash_can_be_escaped_and_a_backslash_joins_lines():
+    assert list(logical_lines("A=1\\\n B=2 # c\n\n# only a comment\nC=\\#3\n")) == [(1, "A=1  B=2"), (5, "C=#3")]
+
+
+TOML = """
+name = "small"
+[[nodes]]
+names = "n[1-4]"
+cores = 8
+memory = "16G"
+[[partitions]]
+name = "batch"
+default = true
+max_time = "1-0"
+[[qos]]
+name = "high"
+priority = 10
+max_tres_user = "cpu=8"
+[[accounts]]
+account = "phys"
+shares = 3
+[[reservations]]
+name = "maint"
+start_s = 3600
+duration_s = 600
+nodes = "n1"
+[scheduler]
+bf_interval = 15
+"""
+
+
+def test_a_short_toml_is_a_site():
+    site = parse_site(TOML, "site.toml")
+    assert (len(site.node_names), site.cpus, site.groups[0].memory_mb) == (4, 32, 16_384)
+    assert site.partitions[0].max_time_s == 86_400
+    assert math.isnan(site.partitions[0].default_time_s)
+    assert site.reservations[0].end_s == 4200
+    assert site.qos[0].limits.max_tres_user == {"cpu": 8}
+    for wrong in ("[scheduler]\nbf_intervall = 3", "[[nodes]]\nnames = 'n1'\ncolour = 3", "[x]", "a = "):
+        with pytest.raises(SiteError, match=r"site\.toml"):
+            parse_site(wrong, "site.toml")
+
+
+def test_a_production_site_is_read(data):
+    root = data / "slurm" / "ubhpc"
+    if not root.is_dir():
+        pytest.skip("no UB-HPC configuration here")
+    site = read_site(root)
+    assert (len(site.node_names), site.cpus, len(site.qos)) == (217, 87 * 32 + 2 * 32 + 128 * 40, 5)
+    assert sum(bool(entry.user) for entry in site.associations) == 96
+    assert not site.report.of("unknown")
+    assert (site.preemption.kind, site.preemption.mode, site.preemption.requeue) == ("partition", "requeue", False)
+    production = read_site(root / "slurm-production.conf")
+    assert [len(partition.nodes) for partition in production.partitions] == [914, 11, 5, 922]
+    assert set(production.report.of("not modelled")) >= {"licenses", "dependencyparameters", "prolog", "epilog"}
