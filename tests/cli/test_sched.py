@@ -70,6 +70,19 @@ def test_train_writes_a_policy_that_simulate_accepts(log: Path, tmp_path: Path):
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
 
 
+def test_train_refuses_the_policy_of_another_log_and_force_starts_anew(log: Path, tmp_path: Path):
+    jobs, other, out = read(log), tmp_path / "other.swf", tmp_path / "mine.safetensors"
+    write(jobs.take(slice(0, 250)), other)
+    arguments = ("--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 1, "--json")
+    call("train", log, *arguments)
+    refused = CliRunner().invoke(app, ["train", str(other), *map(str, arguments), "--procs", "16"])
+    assert refused.exit_code != 0
+    assert "300 jobs" in str(refused.exception)
+    assert "now 250 jobs" in str(refused.exception)
+    assert call("train", other, *arguments, "--procs", 16, "--force")["rounds"][0]["number"] == 1
+    assert call("train", other, *arguments, "--procs", 16)["rounds"][0]["number"] == 1  # resumed: the same log
+
+
 def test_whatif_reads_the_output_of_squeue_from_a_file(tmp_path: Path):
     queue = tmp_path / "queue.txt"
     queue.write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")

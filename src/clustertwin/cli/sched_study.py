@@ -48,6 +48,7 @@ def run_study(options: SchedStudyOptions) -> list[SourceResult]:
         options.unit,
         windows=options.windows,
         both=options.both,
+        resume=not options.restart,
     )
     with err.status("training") as status:
         results = compare_sources(
