@@ -185,8 +185,6 @@ def test_a_run_with_other_settings_is_not_resumed(data: TrainingData, tmp_path: 
     more = replace(ONE_ROUND, evolve_rounds=2, validation_sequences=3)
     reason = r"other settings \(evolve_rounds 1, now 2, validation_sequences 2, now 3\)"
     with pytest.raises(SettingsError, match=reason):
-        SettingsError, match=r"other settings \(evolve_rounds 1, now 2, validation_sequences 2, now 3\)"
-    ):
         train(data, RULES, more, out)
 
 
