@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
-from clustertwin.core.extras import load
+from clustertwin.core.extras import explain, load
 
 
 def group(about: str = "") -> typer.Typer:
@@ -19,8 +19,9 @@ def group(about: str = "") -> typer.Typer:
     return typer.Typer(help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode=None)
 
 
-def run(commands: dict[str, tuple[str, str]]) -> int:
-    """The exit code of `twin` with these commands."""
+def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
+    """The exit code of `twin` with these commands. `needed` names the extra of a command that needs one."""
+    called = ""
 
     class Lazy(TyperGroup):
         """`--help` reads the table; only a command that is called is imported."""
@@ -31,6 +32,8 @@ def run(commands: dict[str, tuple[str, str]]) -> int:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in commands:
                 return None
+            nonlocal called
+            called = cmd_name
             command = typer.main.get_command(load(commands[cmd_name][0]))
             command.name = cmd_name
             return command
@@ -54,6 +57,12 @@ def run(commands: dict[str, tuple[str, str]]) -> int:
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except TwinError as error:
+        typer.echo(f"twin: {error}", err=True)
+        return error.exit_code
+    except ModuleNotFoundError as missing:
+        error = explain(missing, needed.get(called, ""))
+        if error is None:
+            raise
         typer.echo(f"twin: {error}", err=True)
         return error.exit_code
     except BrokenPipeError:

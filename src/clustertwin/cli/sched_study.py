@@ -13,6 +13,7 @@ from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import SchedStudyOptions
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import require
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
@@ -32,6 +33,9 @@ from clustertwin.workload.simulator import SchedulingRules
 
 def run_study(options: SchedStudyOptions) -> list[SourceResult]:
     """Compare the sources. Also writes the results to study.json and study.html in --out."""
+    require("safetensors", "rl")  # a missing package should be reported before the work begins
+    if options.ppo_rounds:
+        require("torch", "rl")
     jobs = read(options.trace, lenient=options.lenient)
     training, evaluation = split(jobs, options.held_out, options.stretches)
     synthetic = {name: _generated(name, training, options.times) for name in options.generator}
