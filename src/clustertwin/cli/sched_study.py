@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from clustertwin.cli.output import err, print_table
+from clustertwin.cli.output import print_table
 from clustertwin.cli.sched_options import SchedStudyOptions
+from clustertwin.cli.step_progress import step_progress
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
@@ -54,10 +55,10 @@ def run_study(options: SchedStudyOptions) -> list[SourceResult]:
         both=options.both,
         resume=not options.restart,
     )
-    with err.status("training") as status:
+    with step_progress() as show:
         results = compare_sources(
             training, evaluation, synthetic, settings, options.out,
-            lambda name, seed: status.update(f"training on {name}, seed {seed}"),
+            lambda name, seed: show(f"training on {name}, seed {seed}", 0, 0),
         )  # fmt: skip
     _write_report(options, results, _facts(options, settings, len(training), sum(map(len, evaluation))))
     return results

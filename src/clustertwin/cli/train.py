@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from clustertwin.cli.app import group
-from clustertwin.cli.output import Json, err, print_json
+from clustertwin.cli.output import Json, print_json
 
 app = group()
 
@@ -26,19 +26,17 @@ def train(
     json: bool = Json,
 ) -> None:
     """Train an autoencoder on the normal windows of recordings."""
-    from rich.progress import Progress
-
+    from clustertwin.cli.step_progress import step_progress
     from clustertwin.telemetry.models.model_store import save
     from clustertwin.telemetry.models.training import Epoch, TrainingSettings, fit, settings_for_length
     from clustertwin.telemetry.models.training_data import normal_windows, read_windows, split_windows
 
     parts = split_windows(normal_windows(read_windows(data, window_s, stride_s or None)))
     settings = settings_for_length(TrainingSettings(model=model, epochs=epochs, seed=seed), window_s)
-    with Progress(console=err) as bar:
-        task = bar.add_task(f"training {model}", total=epochs)
+    with step_progress() as progress:
 
         def show(epoch: Epoch) -> None:
-            bar.update(task, completed=epoch.number, description=f"{model}: validation error {epoch.validation:.5f}")
+            progress(f"{model}: validation error {epoch.validation:.5f}", epoch.number, epochs)
 
         trained = fit(parts["train"], parts["validation"], settings, show, checkpoint=out / "checkpoint")
     notes = {
