@@ -48,6 +48,15 @@ def test_an_unknown_command_is_a_usage_error(twin_here):
     assert twin_here("nonsense").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("event", "twin events"), ("shed", "twin sched"), ("recordings", "twin recording")]
+)
+def test_a_misspelt_command_gets_a_suggestion(twin_here, typed, meant):
+    result = twin_here(typed, "list")
+    assert result.returncode == 2
+    assert f"No such command '{typed}'. Did you mean `{meant}`" in result.stderr
+
+
 def test_our_errors_are_one_line_and_an_exit_code(twin_here):
     result = twin_here("trace", "describe", "no-such-file.swf")
     assert result.returncode == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -37,6 +38,13 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
             command = typer.main.get_command(load(commands[cmd_name][0]))
             command.name = cmd_name
             return command
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            near = get_close_matches(args[0], commands) if args and args[0] not in commands else []
+            if near and not ctx.resilient_parsing:
+                names = " or ".join(f"`twin {name}`" for name in near)
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
+            return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):

@@ -10,6 +10,7 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
+from clustertwin.core import files
 
 app = group()
 
@@ -23,6 +24,7 @@ def train(
     seed: int = typer.Option(0, help="Random seed; the same seed gives the same weights."),
     window_s: int = typer.Option(100, help="Window length in seconds."),
     stride_s: int = typer.Option(0, help="Seconds between the starts of two windows; 0: the window length."),
+    force: bool = typer.Option(False, "--force", help="Train anew and overwrite the model and checkpoint in --out."),
     json: bool = Json,
 ) -> None:
     """Train an autoencoder on the normal windows of recordings."""
@@ -31,14 +33,18 @@ def train(
     from clustertwin.telemetry.models.training import Epoch, TrainingSettings, fit, settings_for_length
     from clustertwin.telemetry.models.training_data import normal_windows, read_windows, split_windows
 
+    files.refuse_existing(out / "model.json", force)  # a directory with only a checkpoint is an interrupted run
     parts = split_windows(normal_windows(read_windows(data, window_s, stride_s or None)))
     settings = settings_for_length(TrainingSettings(model=model, epochs=epochs, seed=seed), window_s)
+    checkpoint = out / "checkpoint"
+    if force:
+        (checkpoint / "run.json").unlink(missing_ok=True)
     with step_progress() as progress:
 
         def show(epoch: Epoch) -> None:
             progress(f"{model}: validation error {epoch.validation:.5f}", epoch.number, epochs)
 
-        trained = fit(parts["train"], parts["validation"], settings, show, checkpoint=out / "checkpoint")
+        trained = fit(parts["train"], parts["validation"], settings, show, checkpoint)
     notes = {
         "command": shlex.join(["twin", *sys.argv[1:]]),
         "validation_error": trained.validation,
