@@ -91,6 +91,17 @@ def test_whatif_reads_the_output_of_squeue_from_a_file(tmp_path: Path):
     assert document["asked_s"] is None  # the time at which the file was written is unknown
 
 
+def test_whatif_names_the_jobs_in_its_table(tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    lines = [f"4711_{i}|{'ab'[i % 2]}da|PENDING|4|1|10:00|0:00|Resources" for i in range(60)]
+    queue.write_text("\n".join(["1|root|RUNNING|4|1|10:00|0:00|None", *lines, ""]))
+    shown = CliRunner().invoke(app, ["whatif", "--squeue", str(queue), "--procs", "4"], catch_exceptions=False).stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "4711_" in line]
+    assert rows[:2] == [["4711_0", "ada", "600"], ["4711_1", "bda", "1200"]]
+    assert len(rows) == 50
+    assert "10 later jobs: use --json" in shown
+
+
 def test_whatif_draws_new_jobs_from_the_past(tmp_path: Path, log: Path):
     queue = tmp_path / "queue.txt"
     queue.write_text("1|a|RUNNING|16|1|10:00|0:00|None\n2|b|PENDING|16|1|10:00|0:00|Resources\n")
