@@ -29,6 +29,17 @@ def test_help_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
+def test_importing_the_package_takes_less_than_50_ms_and_no_numpy():
+    code = (
+        "import sys, time; begin = time.perf_counter(); import clustertwin\n"
+        "print(time.perf_counter() - begin, 'numpy' in sys.modules)\n"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(5)]
+    words = [run.stdout.split() for run in runs]
+    assert min(float(seconds) for seconds, _ in words) < 0.05
+    assert {numpy for _, numpy in words} == {"False"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(twin_here, name):
     result = twin_here(name, "--help")

@@ -12,6 +12,7 @@ from clustertwin.core.errors import MissingExtra
 EXTRAS: dict[str, tuple[str, ...]] = {
     "models": ("torch", "safetensors", "scipy", "sklearn"),
     "plots": ("matplotlib",),
+    "pandas": ("pandas",),
     "study": ("models", "plots", "pyod"),
     "service": ("models", "fastapi", "jinja2", "python_multipart", "pydantic", "textual", "uvicorn"),
     "umap": ("models", "umap"),
