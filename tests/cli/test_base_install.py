@@ -17,7 +17,7 @@ import typer
 from packaging.requirements import Requirement
 
 from clustertwin.cli import COMMANDS
-from clustertwin.core.extras import EXTRAS, explain, load, packages_of
+from clustertwin.core.extras import PACKAGES_BY_EXTRA, explain, load, packages_of
 from clustertwin.workload.formats import write
 from clustertwin.workload.jobs import Jobs, Machine
 
@@ -159,7 +159,7 @@ def test_the_table_of_extras_is_that_of_the_package():
         own = {imported_as.get(each.name, each.name) for each in requirements if each.name != "clustertwin"}
         included = {name for each in requirements if each.name == "clustertwin" for name in each.extras}
         expected[extra] = (own - {"mpich"}) | included  # mpich is a program, not a module
-    assert {extra: set(names) for extra, names in EXTRAS.items()} == expected
+    assert {extra: set(names) for extra, names in PACKAGES_BY_EXTRA.items()} == expected
     assert packages_of("ray") == {"ray"}
     assert "torch" in packages_of("sb3")
 

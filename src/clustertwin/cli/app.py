@@ -68,11 +68,11 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
         typer.echo(f"twin: {error}", err=True)
         return error.exit_code
     except ModuleNotFoundError as missing:
-        error = explain(missing, needed.get(called, ""))
-        if error is None:
+        explained = explain(missing, needed.get(called, ""))
+        if explained is None:
             raise
-        typer.echo(f"twin: {error}", err=True)
-        return error.exit_code
+        typer.echo(f"twin: {explained}", err=True)
+        return explained.exit_code
     except BrokenPipeError:
         # `twin … | head` is not an error; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

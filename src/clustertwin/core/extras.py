@@ -9,7 +9,7 @@ from typing import Any
 from clustertwin.core.errors import MissingExtra
 
 #: extra -> the packages it installs, by import name, and the extras it includes; as in pyproject.toml.
-EXTRAS: dict[str, tuple[str, ...]] = {
+PACKAGES_BY_EXTRA: dict[str, tuple[str, ...]] = {
     "models": ("torch", "safetensors", "scipy", "sklearn"),
     "plots": ("matplotlib",),
     "pandas": ("pandas",),
@@ -30,9 +30,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 def packages_of(extra: str) -> frozenset[str]:
     """The packages of an extra and of the extras it includes."""
-    names = EXTRAS[extra]
-    inner = (packages_of(name) for name in names if name in EXTRAS and name != extra)
-    return frozenset(name for name in names if name not in EXTRAS or name == extra).union(*inner)
+    names = PACKAGES_BY_EXTRA[extra]
+    inner = (packages_of(name) for name in names if name in PACKAGES_BY_EXTRA and name != extra)
+    return frozenset(name for name in names if name not in PACKAGES_BY_EXTRA or name == extra).union(*inner)
 
 
 def explain(missing: ModuleNotFoundError, preferred: str = "") -> MissingExtra | None:
@@ -41,7 +41,7 @@ def explain(missing: ModuleNotFoundError, preferred: str = "") -> MissingExtra |
     `preferred` is named if it has the package, otherwise the first extra that has it.
     """
     package = (missing.name or "").partition(".")[0]
-    extras = [extra for extra in (preferred, *EXTRAS) if extra and package in packages_of(extra)]
+    extras = [extra for extra in (preferred, *PACKAGES_BY_EXTRA) if extra and package in packages_of(extra)]
     return MissingExtra(package, extras[0]) if extras and not _is_installed(package) else None
 
 

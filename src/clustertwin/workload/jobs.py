@@ -117,8 +117,9 @@ def _series(pandas: Any, jobs: Jobs, name: str) -> Any:
         words = [status.name.lower() for status in Status]
         codes = np.select([values == status for status in Status], range(len(words)), default=0)
         return pandas.Categorical.from_codes(codes, words)
-    if words := jobs.names.get(name):
-        return pandas.Categorical.from_codes(np.where((values >= 0) & (values < len(words)), values, -1), list(words))
+    if name in jobs.names:
+        words = list(jobs.names[name])
+        return pandas.Categorical.from_codes(np.where((values >= 0) & (values < len(words)), values, -1), words)
     if values.dtype == np.float64:
         return np.where(values == -1, np.nan, values) if name != "submit_s" else values
     return pandas.arrays.IntegerArray(values.copy(), (values == -1) & (name != "id"))
