@@ -18,6 +18,7 @@ from clustertwin import __version__
 EXTRAS: dict[str, tuple[str, str]] = {
     "models": ("torch", "autoencoders and other networks"),
     "plots": ("matplotlib", "figures and reports"),
+    "pandas": ("pandas", "job logs as DataFrames"),
     "service": ("fastapi", "the live service and its pages"),
     "notify": ("apprise", "mail and webhooks where there is no Alertmanager"),
     "learn": ("mlflow", "the registry of the nightly duel"),

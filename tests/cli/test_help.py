@@ -29,6 +29,17 @@ def test_help_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
+def test_importing_the_package_takes_less_than_50_ms_and_no_numpy():
+    code = (
+        "import sys, time; begin = time.perf_counter(); import clustertwin\n"
+        "print(time.perf_counter() - begin, 'numpy' in sys.modules)\n"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(5)]
+    words = [run.stdout.split() for run in runs]
+    assert min(float(seconds) for seconds, _ in words) < 0.05
+    assert {numpy for _, numpy in words} == {"False"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(twin_here, name):
     result = twin_here(name, "--help")
@@ -46,6 +57,15 @@ def test_every_command_is_documented(name):
 
 def test_an_unknown_command_is_a_usage_error(twin_here):
     assert twin_here("nonsense").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("event", "twin events"), ("shed", "twin sched"), ("recordings", "twin recording")]
+)
+def test_a_misspelt_command_gets_a_suggestion(twin_here, typed, meant):
+    result = twin_here(typed, "list")
+    assert result.returncode == 2
+    assert f"No such command '{typed}'. Did you mean `{meant}`" in result.stderr
 
 
 def test_our_errors_are_one_line_and_an_exit_code(twin_here):

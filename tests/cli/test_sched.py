@@ -70,12 +70,36 @@ def test_train_writes_a_policy_that_simulate_accepts(log: Path, tmp_path: Path):
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
 
 
+def test_train_refuses_the_policy_of_another_log_and_force_starts_anew(log: Path, tmp_path: Path):
+    jobs, other, out = read(log), tmp_path / "other.swf", tmp_path / "mine.safetensors"
+    write(jobs.take(slice(0, 250)), other)
+    arguments = ("--out", out, "--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 1, "--json")
+    call("train", log, *arguments)
+    refused = CliRunner().invoke(app, ["train", str(other), *map(str, arguments), "--procs", "16"])
+    assert refused.exit_code != 0
+    assert "300 jobs" in str(refused.exception)
+    assert "now 250 jobs" in str(refused.exception)
+    assert call("train", other, *arguments, "--procs", 16, "--force")["rounds"][0]["number"] == 1
+    assert call("train", other, *arguments, "--procs", 16)["rounds"][0]["number"] == 1  # resumed: the same log
+
+
 def test_whatif_reads_the_output_of_squeue_from_a_file(tmp_path: Path):
     queue = tmp_path / "queue.txt"
     queue.write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
     document = call("whatif", "--squeue", queue, "--procs", 4, "--procs", 8, "--json")
     assert [scenario["start_s"] for scenario in document["scenarios"]] == [[600.0], [0.0]]
     assert document["asked_s"] is None  # the time at which the file was written is unknown
+
+
+def test_whatif_names_the_jobs_in_its_table(tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    lines = [f"4711_{i}|{'ab'[i % 2]}da|PENDING|4|1|10:00|0:00|Resources" for i in range(60)]
+    queue.write_text("\n".join(["1|root|RUNNING|4|1|10:00|0:00|None", *lines, ""]))
+    shown = CliRunner().invoke(app, ["whatif", "--squeue", str(queue), "--procs", "4"], catch_exceptions=False).stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "4711_" in line]
+    assert rows[:2] == [["4711_0", "ada", "600"], ["4711_1", "bda", "1200"]]
+    assert len(rows) == 50
+    assert "10 later jobs: use --json" in shown
 
 
 def test_whatif_draws_new_jobs_from_the_past(tmp_path: Path, log: Path):

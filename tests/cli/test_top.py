@@ -54,3 +54,17 @@ def test_json_gives_every_threads_last_second(twin):
     assert result.returncode == 0, result.stderr
     threads = json.loads(result.stdout)["threads"]
     assert all(abs(sum(ratios.values()) - 1) < 1e-5 for ratios in threads.values() if ratios)
+
+
+@pytest.mark.parametrize("option", ["--url", "--exporter"])
+@pytest.mark.parametrize("json_option", [(), ("--json",)])
+def test_an_unreachable_address_is_an_error_and_never_shows_this_host(twin_here, option: str, json_option):
+    result = twin_here("top", option, "http://127.0.0.1:1", *json_option)
+    assert result.returncode == 1
+    assert "http://127.0.0.1:1" in result.stderr
+    assert result.stdout == ""
+
+
+def test_url_and_exporter_exclude_each_other(twin_here):
+    result = twin_here("top", "--url", "http://127.0.0.1:1", "--exporter", "http://127.0.0.1:1")
+    assert (result.returncode, result.stdout) == (2, "")

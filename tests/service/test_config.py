@@ -17,7 +17,10 @@ from clustertwin.cli.serve import app as serve
 from clustertwin.cli.up import app as up
 from clustertwin.core.errors import SettingsError
 from clustertwin.service import config as config_module
-from clustertwin.service.config import ConfigError, ServiceConfig, parse_config, read_config
+from clustertwin.service.config import ConfigError, EventsSection, ServiceConfig, parse_config, read_config
+from clustertwin.telemetry.detection.events.tracker import EventSettings
+from clustertwin.telemetry.exporter import __main__ as exporter
+from clustertwin.telemetry.learning.night.day_checks import DayLimits
 
 GOOD = """
 [service]
@@ -126,6 +129,45 @@ def test_the_docs_list_every_setting_with_its_default():
     documented = {(section, key): json.loads(default) for section, key, default in rows}
     defaults = json.loads(ServiceConfig().model_dump_json())
     assert documented == {(section, key): value for section, keys in defaults.items() for key, value in keys.items()}
+
+
+def test_the_example_of_the_docs_is_valid_and_states_the_default_stride():
+    example = re.search(r"```toml\n(.*?)```", DOCS.read_text(), re.S)[1]
+    assert parse_config(example, "service.md", {}).scoring.stride_s == ServiceConfig().scoring.stride_s
+
+
+def test_every_setting_of_events_but_the_technical_step_can_be_set():
+    names = {each.name for each in fields(EventSettings)} - {"longest_step_s"}
+    assert set(EventsSection.model_fields) == names
+    config = parse_config("[events]\nchance_per_node_day = 0.1\n", "twin.toml", {})
+    assert config.loop_settings().events.chance_per_node_day == 0.1
+
+
+def test_the_docs_name_the_port_of_the_exporter():
+    """An address with a port of four digits in front of a node is the exporter's, whatever the page."""
+    root = DOCS.parents[1]
+    default = re.search(r'dest="address", default="127.0.0.1:(\d+)"', Path(exporter.__file__).read_text())[1]
+    pages = [root / "README.md", *root.glob("docs/*.md"), *root.glob("deploy/**/*.yml"), *root.glob("src/**/*.py")]
+    ports = {
+        (page.name, port)
+        for page in pages
+        for port in re.findall(r"(?:\bn\d+|node\d+|\[::1\]):(\d{4})\b", page.read_text())
+    }
+    assert ports
+    assert {port for _, port in ports} == {default}, ports
+
+
+def test_the_docs_state_the_minimum_of_a_night():
+    limits, page = DayLimits(), (DOCS.parent / "learning.md").read_text().replace("\n", " ")
+    assert f"fewer than {limits.fewest_windows:,} usable windows" in page
+    assert f"fewer than {limits.fewest_moments} moments" in page
+    assert f"no node with {limits.coverage:.0%} of its" in page.replace(" %", "%")
+    assert f"more than {limits.drift:.0%} of the day" in page.replace(" %", "%")
+
+
+@pytest.mark.parametrize("word", ["task/cgroup", "ConstrainCores=yes", "jobacct_gather/cgroup", "proctrack/cgroup"])
+def test_the_docs_name_the_settings_that_slurm_needs(word):
+    assert word in (DOCS.parent / "deploy.md").read_text()
 
 
 def test_twin_up_has_the_same_defaults():

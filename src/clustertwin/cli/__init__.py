@@ -29,6 +29,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
 }
 
+#: command -> the extra to name if a package of it is missing
+NEEDED = {
+    "up": "service",
+    "serve": "service",
+    "study": "study",
+    "train": "models",
+    "model": "learn",
+    "learn": "learn",
+    "trace": "generate",
+    "sched": "rl",
+}
+
 
 def main() -> None:
     """Run `twin`; errors of our own tree become one line and their exit code."""
@@ -39,4 +51,4 @@ def main() -> None:
         sys.exit(exporter(sys.argv[2:]))
     from clustertwin.cli.app import run
 
-    sys.exit(run(COMMANDS))
+    sys.exit(run(COMMANDS, NEEDED))

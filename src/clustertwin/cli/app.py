@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -11,7 +12,7 @@ from typer.core import TyperGroup
 
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
-from clustertwin.core.extras import load
+from clustertwin.core.extras import explain, load
 
 
 def group(about: str = "") -> typer.Typer:
@@ -19,8 +20,9 @@ def group(about: str = "") -> typer.Typer:
     return typer.Typer(help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode=None)
 
 
-def run(commands: dict[str, tuple[str, str]]) -> int:
-    """The exit code of `twin` with these commands."""
+def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
+    """The exit code of `twin` with these commands. `needed` names the extra of a command that needs one."""
+    called = ""
 
     class Lazy(TyperGroup):
         """`--help` reads the table; only a command that is called is imported."""
@@ -31,9 +33,18 @@ def run(commands: dict[str, tuple[str, str]]) -> int:
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in commands:
                 return None
+            nonlocal called
+            called = cmd_name
             command = typer.main.get_command(load(commands[cmd_name][0]))
             command.name = cmd_name
             return command
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            near = get_close_matches(args[0], commands) if args and args[0] not in commands else []
+            if near and not ctx.resilient_parsing:
+                names = " or ".join(f"`twin {name}`" for name in near)
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
+            return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):
@@ -56,6 +67,12 @@ def run(commands: dict[str, tuple[str, str]]) -> int:
     except TwinError as error:
         typer.echo(f"twin: {error}", err=True)
         return error.exit_code
+    except ModuleNotFoundError as missing:
+        explained = explain(missing, needed.get(called, ""))
+        if explained is None:
+            raise
+        typer.echo(f"twin: {explained}", err=True)
+        return explained.exit_code
     except BrokenPipeError:
         # `twin … | head` is not an error; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,8 @@ from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store, recording_of
 from clustertwin.cli.options import options
-from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.cli.step_progress import step_progress
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.learning.champions.learning_state import LearningState
@@ -74,7 +74,7 @@ def run(options: RunOptions) -> None:
     from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 
     home, day = options.home.expanduser(), day_of(options.day) if options.day else yesterday(time.time())
-    with noted(home, day), _progress_bar() as progress:
+    with noted(home, day), step_progress() as progress:
         context = NightContext(
             home,
             _archive(options),
@@ -128,7 +128,7 @@ def simulate(
     from clustertwin.telemetry.studies.month.month_study import run_month
 
     names = strategies.split(",") if strategies else []
-    with _progress_bar() as progress:
+    with step_progress() as progress:
         settings = MonthSettings(days=days, seed=seed)
         summaries = run_month(settings, out, names, workers, lambda done, total: progress("strategies", done, total))
     if json:
@@ -166,7 +166,7 @@ def timing(
     """
     from clustertwin.telemetry.studies.night_timing import draw_timings, time_nights
 
-    with _progress_bar() as progress:
+    with step_progress() as progress:
         timings = time_nights(
             [float(text) for text in hours.split(",")],
             [int(text) for text in threads.split(",")],
@@ -214,15 +214,6 @@ def _night_settings(options: RunOptions) -> NightSettings:
     if not options.architectures:
         return settings
     return replace(settings, architectures=tuple(options.architectures.split(",")))
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    from rich.progress import Progress
-
-    with Progress(console=err, transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
 
 
 def _print_night(night: NightResult, json: bool) -> None:

@@ -31,6 +31,10 @@ Sequences = Annotated[
     typer.Option(min=1, help="Training sequences per generation; six times as many select the best candidate."),
 ]
 
+Restart = Annotated[
+    bool, typer.Option("--force", "--restart", help="Start anew and overwrite --out instead of resuming from it.")
+]
+
 
 @dataclass(frozen=True)
 class SimulateOptions:
@@ -106,7 +110,7 @@ class TrainOptions:
         Literal["here", "ray"],
         typer.Option(help="Where rollouts run: this process, or the Ray cluster at RAY_ADDRESS."),
     ] = "here"
-    restart: Annotated[bool, typer.Option("--restart", help="Start again even if --out exists.")] = False
+    restart: Restart = False
     lenient: Lenient = False
     json: bool = Json
 
@@ -139,6 +143,7 @@ class SchedStudyOptions:
     ppo_rounds: PpoRounds = 10
     evolve_rounds: EvolveRounds = 60
     sequences: Sequences = 8
+    restart: Restart = False
     lenient: Lenient = False
     json: bool = Json
 

@@ -1,4 +1,4 @@
-"""Show the progress of a training: rounds -> a progress bar with the current slowdown, on standard error."""
+"""Show the progress of a training on standard error: rounds -> a progress bar with the current slowdown, or lines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from clustertwin.cli.output import err
+from clustertwin.cli.step_progress import step_progress
 from clustertwin.workload.rl.policy_training import Report, TrainingRound, TrainSettings
 
 
 @contextmanager
 def training_bar(settings: TrainSettings) -> Iterator[Report]:
-    """A progress bar for each stage; call the yielded function after each round."""
+    """A progress bar for each stage; call the yielded function after each round. Outside a terminal, a line each."""
+    if not err.is_terminal:
+        with step_progress() as show:
+            yield lambda entry: show(
+                f"{entry.stage} {entry.number}, slowdown relative to SJF {entry.ratio:.3f}",
+                entry.number,
+                settings.stages[entry.stage],
+            )
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from clustertwin.cli.output import err, print_table
+from clustertwin.cli.output import print_table
 from clustertwin.cli.sched_options import SchedStudyOptions
+from clustertwin.cli.step_progress import step_progress
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import require
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
@@ -32,6 +34,9 @@ from clustertwin.workload.simulator import SchedulingRules
 
 def run_study(options: SchedStudyOptions) -> list[SourceResult]:
     """Compare the sources. Also writes the results to study.json and study.html in --out."""
+    require("safetensors", "rl")  # a missing package should be reported before the work begins
+    if options.ppo_rounds:
+        require("torch", "rl")
     jobs = read(options.trace, lenient=options.lenient)
     training, evaluation = split(jobs, options.held_out, options.stretches)
     synthetic = {name: _generated(name, training, options.times) for name in options.generator}
@@ -48,11 +53,12 @@ def run_study(options: SchedStudyOptions) -> list[SourceResult]:
         options.unit,
         windows=options.windows,
         both=options.both,
+        resume=not options.restart,
     )
-    with err.status("training") as status:
+    with step_progress() as show:
         results = compare_sources(
             training, evaluation, synthetic, settings, options.out,
-            lambda name, seed: status.update(f"training on {name}, seed {seed}"),
+            lambda name, seed: show(f"training on {name}, seed {seed}", 0, 0),
         )  # fmt: skip
     _write_report(options, results, _facts(options, settings, len(training), sum(map(len, evaluation))))
     return results

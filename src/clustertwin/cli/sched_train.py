@@ -5,6 +5,7 @@ from __future__ import annotations
 from clustertwin.cli.sched_options import TrainOptions
 from clustertwin.cli.sched_progress import training_bar
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import require
 from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.rl.policy_training import TrainedPolicy, TrainSettings, parse_ranges, train
@@ -16,6 +17,9 @@ from clustertwin.workload.simulator.admission import admit
 
 def run_training(options: TrainOptions) -> TrainedPolicy:
     """Train on the log, on synthetic jobs, or on both."""
+    require("safetensors", "rl")  # a missing package should be reported before the work begins
+    if options.ppo_rounds:
+        require("torch", "rl")
     if not options.real and not options.generator:
         raise SettingsError("--no-real leaves no jobs to train on; set a --generator")
     jobs, held_out = read(options.trace, lenient=options.lenient), parse_ranges(options.hold_out)

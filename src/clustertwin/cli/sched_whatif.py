@@ -24,6 +24,8 @@ from clustertwin.workload.simulator.forecast.start_times import (
     predict_start_times,
 )
 
+MOST_JOBS = 50  # rows of the table of jobs
+
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
@@ -85,7 +87,7 @@ def as_document(forecasts: Forecasts) -> dict[str, Any]:
 
 
 def print_forecasts(forecasts: Forecasts) -> None:
-    """The waits of each scenario as a table."""
+    """The waits of each scenario, and the start of each waiting job, as tables."""
     queue = forecasts.queue
     print_table(
         f"{len(queue.jobs) - queue.running} waiting jobs, {queue.running} running, {queue.held} held",
@@ -102,3 +104,27 @@ def print_forecasts(forecasts: Forecasts) -> None:
             for entry in forecasts.start_times
         ],
     )
+    _print_jobs(forecasts)
+
+
+def _print_jobs(forecasts: Forecasts) -> None:
+    """The predicted start of each waiting job in each scenario, in the order of the first scenario."""
+    if not forecasts.start_times or not forecasts.start_times[0].jobs:
+        return
+    first = forecasts.start_times[0]
+    order = np.argsort(first.start_s, kind="stable")[:MOST_JOBS]
+    jobs, running = forecasts.queue.jobs, forecasts.queue.running
+    users = [jobs.names["user"][code] for code in jobs.user[running:]]
+    left_out = len(first.jobs) - len(order)
+    print_table(
+        "start of each job, seconds from now" + (f" ({left_out} later jobs: use --json)" if left_out else ""),
+        ["job", "user", *(entry.scenario.name for entry in forecasts.start_times)],
+        [[first.jobs[i], users[i], *(_start(entry, int(i)) for entry in forecasts.start_times)] for i in order],
+        whole=["job"],
+    )
+
+
+def _start(entry: StartTimes, job: int) -> str:
+    """The median, with the interval that contains 80 % of the futures where they differ."""
+    median, early, late = entry.start_s[job], entry.early_s[job], entry.late_s[job]
+    return f"{median:.0f}" if early == late else f"{median:.0f} ({early:.0f} – {late:.0f})"

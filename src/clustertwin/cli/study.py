@@ -14,7 +14,7 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.options import options
-from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.output import Json, print_json, print_table
 
 app = group()
 
@@ -49,20 +49,14 @@ class StudyOptions:
 @options(StudyOptions)
 def study(options: StudyOptions) -> None:
     """Run the reference study or its parts: sampling, reconstruction, detection, separability, graph."""
-    from rich.progress import Progress, SpinnerColumn
-
+    from clustertwin.cli.step_progress import step_progress
     from clustertwin.telemetry.studies.reference.presets import StudyRequest, resolve
     from clustertwin.telemetry.studies.reference.study_report import write_report
     from clustertwin.telemetry.studies.reference.study_run import run_study
 
     source, plan = resolve(StudyRequest(**{each.name: getattr(options, each.name) for each in fields(StudyRequest)}))
     began_s = time.monotonic()
-    with Progress(SpinnerColumn(), *Progress.get_default_columns(), console=err, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def show(step: str, done: int, total: int) -> None:
-            bar.update(task, description=step, completed=done, total=total or None)
-
+    with step_progress() as show:
         sections = run_study(source, plan, show, cache=options.out / "models")
     facts: dict[str, Any] = {
         "command": shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),

@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.live import Live
 
 from clustertwin.cli.app import group
-from clustertwin.cli.output import Json, print_json
+from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
+from clustertwin.core.formatting import duration, number
 from clustertwin.core.traces import Trace
 
 app = group()
@@ -26,16 +28,21 @@ def top(
     seconds: float = typer.Option(
         0.0,
         min=0.0,
-        help="Stop after this time; 0: run until q or Ctrl-C (outside a terminal: 5 s). Not used with --url.",
+        help="Stop after this time; 0: run until q or Ctrl-C (outside a terminal: 5 s). Not used with --url, "
+        "which prints the present state once outside a terminal.",
     ),
     plain: bool = typer.Option(False, help="Show threads only, without panes and keys."),
     json: bool = Json,
 ) -> None:
     """Show hardware threads live: how each second is spent, and the last minutes. With --url, also jobs and events."""
+    if url and exporter:
+        raise SettingsError("set --url or --exporter, not both")
     if url and json:
         print_json(_snapshot(url, token))
     elif sys.stdout.isatty() and not json and (url or (not plain and find_spec("textual"))):
         raise typer.Exit(_panes(exporter, url, token, seconds or float("inf")))
+    elif url:
+        _service(url, token)
     else:
         _threads(exporter, seconds, json)
 
@@ -56,6 +63,20 @@ def _snapshot(url: str, token: str) -> object:
     from clustertwin.service.terminal.remote_board import RemoteBoards
 
     return RemoteBoards(url, token).snapshot()
+
+
+def _service(url: str, token: str) -> None:
+    """The state of the service once, as text: nodes, jobs and open events."""
+    from clustertwin.service.terminal.remote_board import RemoteBoards
+
+    board = next(RemoteBoards(url, token).boards())
+    print(f"{url}: {board.state}")
+    nodes = [[line.node, line.threads, line.state, number(line.score), line.anomalous] for line in board.nodes]
+    print_table("nodes", ["node", "threads", "state", "score", "strange threads"], nodes)
+    jobs = [[line.job, line.owner, line.node, line.threads, duration(line.running_s)] for line in board.jobs]
+    print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs)
+    events = [[line.event_id, line.node, line.job, number(line.score), line.why] for line in board.events]
+    print_table("open events", ["event", "nodes", "jobs", "score", "why"], events)
 
 
 def _threads(exporter: str, seconds: float, json: bool) -> None:

@@ -94,6 +94,7 @@ class ScoringSection(_Section):
 
 class EventsSection(_Section):
     margin: float = Field(default=_EVENTS.margin, ge=1)
+    chance_per_node_day: float = Field(default=_EVENTS.chance_per_node_day, gt=0)
     strongest: float = Field(default=_EVENTS.strongest, ge=1)
     needed_s: int = Field(default=_EVENTS.needed_s, ge=1)
     of_s: int = Field(default=_EVENTS.of_s, ge=1)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.extras import require
+
 
 class Status(IntEnum):
     """How a job ended, with the numbers of SWF."""
@@ -85,6 +87,19 @@ class Jobs:
     def columns(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, name) for name in COLUMNS}
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with a row for each job. Unknown values are missing (NaN or NA).
+
+        `user`, `group` and `queue` are names where the log has names, `status` is a word. A log with a date has a
+        column `submit` with the time of submission in the time zone of the log.
+        """
+        pandas = require("pandas", "pandas")
+        frame = pandas.DataFrame({name: _series(pandas, self, name) for name in COLUMNS})
+        if self.epoch_s:
+            submit = pandas.to_datetime(self.epoch_s + self.submit_s, unit="s", utc=True)
+            frame.insert(1, "submit", submit.tz_convert(self.timezone))
+        return frame
+
     @property
     def interval_s(self) -> NDArray[np.float64]:
         """Seconds since the previous submission; 0 for the first job."""
@@ -93,3 +108,18 @@ class Jobs:
 
 #: The names of the columns, in order.
 COLUMNS = tuple(f.name for f in fields(Jobs))[:13]
+
+
+def _series(pandas: Any, jobs: Jobs, name: str) -> Any:
+    """A column as a pandas array: words for codes, missing for -1."""
+    values = getattr(jobs, name)
+    if name == "status":
+        words = [status.name.lower() for status in Status]
+        codes = np.select([values == status for status in Status], range(len(words)), default=0)
+        return pandas.Categorical.from_codes(codes, words)
+    if name in jobs.names:
+        words = list(jobs.names[name])
+        return pandas.Categorical.from_codes(np.where((values >= 0) & (values < len(words)), values, -1), words)
+    if values.dtype == np.float64:
+        return np.where(values == -1, np.nan, values) if name != "submit_s" else values
+    return pandas.arrays.IntegerArray(values.copy(), (values == -1) & (name != "id"))

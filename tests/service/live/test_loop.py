@@ -170,9 +170,9 @@ def test_the_seconds_of_an_outage_are_unknown_and_it_is_a_problem_until_it_ends(
     source = Counting(clock)
     loop = loop_of(live(clock, source), stride_s=5)
     assert play(loop, clock, [source], 120).phase == "watching"
-    source.wrong = "http://a:9400: connection refused"
+    source.wrong = "http://a:9752: connection refused"
     down = play(loop, clock, [source], 40)
-    assert (down.phase, down.problems) == ("stale", ("http://a:9400: connection refused",))
+    assert (down.phase, down.problems) == ("stale", ("http://a:9752: connection refused",))
     source.wrong = ""
     up = play(loop, clock, [source], 130)
     assert (up.phase, up.problems, up.events) == ("watching", (), ())

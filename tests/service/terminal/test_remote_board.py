@@ -85,3 +85,12 @@ def test_a_service_that_goes_away_is_waited_for():
     ticks = iter(range(0, 1000, 10))
     boards = RemoteBoards("http://x", client=client, clock=lambda: float(next(ticks))).boards()
     assert [next(boards).state, next(boards).state] == ["watching", "http://x: refused"]
+
+
+def test_outside_a_terminal_the_state_of_the_service_is_printed_as_text(feed, monkeypatch, twin_here):
+    monkeypatch.setattr("clustertwin.service.terminal.remote_board.RemoteBoards", lambda url, token: feed)
+    result = twin_here("top", "--url", "http://service")
+    assert result.returncode == 0
+    assert result.stdout.startswith("http://service: ")
+    assert "n2 does not answer" in result.stdout
+    assert "iowait was 70 %" in result.stdout

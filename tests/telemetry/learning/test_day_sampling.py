@@ -81,7 +81,7 @@ def test_maintenance_covers_the_nodes_that_its_pattern_matches(pattern, covered)
 
 def test_the_node_of_an_event_is_not_a_pattern():
     assert not VettedSpan("n*", (), 0, 1, "confirmed").covers("n1")
-    assert VettedSpan("[::1]:9400", (), 0, 1, "confirmed").covers("[::1]:9400")
+    assert VettedSpan("[::1]:9752", (), 0, 1, "confirmed").covers("[::1]:9752")
 
 
 def test_a_day_without_data_has_an_empty_census():

@@ -75,6 +75,12 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         fit(TRAIN, HELD_OUT, replace(QUICK, rate=1e-4), checkpoint=tmp_path)
 
 
+def test_a_checkpoint_of_other_windows_is_refused(tmp_path):
+    fit(TRAIN, HELD_OUT, QUICK, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="other windows"):
+        fit(some_windows(256, 2), HELD_OUT, QUICK, checkpoint=tmp_path)
+
+
 def test_the_error_for_no_windows_gives_their_numbers():
     with pytest.raises(SettingsError, match="0 training"):
         fit(TRAIN.take(np.zeros(256, bool)), HELD_OUT, QUICK)

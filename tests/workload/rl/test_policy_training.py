@@ -123,7 +123,9 @@ def test_the_keys_of_a_checkpoint_do_not_change(data: TrainingData, tmp_path: Pa
     train(data, RULES, replace(TINY, ppo_rounds=0, evolve_rounds=1, lead_rounds=0), out)
     arrays, values = checkpoint.read(out)
     assert arrays.keys() == {"policy", "centre", "first", "second"}
-    assert values.keys() == {"settings", "rules", "best_ratio", "seconds", "rounds"}
+    assert values.keys() == {"data", "settings", "rules", "best_ratio", "seconds", "rounds"}
+    assert values["data"].keys() == {"log", "held_out", "further"}
+    assert values["data"]["log"].keys() == {"jobs", "sha256"}
     assert values["rules"] == {"procs": PROCS, "gpus": 0, "backfill": "none", "hold": None, "bound_s": 10.0}
     assert values["rounds"][0].keys() == {"stage", "number", "ratio", "judged_ratio", "seconds"}
     evolution_keys = {"pairs", "sequences", "noise", "rate", "reference"}
@@ -144,12 +146,71 @@ def test_the_keys_of_ppos_arrays_do_not_change(data: TrainingData):
     )
 
 
-@pytest.mark.slow
+ONE_ROUND = replace(TINY, ppo_rounds=0, evolve_rounds=1, lead_rounds=0)
+
+
+def other_log(data: TrainingData) -> TrainingData:
+    records = data.records.copy()
+    records["run_s"][5] += 1
+    return replace(data, records=records)
+
+
 def test_a_run_for_another_machine_is_not_resumed(data: TrainingData, tmp_path: Path):
     out = tmp_path / "run.safetensors"
-    train(data, RULES, TINY, out)
-    with pytest.raises(SettingsError, match="another machine"):
-        train(data, SchedulingRules(PROCS, backfill="easy"), TINY, out)
+    train(data, RULES, ONE_ROUND, out)
+    with pytest.raises(SettingsError, match=r"another machine or backfilling \(backfill none, now easy\)"):
+        train(data, SchedulingRules(PROCS, backfill="easy"), ONE_ROUND, out)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (other_log, r"another log \(1500 jobs with SHA-256 \w+, now 1500 jobs"),
+        (lambda data: replace(data, held_out=[(0, 50)]), r"other held-out jobs \(none, now 0:50\)"),
+        (lambda data: replace(data, further=[data.records[:100]]), r"other synthetic jobs \(none, now 100 jobs"),
+    ],
+)
+def test_a_run_on_other_jobs_is_not_resumed(data: TrainingData, tmp_path: Path, change, reason: str):
+    out = tmp_path / "run.safetensors"
+    train(data, RULES, ONE_ROUND, out)
+    before = out.read_bytes()
+    with pytest.raises(SettingsError, match=f"{reason}.*another --out.*--force"):
+        train(change(data), RULES, ONE_ROUND, out)
+    assert out.read_bytes() == before
+
+
+def test_a_run_with_other_settings_is_not_resumed(data: TrainingData, tmp_path: Path):
+    out = tmp_path / "run.safetensors"
+    train(data, RULES, ONE_ROUND, out)
+    more = replace(ONE_ROUND, evolve_rounds=2, validation_sequences=3)
+    reason = r"other settings \(evolve_rounds 1, now 2, validation_sequences 2, now 3\)"
+    with pytest.raises(SettingsError, match=reason):
+        train(data, RULES, more, out)
+
+
+def test_a_restarted_run_replaces_the_run_of_another_log(data: TrainingData, tmp_path: Path):
+    out = tmp_path / "run.safetensors"
+    train(data, RULES, ONE_ROUND, out)
+    fresh = train(other_log(data), RULES, ONE_ROUND, tmp_path / "fresh.safetensors")
+    restarted = train(other_log(data), RULES, ONE_ROUND, out, resume=False)
+    assert (restarted.weights == fresh.weights).all()
+
+
+def without_data(path: Path) -> None:
+    """Make a checkpoint of the versions that did not record the log."""
+    arrays, values = checkpoint.read(path)
+    checkpoint.save(path, arrays, {key: value for key, value in values.items() if key != "data"})
+
+
+def test_an_old_checkpoint_is_resumed_only_on_a_log_that_gives_its_recorded_result(data: TrainingData, tmp_path: Path):
+    out = tmp_path / "run.safetensors"
+    trained = train(data, RULES, ONE_ROUND, out)
+    without_data(out)
+    assert (train(data, RULES, ONE_ROUND, out).weights == trained.weights).all()
+    reversed_jobs = data.records.copy()
+    reversed_jobs["procs"] = reversed_jobs["procs"][::-1]
+    with pytest.raises(SettingsError, match="does not record its log"):
+        train(replace(data, records=reversed_jobs), RULES, ONE_ROUND, out)
 
 
 def test_the_error_for_a_file_that_is_not_a_checkpoint_names_it(tmp_path: Path):

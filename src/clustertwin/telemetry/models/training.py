@@ -6,6 +6,7 @@ epoch and ends with the weights of an uninterrupted run.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def fit(
     else:
         model.load_state_dict(start.state_dict())
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.rate, weight_decay=settings.decay, fused=True)
-    run = _Run(model, optimiser, settings)
+    run = _Run(model, optimiser, settings, _digest(data, held_out) if checkpoint else "")
     if checkpoint and (checkpoint / "run.json").exists():
         run.restore(checkpoint)
     if not run.history:
@@ -116,6 +117,14 @@ def fit(
                 run.save(checkpoint)
     model.load_state_dict(run.best)
     return TrainedModel(model.eval(), settings, tuple(run.history))
+
+
+def _digest(*parts: GroupedWindows) -> str:
+    """The SHA-256 of the windows of a run."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.x.contiguous().numpy())
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -147,8 +156,10 @@ def infer(model: Autoencoder, data: GroupedWindows, size: int = 4096) -> tuple[T
 class _Run:
     """The state of a training run: weights, the optimiser's moments, history."""
 
-    def __init__(self, model: Autoencoder, optimiser: torch.optim.AdamW, settings: TrainingSettings) -> None:
-        self.model, self.optimiser, self.settings = model, optimiser, settings
+    def __init__(
+        self, model: Autoencoder, optimiser: torch.optim.AdamW, settings: TrainingSettings, data_sha256: str
+    ) -> None:
+        self.model, self.optimiser, self.settings, self.data_sha256 = model, optimiser, settings, data_sha256
         self.history: list[Epoch] = []
         self.best: dict[str, Tensor] = {}
 
@@ -196,7 +207,12 @@ class _Run:
         name = f"run-{len(self.history)}.safetensors"
         contiguous = {key: value.contiguous() for key, value in tensors.items()}
         files.write(directory / name, require("safetensors.torch", "models").save(contiguous))
-        plain = {"settings": asdict(self.settings), "history": [asdict(e) for e in self.history], "tensors": name}
+        plain = {
+            "settings": asdict(self.settings),
+            "data_sha256": self.data_sha256,
+            "history": [asdict(e) for e in self.history],
+            "tensors": name,
+        }
         files.write(directory / "run.json", json.dumps(plain))
         for old in directory.glob("run-*.safetensors"):
             if old.name != name:
@@ -207,6 +223,11 @@ class _Run:
         if plain["settings"] != json.loads(json.dumps(asdict(self.settings))):
             raise InputError(
                 directory, "the checkpoint was made with other settings; use the same settings or remove the directory"
+            )
+        # A checkpoint of version 0.1 does not record its windows; it is only there if that run was interrupted.
+        if plain.get("data_sha256", self.data_sha256) != self.data_sha256:
+            raise InputError(
+                directory, "the checkpoint was made with other windows; use the same recordings or remove the directory"
             )
         tensors = require("safetensors.torch", "models").load_file(directory / plain["tensors"])
 

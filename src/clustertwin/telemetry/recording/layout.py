@@ -129,7 +129,7 @@ def read_group(directory: Path) -> RecordingDescription:
     try:
         return parse_group(path.read_bytes(), path)
     except (FileNotFoundError, NotADirectoryError):
-        raise RecordingError(directory, f"not a recording: it has no {DOCUMENT}") from None
+        raise RecordingError(directory, f"not a recording: it has no {DOCUMENT}{_below(directory)}") from None
 
 
 def array_document(array: ArrayLayout, origin_s: int, chunks: int) -> bytes:
@@ -228,6 +228,21 @@ def find(root: Path) -> list[Path]:
             below.clear()
         below.sort()
     return recordings
+
+
+def _below(directory: Path) -> str:
+    """A hint for the directory of a campaign: the recordings in it."""
+    try:
+        inner = sorted(path.parent for path in directory.glob(f"*/{DOCUMENT}") if b'"clustertwin"' in path.read_bytes())
+    except OSError:
+        return ""
+    if not inner:
+        return ""
+    return (
+        f"; it contains {len(inner)} recordings, use one of them: "
+        + ", ".join(map(str, inner[:3]))
+        + (" …" if len(inner) > 3 else "")
+    )
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,7 @@
 """Train a policy: job records -> masked PPO, then evolution strategies -> the best weights and the training curve.
 
-The run writes a checkpoint after every round. A run that was killed continues from there with the same result.
+The run writes a checkpoint after every round. A run that was killed continues from there with the same result; a
+checkpoint of another log, machine or other settings is refused.
 Candidates are validated on sequences of their own from the same pool, never on held-out jobs.
 """
 
@@ -27,6 +28,7 @@ from clustertwin.workload.rl.evolution_strategies import (
     start_search,
 )
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
+from clustertwin.workload.rl.training_record import differences, record_training
 from clustertwin.workload.rl.training_sequences import SequencePool, TrainingData, sequence_pool
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
@@ -34,6 +36,8 @@ from clustertwin.workload.simulator.simulate_log import SchedulingRules
 Start = Literal["nothing", "order"]
 
 VALIDATION_LENGTH = 1024  # jobs in a validation sequence
+
+_START_ANEW = "Choose another --out, or use --force to start anew and overwrite it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,6 @@ class TrainSettings:
         """The number of rounds of each stage, in order."""
         lead = self.lead_rounds if self.start == "order" else 0
         return {"lead": lead, "ppo": self.ppo_rounds, "evolve": self.evolve_rounds}
-
-
-#: Settings whose key in a checkpoint differs from the name of the field.
-CHECKPOINT_KEYS = {
-    "ppo_length": "length",
-    "validation_sequences": "judged_on",
-    "validate_every": "judge_every",
-    "noise_std": "noise",
-    "learning_rate": "rate",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +145,7 @@ class _TrainingRun:
     ) -> None:
         self.rules, self.settings, self.out, self.report, self.clock = rules, settings, out, report, clock
         self.data, self.engine = data, engine
+        self.record = record_training(data, rules, asdict(settings))
         rng = np.random.default_rng([settings.seed, 1])
         validation_pool = self.pool(VALIDATION_LENGTH)
         self.validation = [validation_pool.draw(rng) for _ in range(settings.validation_sequences)]
@@ -192,8 +187,7 @@ class _TrainingRun:
 
     def save(self) -> None:
         values = {
-            "settings": _with_checkpoint_keys(asdict(self.settings)),
-            "rules": asdict(self.rules),
+            **self.record,
             "best_ratio": self.best_ratio,
             "seconds": self.seconds(),
             "rounds": [asdict(entry) for entry in self.rounds],
@@ -202,13 +196,21 @@ class _TrainingRun:
 
     def restore(self) -> None:
         arrays, values = checkpoint.read(self.out)
-        if values["rules"] != asdict(self.rules):
-            raise SettingsError(
-                f"{self.out} is a training for another machine or backfilling ({values['rules']}); choose another --out"
-            )
+        if changed := differences(values, self.record):
+            raise SettingsError(f"{self.out} is a training with {'; '.join(changed)}. {_START_ANEW}")
         self.best, self.best_ratio = arrays.pop("policy"), values["best_ratio"]
+        if "data" not in values and not self.reproduces_best_ratio():
+            raise SettingsError(
+                f"{self.out} does not record its log, and its policy does not have the recorded result on this one: "
+                f"it is a training on another log or of an earlier version. {_START_ANEW}"
+            )
         self.arrays, self.before = arrays, values["seconds"]
         self.rounds = [TrainingRound(**entry) for entry in values["rounds"]]
+
+    def reproduces_best_ratio(self) -> bool:
+        """Whether the restored policy has its recorded ratio on the validation sequences of this log."""
+        slowdown = mean_slowdowns([learned(self.best)], self.validation, self.rules)[0].mean()
+        return bool(np.isclose(slowdown / self.sjf_slowdown, self.best_ratio, rtol=1e-6, atol=0.0))
 
     def first_weights(self) -> NDArray[np.float64]:
         """Random weights, or the simple order with the lowest slowdown on the validation sequences."""
@@ -258,10 +260,3 @@ class _TrainingRun:
             ratio = next_generation(state, pool, self.rules, settings, rng, step_scale, self.engine)
             arrays = {"centre": state.weights, "first": state.first_moment, "second": state.second_moment}
             self.finish_round(stage, ratio, state.weights, arrays)
-
-
-def _with_checkpoint_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        CHECKPOINT_KEYS.get(name, name): _with_checkpoint_keys(value) if isinstance(value, dict) else value
-        for name, value in settings.items()
-    }

@@ -48,6 +48,7 @@ class SourceStudySettings:
     window_length: int = 1024  # jobs
     windows: int = 10
     both: bool = True  # also train on the real log together with each synthetic one
+    resume: bool = True  # from the policies of an earlier call
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,9 @@ def compare_sources(
             path = out / "policies" / f"{name.replace(' + ', '-and-')}-{seed}.safetensors"
             records, *further = [records_of(log(seed)) for log in logs]
             data = TrainingData(records, further=further)
-            policies.append(learned(train(data, rules, replace(settings.training, seed=seed), path).weights))
+            training_settings = replace(settings.training, seed=seed)
+            trained = train(data, rules, training_settings, path, resume=settings.resume)
+            policies.append(learned(trained.weights))
         slowdowns[name] = mean_slowdowns(policies, windows, rules)
     for name in HEURISTICS:
         slowdowns[name] = mean_slowdowns([find_policy(name)], windows, rules)

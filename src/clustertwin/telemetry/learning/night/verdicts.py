@@ -21,7 +21,7 @@ class VettedSpan:
     verdict: Verdict
 
     def covers(self, node: str) -> bool:
-        # The node of an event is always a name, even if it looks like a pattern: [::1]:9400
+        # The node of an event is always a name, even if it looks like a pattern: [::1]:9752
         return node == self.node or (self.verdict == "maintenance" and fnmatchcase(node, self.node))
 
 

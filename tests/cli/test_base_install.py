@@ -1,0 +1,170 @@
+"""In a base install every command works, or prints one line that names the extra it needs. There is no traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from packaging.requirements import Requirement
+
+from clustertwin.cli import COMMANDS
+from clustertwin.core.extras import PACKAGES_BY_EXTRA, explain, load, packages_of
+from clustertwin.workload.formats import write
+from clustertwin.workload.jobs import Jobs, Machine
+
+ROOT = Path(__file__).parents[2]
+
+#: A command line of every command -> the extra that it needs; empty if it works in a base install. @ is a directory.
+LINES = {
+    "doctor": "",
+    "up --home @/home --no-browser --port 0": "service",
+    "serve --config @/service.toml": "service",
+    "events list --home @/home": "",
+    "events show e1 --home @/home": "",
+    "events confirm e1 --home @/home": "",
+    "events dismiss e1 --home @/home": "",
+    "events new-normal e1 --home @/home": "",
+    "events undo e1 --home @/home": "",
+    "maintenance add n1 --for 1h --home @/home": "",
+    "maintenance list --home @/home": "",
+    "maintenance end 1 --home @/home": "",
+    "silence add --node n1 --for 1h --home @/home": "",
+    "silence list --home @/home": "",
+    "silence end 1 --home @/home": "",
+    "audit --home @/home": "",
+    "token add ada --home @/home": "",
+    "token list --home @/home": "",
+    "token remove ada --home @/home": "",
+    "top --seconds 1": "",
+    "record --out @/record --seconds 1": "",
+    "campaign types": "",
+    "campaign simulate --out @/simulated --nodes 2 --threads 4 --hours 1 --rounds 1": "",
+    "campaign run --out @/campaign": "campaign",
+    "campaign fit @/simulated": "",
+    "campaign compare @/simulated @/simulated --out @/compared": "models",
+    "recording info @/simulated/round-000": "",
+    "recording windows @/simulated/round-000": "",
+    "recording export @/simulated/round-000 --out @/windows.npz": "",
+    "job 1 --recording @/simulated/round-000 --home @/home": "",
+    "study --out @/study": "study",
+    "train @/simulated --out @/model": "models",
+    "model list --home @/home": "learn",
+    "model show 1 --home @/home": "learn",
+    "model promote 1 --home @/home": "learn",
+    "model rollback --home @/home": "learn",
+    "model sync --home @/home --mlflow @/mlflow": "learn",
+    "learn run --home @/home": "learn",
+    "learn freeze --home @/home": "",
+    "learn resume --home @/home": "",
+    "learn simulate --days 1 --out @/month": "learn",
+    "learn timing --hours 1": "learn",
+    "digest --home @/home": "",
+    "trace convert @/log.swf @/log.csv": "",
+    "trace clean @/log.swf @/clean.swf": "",
+    "trace anonymise @/log.swf @/secret.swf": "",
+    "trace describe @/log.swf": "",
+    "trace describe @/log.swf --out @/log.html": "plots",
+    "trace generate @/log.swf --out @/made.swf": "",
+    "trace compare @/log.swf @/made.swf": "models",
+    "trace generators": "",
+    "trace study @/log.swf --out @/traces": "models",
+    "sched simulate @/log.swf": "",
+    "sched simulate @/log.swf --gantt @/chart.png": "plots",
+    "sched evaluate @/log.swf --window 0:100": "",
+    "sched train @/log.swf --out @/policy.safetensors": "rl",
+    "sched study @/log.swf --out @/policies": "rl",
+    "sched whatif --squeue @/queue.txt --procs 4": "",
+}
+
+
+def leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path
+
+
+def test_every_command_has_a_line_in_this_test():
+    commands = {name: typer.main.get_command(load(target)) for name, (target, _) in COMMANDS.items()}
+    names = {" ".join(path) for name, command in commands.items() for path in leaves(command, (name,))}
+    # The exporter serves until it is stopped; it uses the standard library only (import-linter checks it).
+    assert {name for name in names if not any(line.startswith(name) for line in LINES)} == {"exporter"}
+
+
+def run_lines(place: Path) -> dict[str, tuple[int, str, str]]:
+    """Exit code, output and errors of every line, run in one process that cannot import optional packages."""
+    from tests.service.web.test_api import EVENT, WHY
+
+    from clustertwin.service.store.event_store import Store
+
+    rng = np.random.default_rng(0)
+    n = 2000
+    run_s = rng.integers(1, 500, n)
+    jobs = Jobs.build(
+        np.cumsum(rng.integers(0, 60, n)), run_s, request_s=run_s * 2, cpus=rng.integers(1, 9, n),
+        user=rng.integers(1, 5, n), machine=Machine(nodes=16, cpus_per_node=1),
+    )  # fmt: skip
+    write(jobs, place / "log.swf")
+    (place / "queue.txt").write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
+    (place / "service.toml").write_text(f'[service]\nhome = "{place}/served"\nport = 0\n')
+    (place / "home").mkdir()
+    store = Store(place / "home" / "state.sqlite")
+    store.write([(EVENT, WHY)])
+    store.close()
+    lines = [[word.replace("@", str(place)) for word in line.split()] for line in LINES]
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("run_base_install.py")],
+        input=json.dumps(lines), capture_output=True, text=True, cwd=place, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(zip(LINES, map(tuple, json.loads(done.stdout)), strict=True))
+
+
+def fault(extra: str, code: int, errors: str) -> str:
+    """What is wrong with the outcome of a line; empty if nothing is."""
+    if "Traceback" in errors:
+        return f"a traceback: {errors.strip().splitlines()[-1]}"
+    wanted = rf"^twin: [\w.]+ is not installed; pip install 'clustertwin\[{extra}\]'$"
+    if extra and not (code == 1 and re.search(wanted, errors, re.MULTILINE)):
+        return f"exit code {code}, not the error that names {extra}: {errors}"
+    return f"exit code {code}: {errors}" if code and not extra else ""
+
+
+@pytest.mark.slow
+def test_every_command_works_or_names_its_extra(tmp_path: Path):
+    """One process runs all lines, because most of the time is the import of numba."""
+    outcomes = run_lines(tmp_path)
+    faults = {line: fault(LINES[line], code, errors) for line, (code, _, errors) in outcomes.items()}
+    assert {line: text for line, text in faults.items() if text} == {}
+
+
+def test_the_table_of_extras_is_that_of_the_package():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    imported_as = {
+        "scikit-learn": "sklearn", "python-multipart": "python_multipart", "umap-learn": "umap",
+        "sb3-contrib": "sb3_contrib",
+    }  # fmt: skip
+    expected: dict[str, set[str]] = {}
+    for extra in set(declared) - {"all", "dev"}:
+        requirements = [Requirement(text) for text in declared[extra]]
+        own = {imported_as.get(each.name, each.name) for each in requirements if each.name != "clustertwin"}
+        included = {name for each in requirements if each.name == "clustertwin" for name in each.extras}
+        expected[extra] = (own - {"mpich"}) | included  # mpich is a program, not a module
+    assert {extra: set(names) for extra, names in PACKAGES_BY_EXTRA.items()} == expected
+    assert packages_of("ray") == {"ray"}
+    assert "torch" in packages_of("sb3")
+
+
+def test_only_a_missing_package_of_an_extra_is_explained():
+    assert explain(ModuleNotFoundError("no", name="sympy")) is None  # a dependency of torch: its install is broken
+    assert explain(ModuleNotFoundError("no", name="torch.nonsense")) is None  # torch is installed here
+    assert explain(ModuleNotFoundError("no", name="clustertwin.nonsense"), "rl") is None
