@@ -53,6 +53,7 @@ def run(
             for file in home.glob("state.sqlite*"):
                 file.unlink()  # a replay starts without the events of the last one
         store = Store(home / "state.sqlite")
+        store.database.check()
         binding = config.service.settings()
         check_binding(binding, Tokens(store.database))
         listener = _listen(binding)
