@@ -150,3 +150,27 @@ def test_up_serves_its_page_scores_this_host_and_ends_cleanly(tmp_path):
         _, wrong = process.communicate(timeout=20)
     assert "Traceback" not in wrong
     assert (tmp_path / "recording" / "zarr.json").exists()
+
+
+def test_a_service_does_not_start_on_a_damaged_database(home):
+    """A page that opening the database does not read: the service would start, and fail later."""
+    import sqlite3
+
+    from clustertwin.core.errors import InputError
+    from clustertwin.service.config import LearningSection, ServiceConfig, ServiceSection
+    from clustertwin.service.serving import run
+
+    path = home / "state.sqlite"
+    with sqlite3.connect(path) as database:
+        page_bytes = database.execute("PRAGMA page_size").fetchone()[0]
+        root = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'audit_by_subject'").fetchone()[0]
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * page_bytes : root * page_bytes] = b"\xa5" * page_bytes
+    path.write_bytes(data)
+
+    def started(binding: object) -> None:
+        raise KeyboardInterrupt
+
+    config = ServiceConfig(service=ServiceSection(port=0, home=str(home)), learning=LearningSection(nightly=""))
+    with pytest.raises(InputError, match="the database is damaged"):
+        run(config, ready=started)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import typer
@@ -19,15 +21,20 @@ app = group("Tokens: they allow people and programs to read, vet or administer t
 def add(
     name: str = typer.Argument(help="Name of the owner; the audit log shows it."),
     role: str = typer.Option("read", "--role", help="Role of the token: read, vet or admin."),
+    lasts: str = typer.Option("", "--for", help="Duration, such as 12h or 90d; without it, the token does not expire."),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Create a token and print it once; only its hash is stored. Once a token exists, every client needs one."""
+    """Create a token and print it once; only its hash is stored. Once a token has existed, every client needs one."""
+    from clustertwin.core.durations import parse_duration
     from clustertwin.service.store.tokens import Tokens
 
-    token = Tokens(open_store(home, make=True).database).add(name, role, time.time())
+    now_s, lasts_s = time.time(), parse_duration(lasts) if lasts else None
+    tokens = Tokens(open_store(home, make=True).database)
+    token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser())
     if json:
-        print_json({"name": name, "role": role, "token": token})
+        expires_s = None if lasts_s is None else now_s + lasts_s
+        print_json({"name": name, "role": role, "token": token, "expires_s": expires_s})
     else:
         typer.echo(token)
         err.print("Store this token now: it is not shown again.")
@@ -42,14 +49,34 @@ def list_(home: Path = Home, json: bool = Json) -> None:
     if json:
         print_json([asdict(holder) for holder in holders])
     else:
-        print_table("", ("name", "role"), [(holder.name, holder.role) for holder in holders])
+        rows = [(holder.name, holder.role, _expiry(holder.expires_s, time.time())) for holder in holders]
+        print_table("", ("name", "role", "expires"), rows)
 
 
 @app.command()
 def remove(name: str = typer.Argument(help="Name of the owner."), home: Path = Home, json: bool = Json) -> None:
-    """Remove a token. It is invalid at once."""
+    """Remove a token and end its sessions and streams. After the last one, clients still need a token: see reopen."""
     from clustertwin.service.store.tokens import Tokens
 
-    Tokens(open_store(home).database).remove(name, time.time())
+    tokens = Tokens(open_store(home).database)
+    tokens.remove(name, time.time(), getpass.getuser())
     if json:
         print_json({"removed": name})
+    elif not tokens.all():
+        err.print("No token is left: nobody can log in until you run `twin token add` or `twin token reopen`.")
+
+
+@app.command()
+def reopen(home: Path = Home, json: bool = Json) -> None:
+    """Give every local user all rights on loopback again, as before the first token. Remove all tokens first."""
+    from clustertwin.service.store.tokens import Tokens
+
+    Tokens(open_store(home).database).reopen(time.time(), getpass.getuser())
+    if json:
+        print_json({"reopened": True})
+
+
+def _expiry(expires_s: float | None, now_s: float) -> str:
+    if expires_s is None:
+        return "never"
+    return f"{datetime.fromtimestamp(expires_s):%Y-%m-%d %H:%M}{' (expired)' * (expires_s <= now_s)}"

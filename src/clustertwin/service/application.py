@@ -10,12 +10,13 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from clustertwin import __version__
-from clustertwin.core.errors import OutputError
+from clustertwin.core.errors import InputError, OutputError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import service_metrics
 from clustertwin.service.web import api, pages
 from clustertwin.service.web.access import Guard
 from clustertwin.service.web.binding import Binding
+from clustertwin.service.web.unavailable import unavailable
 
 #: The health check fails if the loop has published no snapshot for this long.
 ALIVE_S = 60.0
@@ -50,6 +51,11 @@ def create_app(
     @app.exception_handler(OutputError)
     def cannot_write(request: Request, error: OutputError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 507)
+
+    @app.exception_handler(InputError)
+    def cannot_read(request: Request, error: InputError) -> Response:
+        """A file of the service is damaged. What does not need it still answers."""
+        return unavailable(str(error), request.headers.get("accept", ""))
 
     @app.get("/favicon.ico", include_in_schema=False)
     def icon() -> Response:

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
@@ -31,6 +31,9 @@ from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.binding import Binding, check_binding
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
+
+if TYPE_CHECKING:
+    from clustertwin.service.web.connections import BoundedListener
 
 
 def state_home(home: Path, replayed: bool) -> Path:
@@ -53,9 +56,13 @@ def run(
             for file in home.glob("state.sqlite*"):
                 file.unlink()  # a replay starts without the events of the last one
         store = Store(home / "state.sqlite")
+        store.database.check()
         binding = config.service.settings()
         check_binding(binding, Tokens(store.database))
-        listener = _listen(binding)
+        from clustertwin.service.web import connections
+
+        listener = _listen(binding, connections.BoundedListener)
+        listener.most = connections.most_connections()
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
@@ -72,6 +79,9 @@ def run(
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(state, binding),
+                http=connections.bounded_protocol(listener),
+                ws="none",
+                h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
                 log_level="warning",
                 server_header=False,
                 timeout_graceful_shutdown=2,
@@ -79,6 +89,7 @@ def run(
                 ssl_keyfile=binding.key or None,
             )
         )
+        connections.limit_logs()
         state.ending = lambda: server.should_exit
         # uvicorn raises the signal again after it has stopped. Without a handler, SIGTERM would end the process before
         # the loop has written its events.
@@ -171,10 +182,10 @@ def _scorer(config: ServiceConfig) -> Scorer:
     return RayScorer(config.scoring.workers)
 
 
-def _listen(binding: Binding) -> socket.socket:
+def _listen(binding: Binding, kind: type[BoundedListener]) -> BoundedListener:
     """Listen before anything starts: a port in use is an error at once, and early clients wait for their answer."""
     family = socket.AF_INET6 if ":" in binding.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = kind(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((binding.host, binding.port))

@@ -189,7 +189,7 @@ def test_a_damaged_database_and_one_of_a_newer_release_are_refused(tmp_path):
         Store(tmp_path / "noise")
     with sqlite3.connect(tmp_path / "future") as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match=r"with format 99; clustertwin .* supports formats up to 1"):
+    with pytest.raises(InputError, match=r"with format 99; clustertwin .* supports formats up to 2"):
         Store(tmp_path / "future")
 
 

@@ -143,13 +143,15 @@ def test_the_service_refuses_a_home_of_a_newer_format(newer_home):
         run(ServiceConfig(service=ServiceSection(home=str(newer_home))))
 
 
-def test_the_schema_of_the_same_version_is_the_same(old_home, tmp_path):
+def test_a_migrated_schema_is_the_schema_of_a_new_home(old_home, tmp_path):
     def schema(home: Path) -> tuple[int, list[tuple[str]]]:
         with sqlite3.connect(home / "state.sqlite") as database:
             version = database.execute("PRAGMA user_version").fetchone()[0]
             return version, sorted(database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
     open_store(tmp_path / "new", make=True).close()
+    assert schema(old_home)[0] == 1
+    open_store(old_home).close()
     assert schema(tmp_path / "new") == schema(old_home)
 
 

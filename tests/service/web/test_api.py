@@ -95,8 +95,10 @@ def test_each_role_has_its_rights_and_no_others(client, state, role, read, vet, 
 
 
 def test_a_cookie_without_an_origin_cannot_change_anything(client, state):
-    token = Tokens(state.store.database).add("ada", "vet", 0.0)
-    cookie = {"Cookie": f"{COOKIE}={token}"}
+    tokens = Tokens(state.store.database)
+    token = tokens.add("ada", "vet", 0.0)
+    assert client.get("/api/v1/snapshot", headers={"Cookie": f"{COOKIE}={token}"}).status_code == 401
+    cookie = {"Cookie": f"other=1; {COOKIE}={tokens.start_session(token)}"}
     assert client.get("/api/v1/snapshot", headers=cookie).status_code == 200
     assert client.post("/api/v1/events/e1/verdict", json={"verdict": "confirmed"}, headers=cookie).status_code == 403
 
@@ -205,7 +207,7 @@ def test_the_stream_sends_each_snapshot_once(client, state, monkeypatch):
             return self.left < 0
 
     async def read() -> list[bytes]:
-        return [line async for line in stream._messages(state, Reader())]
+        return [line async for line in stream._messages(state, Reader(), lambda: True)]
 
     lines = asyncio.run(read())
     assert [line.split(b"\n")[1] for line in lines] == [b"id: 0", b"id: 7"]
@@ -226,6 +228,6 @@ def test_the_stream_ends_with_the_service(state, monkeypatch):
             return False
 
     async def read() -> list[bytes]:
-        return [line async for line in stream._messages(state, Reader())]
+        return [line async for line in stream._messages(state, Reader(), lambda: True)]
 
     assert len(asyncio.run(asyncio.wait_for(read(), 10))) == 1

@@ -117,10 +117,24 @@ def test_other_methods_are_refused(url):
         b"GET / HTTP/1.1\r\n folded: x",
         b"POST / HTTP/1.1\r\nContent-Length: 5",
         b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked",
+        b"GET / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 5",
+        b"GET / HTTP/1.1\r\nContent-Length: 5\r\ncontent-length: 0",
+        b"GET / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 0",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b",
+        b"GET / HTTP/1.1\r\nHost: a\nX: b",
+        b"GET / HTTP/1.1\nHost: a",
+        b"GET / HTTP/1.1\r\nX: a\rb",
+        b"GET / HTTP/1.1\r\nX: a\0b",
+        b"GET / HTTP/1.1\r\nX : a",
     ],
 )
 def test_an_invalid_request_is_refused(head):
     assert parse_request(head).status == 400
+
+
+@pytest.mark.parametrize("request_", [b"GET / HTTP/1.1\nHost: a\n\n", b"GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n"])
+def test_a_bare_line_feed_is_refused_at_once(url, request_):
+    assert raw(url, request_).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_request_that_never_ends_is_refused(url):

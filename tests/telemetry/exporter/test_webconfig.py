@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.exporter.http import webconfig
-from clustertwin.telemetry.exporter.http.webconfig import Passwords, parse_web_config, read_web_config, server_context
+from clustertwin.telemetry.exporter.http.webconfig import parse_web_config, read_web_config, server_context
 
 get = partial(httpx.get, verify=False)
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -45,27 +44,6 @@ def test_only_the_right_password_is_accepted(tree, serve):
         assert get(url, auth=auth).status_code == 401
     for header in ("Bearer x", "Basic !!", "Basic YWxpY2U=", "Basic", "basic /w=="):
         assert get(url, headers={"Authorization": header}).status_code == 401
-
-
-def test_bcrypt_runs_once_for_each_password_also_for_unknown_users(monkeypatch):
-    asked = []
-    real = webconfig._bcrypt_agrees
-    monkeypatch.setattr(webconfig, "_bcrypt_agrees", lambda *guess: asked.append(guess) or real(*guess))
-    passwords = Passwords({"alice": HASH})
-    for _ in range(3):
-        assert passwords.is_right("alice", "secret")
-        assert not passwords.is_right("alice", "wrong")
-        assert not passwords.is_right("nobody", "secret")
-    assert len(asked) == 3
-    assert {hashed[4:6] for _, hashed in asked} == {"04"}  # the same cost for all
-
-
-def test_cached_results_are_bounded_and_hold_no_password():
-    passwords = Passwords({"alice": HASH})
-    for i in range(Passwords.REMEMBERED + 20):
-        passwords.is_right("alice", f"guess-{i}")
-    assert len(passwords._results) == Passwords.REMEMBERED
-    assert not any(b"guess" in key for key in passwords._results)
 
 
 def test_with_tls_plain_http_is_refused(tree, serve, pem):

@@ -17,10 +17,7 @@ from typing import Any
 from clustertwin.core.errors import InputError, OutputError
 from clustertwin.service.store.home_format import refuse_newer
 
-#: The version of the schema, stored as SQLite's user_version.
-VERSION = 1
-
-SCHEMA = """
+_SCHEMA_1 = """
 CREATE TABLE events (
   id TEXT PRIMARY KEY, places TEXT NOT NULL, jobs TEXT NOT NULL, owner TEXT NOT NULL,
   onset_s INTEGER NOT NULL, seen_s INTEGER NOT NULL, end_s INTEGER,
@@ -48,6 +45,25 @@ CREATE INDEX audit_by_subject ON audit (subject, id);
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END;
 CREATE TRIGGER audit_is_not_cut BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END;
 """
+
+
+#: Tokens can expire, a login is a session, and the service remembers that a token has existed.
+_SCHEMA_2 = """
+ALTER TABLE tokens ADD COLUMN expires_s REAL;
+CREATE TABLE sessions (
+  hash TEXT PRIMARY KEY, token_hash TEXT NOT NULL, made_s REAL NOT NULL, expires_s REAL NOT NULL
+) STRICT;
+CREATE TABLE access (id INTEGER PRIMARY KEY CHECK (id = 1), needs_token INTEGER NOT NULL) STRICT;
+INSERT INTO access
+  SELECT 1, EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM audit WHERE action = 'token added');
+"""
+
+#: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2)
+#: The version of the schema, stored as SQLite's user_version.
+VERSION = len(SCHEMAS)
+#: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.
+_DAMAGED = ("not a database", "malformed", "no such table", "no such column", "Could not decode")
 
 
 class Database:
@@ -83,8 +99,14 @@ class Database:
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
         """Read committed rows, without waiting for a writer."""
-        with self._reading, self._reporting():
+        with self._reading, self._reporting(reading=True):
             return self._reader.execute(query, values).fetchall()
+
+    def check(self) -> None:
+        """Read the whole file, and raise if a page of it is damaged."""
+        (result,) = self.rows("PRAGMA quick_check(1)")[0]
+        if result != "ok":
+            raise self._damaged(" ".join(str(result).split()))
 
     def close(self) -> None:
         with self._writing, self._reading:
@@ -94,26 +116,34 @@ class Database:
     def _create(self) -> None:
         with self.transaction() as connection:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if version == 0:
+            for script in SCHEMAS[version:]:
                 # executescript would commit by itself. Single statements keep the schema in one transaction.
-                for statement in _statements(SCHEMA):
+                for statement in _statements(script):
                     connection.execute(statement)
+            if version < VERSION:
                 connection.execute(f"PRAGMA user_version = {VERSION}")
         if version > VERSION:
             self.close()
             refuse_newer(self.path, version, VERSION)
 
     @contextmanager
-    def _reporting(self) -> Iterator[None]:
+    def _reporting(self, reading: bool = False) -> Iterator[None]:
         """Turn SQLite's errors into errors that name the file."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
-            if "not a database" in str(error) or "malformed" in str(error):
-                raise InputError(self.path, f"{error}; move the file away to start with an empty one") from error
+            # A write that fails can mean a bad disk or a full one; a read that fails means that data is missing.
+            if any(text in str(error) for text in _DAMAGED) or (reading and "disk I/O error" in str(error)):
+                raise self._damaged(error) from error
             raise OutputError(f"{self.path}: {error}; data written earlier is intact") from error
+
+    def _damaged(self, reason: object) -> InputError:
+        return InputError(
+            self.path,
+            f"the database is damaged: {reason}; restore a copy, or move the file away to start with an empty one",
+        )
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.errors import InputError, SettingsError, TwinError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
@@ -204,6 +204,13 @@ def _row(event: Event, why: Explanation | None) -> tuple[Any, ...]:
 
 
 def _case(row: sqlite3.Row) -> Case:
+    try:
+        return _parse_case(row)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError("state.sqlite", f"event {row['id']!r} is damaged: {error}") from error
+
+
+def _parse_case(row: sqlite3.Row) -> Case:
     event = Event(
         id=row["id"],
         places=tuple((node, tuple(cpus)) for node, cpus in json.loads(row["places"])),

@@ -9,21 +9,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
+from clustertwin.service.store.name_patterns import NamePatterns, check, is_pattern, matches
 from clustertwin.telemetry.detection.events.event import Event
 
+#: Budgets of all maintenance windows and of all silences that have not ended. The loop matches them with every node.
+MOST_PERIODS = 200
+MOST_PATTERNS = 200
+MOST_NAMES = 10_000
 
-def _matches(name: str, pattern: str) -> bool:
-    """Whether the name equals the pattern or matches it. Names such as [::1]:9752 and job[3] look like patterns."""
-    return name == pattern or fnmatchcase(name, pattern)
+
+class _Matcher:
+    """A slot for compiled patterns that is no field: `asdict` and comparisons ignore it."""
+
+    __slots__ = ("_patterns",)
+    _patterns: NamePatterns
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceWindow:
+class MaintenanceWindow(_Matcher):
     nodes: tuple[str, ...]  # names, or patterns such as `n0*`
     start_s: float
     end_s: float
@@ -31,8 +40,11 @@ class MaintenanceWindow:
     who: str = ""
     id: int = 0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_patterns", NamePatterns(self.nodes))
+
     def covers(self, node: str) -> bool:
-        return any(_matches(node, pattern) for pattern in self.nodes)
+        return self._patterns.match(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +62,17 @@ class Silence:
 
     def covers(self, event: Event) -> bool:
         return (
-            (not self.node or any(_matches(node, self.node) for node in event.nodes))
-            and (not self.job or any(_matches(job, self.job) for job in event.jobs))
-            and (not self.owner or _matches(event.owner, self.owner))
+            (not self.node or any(matches(node, self.node) for node in event.nodes))
+            and (not self.job or any(matches(job, self.job) for job in event.jobs))
+            and (not self.owner or matches(event.owner, self.owner))
             and (not self.view or self.view == event.view)
         )
+
+
+@lru_cache(maxsize=2 * MOST_PERIODS)
+def _stored(nodes: str, **values: Any) -> MaintenanceWindow:
+    """A stored window: the same object each time, because it remembers which nodes it covers."""
+    return MaintenanceWindow(nodes=tuple(json.loads(nodes)), **values)
 
 
 def is_silenced(event: Event, silences: Iterable[Silence]) -> bool:
@@ -72,6 +90,10 @@ class QuietPeriods:
             raise SettingsError(
                 "a maintenance window needs at least one node, and must end after it begins and after now"
             )
+        check(window.nodes)
+        windows = self.maintenance(now_s)
+        nodes = [node for open_window in (window, *windows) for node in open_window.nodes]
+        _check_budget("maintenance windows", len(windows), nodes)
         with self._db.transaction() as connection:
             cursor = connection.execute(
                 "INSERT INTO maintenance (nodes, start_s, end_s, reason, who) VALUES (?, ?, ?, ?, ?)",
@@ -86,7 +108,7 @@ class QuietPeriods:
     def maintenance(self, now_s: float) -> list[MaintenanceWindow]:
         """Windows that have not ended."""
         rows = self._db.rows("SELECT * FROM maintenance WHERE end_s > ? ORDER BY start_s, id", (now_s,))
-        return [MaintenanceWindow(**{**dict(row), "nodes": tuple(json.loads(row["nodes"]))}) for row in rows]
+        return [_stored(**dict(row)) for row in rows]
 
     def end_maintenance(self, number: int, who: str, now_s: float) -> bool:
         """End a window now. False if there is no such window, or it has ended."""
@@ -101,6 +123,10 @@ class QuietPeriods:
     def add_silence(self, silence: Silence, now_s: float) -> Silence:
         if silence.until_s <= now_s or not (silence.node or silence.job or silence.owner or silence.view):
             raise SettingsError("a silence must end after now and needs at least one of node, job, owner and view")
+        check((silence.node, silence.job, silence.owner))
+        silences = self.silences(now_s)
+        names = [name for each in (silence, *silences) for name in (each.node, each.job, each.owner)]
+        _check_budget("silences", len(silences), names)
         with self._db.transaction() as connection:
             cursor = connection.execute(
                 "INSERT INTO silences (node, job, owner, view, until_s, reason, who) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -124,3 +150,15 @@ class QuietPeriods:
             if done:
                 audit_log.append(connection, now_s, who, "end silence", f"silence {number}")
         return bool(done)
+
+
+def _check_budget(what: str, periods: int, names: list[str]) -> None:
+    """Raise if the periods that have not ended, with a new one, exceed a budget."""
+    patterns = sum(map(is_pattern, names))
+    for count, most, noun in (
+        (periods + 1, MOST_PERIODS, what),
+        (patterns, MOST_PATTERNS, f"patterns in all {what}"),
+        (len(names) - patterns, MOST_NAMES, f"names in all {what}"),
+    ):
+        if count > most:
+            raise SettingsError(f"{count} {noun}: at most {most} are allowed; end one that you no longer need")

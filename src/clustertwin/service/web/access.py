@@ -1,33 +1,41 @@
 """Access control: each request -> the token holder and the role, or a 4xx; each response -> strict security headers.
 
 Host     A request with an unknown Host header is refused, so a foreign page cannot reach the service by DNS rebinding.
-Token    A bearer token or a cookie. On loopback, until the first token is created, every local user is an admin.
+Cookie   A request with long cookies is refused before they are read, and only the service's own cookie is read.
+Token    A bearer token, or the cookie of a session. On loopback, until the first token is created, every local user is
+         an admin. The service does not know which user that is, and the audit log says so.
 Origin   A request that changes something must come from the service's own pages, or from a program, not a browser.
 Role     Reading needs `read`. A change needs the role that its page or its part of the API declares.
 """
 
 from __future__ import annotations
 
-import getpass
+import logging
 from collections.abc import Iterable, Sequence
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
 from clustertwin.service.web.binding import Binding
 from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.unavailable import unavailable
 
-COOKIE = "twin_token"
+COOKIE = "twin_session"
+MAX_COOKIE_BYTES = 8192
+#: The name of a client without a token, in the audit log.
+UNKNOWN_USER = "unknown local user"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY_BYTES = 1 << 20
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 #: Paths that need no token, besides the public pages: the health check, and the styles of the login page.
 PUBLIC = ("/healthz", "/static")
+
+_log = logging.getLogger("uvicorn.error")
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -83,31 +91,58 @@ class Guard:
         path, method = scope["path"], scope["method"]
         if _name(headers.get("host", "")) not in self.hosts:
             return _refuse(421, "unknown Host header; add the name to service.names")
+        if sum(map(len, headers.getlist("cookie"))) > MAX_COOKIE_BYTES:
+            return _refuse(
+                431, f"the cookies are larger than {MAX_COOKIE_BYTES} bytes; delete the cookies of this host"
+            )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             return _refuse(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
         if method not in SAFE_METHODS and not self._same_origin(headers):
             return _refuse(403, "a request that changes something must come from this service's own pages")
-        holder = self._holder(headers)
-        scope.setdefault("state", {}).update(who=holder.name if holder else "", role=holder.role if holder else "")
+        values = scope.setdefault("state", {})
+        values.update(who="", role="", session=session_of(headers))
         if any(_is_below(path, prefix) for prefix in self._public):
             return None
+        try:
+            holder = self._holder(headers)
+        except TwinError as error:
+            _log.warning("%s", error)
+            return unavailable(
+                "The database of this service cannot be read, so no request can be checked. The log of the service has "
+                "the reason.",
+                headers.get("accept", ""),
+            )
         if holder is None:
             if "text/html" in headers.get("accept", "") and method == "GET":
                 return RedirectResponse(f"/login?to={quote(path)}", 303)
             return _refuse(401, "this request needs a token", {"WWW-Authenticate": "Bearer"})
         needed = self.needed_role(path, method)
+        values.update(who=holder.name, role=holder.role, is_allowed=lambda: self._is_allowed(headers, needed))
         if holder.may(needed):
             return None
         return _refuse(403, f"this request needs the role {needed}; your role is {holder.role}")
 
     def _holder(self, headers: Headers) -> TokenHolder | None:
-        token, tokens = _token(headers), Tokens(self.state.store.database)
-        if token:
-            return tokens.holder(token)
-        if self.binding.loopback and not tokens.all():
-            return TokenHolder(_local_user(), "admin")
+        tokens = Tokens(self.state.store.database)
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return tokens.holder(token.strip())
+        if session := session_of(headers):
+            holder = tokens.session_holder(session)
+            if holder is not None:
+                return holder
+        if self.binding.loopback and not tokens.needed():
+            return TokenHolder(UNKNOWN_USER, "admin")
         return None
+
+    def _is_allowed(self, headers: Headers, role: Role) -> bool:
+        """Whether a request that has begun may go on: its token may have been removed or may have expired."""
+        try:
+            holder = self._holder(headers)
+        except TwinError:
+            return False
+        return holder is not None and holder.may(role)
 
     def _same_origin(self, headers: Headers) -> bool:
         """Browsers send the origin of a request. A request without one is not from a browser and carries no cookie."""
@@ -117,22 +152,21 @@ class Guard:
         if origin is not None:
             parts = urlsplit(origin)
             return parts.netloc.lower() == headers.get("host", "").lower() and parts.scheme in ("http", "https")
-        return COOKIE not in headers.get("cookie", "") or "sec-fetch-site" in headers
+        return not session_of(headers) or "sec-fetch-site" in headers
 
 
 def _is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
 
-def _token(headers: Headers) -> str:
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        return token.strip()
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return cookie.value if cookie else ""
+def session_of(headers: Headers) -> str:
+    """The value of our cookie, or an empty string. Cookies of other services on this host are not parsed."""
+    for cookies in headers.getlist("cookie"):
+        for cookie in cookies.split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == COOKIE:
+                return value.strip()
+    return ""
 
 
 def _hosts(binding: Binding) -> set[str]:
@@ -163,10 +197,3 @@ def _bounded(receive: Receive) -> Receive:
 
 def _refuse(code: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"detail": reason}, code, headers)
-
-
-def _local_user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "local"

@@ -44,8 +44,8 @@ def check_binding(binding: Binding, tokens: Tokens) -> None:
     if binding.loopback:
         return
     missing = [] if binding.certificate else ["TLS (certificate and key)"]
-    if not tokens.all():
-        missing.append("at least one token (`twin token add NAME --role admin`)")
+    if not tokens.valid():
+        missing.append("at least one token that has not expired (`twin token add NAME --role admin`)")
     if missing:
         raise SettingsError(
             f"{binding.host} can be reached from outside this machine: it needs {' and '.join(missing)}"

@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 from tests.service import sample_state
 
 from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.web.access import COOKIE
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_a_wrong_token_is_refused_and_sets_no_cookie(door, token):
     answer = door[0].post("/login", data={"token": token})
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
-    assert "This token does not exist, or it was removed" in answer.text
+    assert "This token does not exist, has expired, or was removed" in answer.text
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\nb", ""])
@@ -50,3 +51,25 @@ def test_the_login_does_not_redirect_to_another_site(door, to):
 def test_another_site_cannot_log_a_user_in(door):
     client, token = door
     assert client.post("/login", data={"token": token}, headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_a_logout_revokes_the_cookie_and_the_cookie_is_not_the_token(door):
+    client, token = door
+    client.post("/login", data={"token": token})
+    stolen = client.cookies[COOKIE]
+    assert token not in stolen
+    thief = {"Cookie": f"{COOKIE}={stolen}", "Accept": "application/json"}
+    assert client.get("/api/v1/snapshot", headers=thief).status_code == 200
+    client.post("/logout", headers={"Origin": "http://127.0.0.1"})
+    client.cookies.clear()
+    assert client.get("/api/v1/snapshot", headers=thief).status_code == 401
+
+
+def test_a_session_ends_with_its_token(door, made_state):
+    client, token = door
+    client.post("/login", data={"token": token})
+    assert client.get("/api/v1/snapshot", headers={"Accept": "application/json"}).status_code == 200
+    tokens = Tokens(made_state.store.database)
+    tokens.remove("ada", 1.0)
+    tokens.add("ada", "admin", 2.0)  # another token of the same name does not revive it
+    assert client.get("/api/v1/snapshot", headers={"Accept": "application/json"}).status_code == 401

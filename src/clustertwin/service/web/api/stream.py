@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
@@ -17,6 +17,7 @@ from clustertwin.service.web.contract import RouteGroup
 
 POLL_S = 0.2
 KEEP_ALIVE_S = 15.0
+RECHECK_S = 1.0  # a stream ends this long after its token was removed or has expired
 
 
 def router(state: ServiceState) -> APIRouter:
@@ -24,7 +25,7 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/stream", summary="Stream each new snapshot as a server-sent event", response_class=StreamingResponse)
     async def stream(request: Request) -> StreamingResponse:
-        return StreamingResponse(_messages(state, request), media_type="text/event-stream")
+        return StreamingResponse(_messages(state, request, request.state.is_allowed), media_type="text/event-stream")
 
     return api
 
@@ -32,10 +33,15 @@ def router(state: ServiceState) -> APIRouter:
 ROUTES = RouteGroup(paths=("/stream",), router=router)
 
 
-async def _messages(state: ServiceState, request: Request) -> AsyncIterator[bytes]:
+async def _messages(state: ServiceState, request: Request, is_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
     """Poll for snapshots. Polling needs no thread for each connected page."""
-    sent, idle_s = -1, 0.0
+    sent, idle_s, checked_s = -1, 0.0, 0.0
     while not (state.ending() or await request.is_disconnected()):
+        checked_s += POLL_S
+        if checked_s >= RECHECK_S:
+            checked_s = 0.0
+            if not is_allowed():
+                return
         snapshot = state.snapshot
         if snapshot.number != sent:
             sent, idle_s = snapshot.number, 0.0

@@ -1,4 +1,4 @@
-"""Log in with a token: the token -> a cookie that scripts cannot read and other sites cannot use."""
+"""Log in with a token: the token -> a session, in a cookie that scripts cannot read and other sites cannot use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.store.tokens import SESSION_S, Tokens
 from clustertwin.service.web.access import COOKIE
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import environment
-
-MONTH_S = 30 * 86_400
 
 
 def router(state: ServiceState) -> APIRouter:
@@ -29,17 +27,19 @@ def router(state: ServiceState) -> APIRouter:
 
     @routes.post("/login")
     def log_in(request: Request, token: Annotated[str, Form()] = "", to: Annotated[str, Form()] = "/") -> Response:
-        if Tokens(state.store.database).holder(token.strip()) is None:
-            return form(to, "This token does not exist, or it was removed.", 401)
+        session = Tokens(state.store.database).start_session(token.strip())
+        if session is None:
+            return form(to, "This token does not exist, has expired, or was removed.", 401)
         answer = RedirectResponse(_local_path(to), 303)
         # Lax: a link in an alert opens a page without another login. The guard refuses changes from other sites.
         answer.set_cookie(
-            COOKIE, token.strip(), MONTH_S, httponly=True, samesite="lax", secure=request.url.scheme == "https"
+            COOKIE, session, int(SESSION_S), httponly=True, samesite="lax", secure=request.url.scheme == "https"
         )
         return answer
 
     @routes.post("/logout")
-    def log_out() -> Response:
+    def log_out(request: Request) -> Response:
+        Tokens(state.store.database).end_session(request.state.session)
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(COOKIE)
         return answer

@@ -15,7 +15,6 @@ from clustertwin.core import formatting
 from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.web.access import COOKIE
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
 
@@ -66,7 +65,7 @@ def render(
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,
-        "logged_in": COOKIE in request.cookies,
+        "logged_in": bool(request.state.session),
         "problems": problems(state),
         **values,
     }

@@ -15,14 +15,15 @@ import time
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.exporter.http.messages import HttpResponse, head_of, parse_request, refusal
+from clustertwin.telemetry.exporter.http.messages import HttpResponse, has_bare_lf, head_of, parse_request, refusal
 from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, server_context
 
 if TYPE_CHECKING:
     import ssl
 
-MAX_CONNECTIONS = 32
+MAX_CONNECTIONS = 32  # and threads: a connection counts until its thread has ended
+ROOM_S = 1.0  # to wait for the thread of an ended connection
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 10.0  # for a handshake, or from the first byte of a request to its last
 ANSWER_S = 30.0  # to receive a response
@@ -34,8 +35,9 @@ class Connection:
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, routes: Routes) -> None:
         self._socket, self._context, self._routes = sock, context, routes
+        self._client = str(sock.getpeername()[0])
         self.deadline_s = time.monotonic() + REQUEST_S
-        self.is_idle = False
+        self.is_idle = self.has_ended = False
 
     def run(self) -> None:
         try:
@@ -56,6 +58,7 @@ class Connection:
 
     def end(self) -> None:
         """Make the thread read an end of file; it then closes the socket itself."""
+        self.has_ended = True
         with contextlib.suppress(OSError):
             # Not the shutdown of SSLSocket, which waits for the client.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
@@ -65,6 +68,9 @@ class Connection:
         if not data:
             self.deadline_s, self.is_idle = time.monotonic() + IDLE_S, True
         while b"\r\n\r\n" not in data:
+            if has_bare_lf(data):
+                self._send(refusal(400, "a line must end with CR LF"))
+                return b"", b""
             if len(data) > MAX_REQUEST_BYTES:
                 self._send(refusal(431, f"a request may have at most {MAX_REQUEST_BYTES} bytes"))
                 return b"", b""
@@ -79,7 +85,7 @@ class Connection:
 
     def _respond(self, head: bytes) -> bool:
         """Answer one request; True if the connection stays open."""
-        request = parse_request(head)
+        request = parse_request(head, self._client)
         if isinstance(request, HttpResponse):
             self._send(request)
             return False
@@ -119,7 +125,7 @@ class Server:
         self._context = server_context(config.tls) if config.tls else None
         self._routes = routes
         self._connections: set[Connection] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._is_closing = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -156,23 +162,43 @@ class Server:
                     return
                 time.sleep(0.1)  # no file descriptor is free at the moment
                 continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(sock, self._context, self._routes)
-            with self._lock:
-                self._make_room()
-                self._connections.add(connection)
+            try:
+                self._admit(sock)
+            except (OSError, RuntimeError):
+                # The client has disconnected, or no thread can start: the next client may have more luck.
+                sock.close()
+
+    def _admit(self, sock: socket.socket) -> None:
+        """Serve a client in its own thread. Without room, disconnect it."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(sock, self._context, self._routes)
+        with self._lock:
+            if not self._make_room():
+                sock.close()
+                return
+            self._connections.add(connection)
+        try:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except RuntimeError:
+            self._forget(connection)
+            raise
 
     def _serve(self, connection: Connection) -> None:
         try:
             connection.run()
         finally:
-            with self._lock:
-                self._connections.discard(connection)
+            self._forget(connection)
 
-    def _make_room(self) -> None:
-        """At the limit, end an idle connection, or else the one whose deadline is next."""
-        if len(self._connections) >= MAX_CONNECTIONS:
-            victim = min(self._connections, key=lambda c: (not c.is_idle, c.deadline_s))
-            self._connections.discard(victim)
-            victim.end()
+    def _forget(self, connection: Connection) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+            self._lock.notify()
+
+    def _make_room(self) -> bool:
+        """At the limit, end an idle connection, or else the one whose deadline is next, and wait for its thread."""
+        if len(self._connections) < MAX_CONNECTIONS:
+            return True
+        serving = [connection for connection in self._connections if not connection.has_ended]
+        if serving:
+            min(serving, key=lambda c: (not c.is_idle, c.deadline_s)).end()
+        return self._lock.wait_for(lambda: len(self._connections) < MAX_CONNECTIONS, ROOM_S)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from clustertwin.core.errors import SettingsError
@@ -84,46 +82,6 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
         raise SettingsError(f"TLS with {files}: {error}") from error
     context.verify_mode = ssl.VerifyMode[CLIENT_AUTH[tls.client_auth_type]]
     return context
-
-
-class Passwords:
-    """Checks basic authentication. bcrypt is slow by design, so a limited number of results is cached, hashed."""
-
-    REMEMBERED = 128
-
-    def __init__(self, users: dict[str, str]) -> None:
-        self._users = users
-        # For unknown names, with the highest cost in use: rejecting them takes as long as a wrong password.
-        cost = max(int(hashed[4:6]) for hashed in users.values())
-        self._nobody = f"$2b${cost:02d}$" + "CwTycUXWue0Thq9StjUM0u" + "." * 31
-        self._key = os.urandom(32)
-        self._results: OrderedDict[bytes, bool] = OrderedDict()
-        self._lock = Lock()  # one bcrypt at a time: many wrong passwords use one core at most
-
-    def is_right(self, name: str, password: str) -> bool:
-        """Whether the user has this password."""
-        from hashlib import blake2b  # loads OpenSSL, 5 MB that an exporter without passwords does not need
-
-        hashed = self._users.get(name, self._nobody)
-        parts = "\0".join((name, hashed, password)).encode("utf-8", "surrogateescape")
-        key = blake2b(parts, key=self._key).digest()
-        with self._lock:
-            if key not in self._results:
-                self._results[key] = _bcrypt_agrees(password, hashed)
-                while len(self._results) > self.REMEMBERED:
-                    self._results.popitem(last=False)
-            self._results.move_to_end(key)
-            return self._results[key] and name in self._users
-
-
-def _bcrypt_agrees(password: str, hashed: str) -> bool:
-    import bcrypt
-
-    secret = password.encode("utf-8", "surrogateescape")[:72]  # bcrypt ignores what follows
-    try:
-        return bcrypt.checkpw(secret, hashed.encode())
-    except ValueError:
-        return False  # a NUL in the password, or a hash with an invalid salt
 
 
 def _tls(value: Any, path: str) -> TlsSettings | None:

@@ -1,0 +1,223 @@
+"""Connections before authentication: a real server, and clients that send nothing, little, or read nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import httpx
+import pytest
+import uvicorn
+
+from clustertwin.service.web import connections
+from clustertwin.service.web.connections import BoundedListener, RepeatFilter, bounded_protocol
+
+BIG = b"x" * 50_000_000
+
+
+async def plain_app(scope, receive, send):
+    """Reads the body of a POST; answers with a large body at /big, and waits at /stream until the client leaves."""
+    if scope["type"] != "http":
+        return
+    more = scope["method"] == "POST"
+    while more:
+        message = await receive()
+        more = message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    if scope["path"] == "/stream":
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    await send({"type": "http.response.body", "body": BIG if scope["path"] == "/big" else b"answer"})
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """A server of `plain_app` with short deadlines; its address and its listener."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
+    monkeypatch.setattr(connections, "BODY_S", 0.5)
+    monkeypatch.setattr(connections, "WRITE_S", 0.5)
+    listener = BoundedListener(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(512)
+    listener.most = 8
+    config = uvicorn.Config(
+        plain_app, http=bounded_protocol(listener), ws="none", lifespan="off", log_level="warning",
+        timeout_graceful_shutdown=1, timeout_keep_alive=5,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    server.capture_signals = threading.Lock  # a context manager that does nothing: signals belong to the main thread
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    address = listener.getsockname()
+    thread.start()
+    yield address, listener
+    server.should_exit = server.force_exit = True
+    thread.join(10)
+
+
+def url(address, path="/"):
+    return f"http://127.0.0.1:{address[1]}{path}"
+
+
+def ended_after_s(sock: socket.socket) -> float:
+    begun = time.monotonic()
+    sock.settimeout(5)
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return time.monotonic() - begun
+
+
+def test_normal_requests_are_answered_on_one_connection(served):
+    with httpx.Client(verify=False) as client:
+        for _ in range(3):
+            assert client.get(url(served[0])).text == "answer"
+        time.sleep(0.6)  # longer than the deadline of a head
+        assert client.post(url(served[0]), content=b"body").text == "answer"
+    assert httpx.get(url(served[0], "/big"), verify=False).content == BIG
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"]
+)
+def test_a_client_that_does_not_finish_its_request_is_disconnected(served, sent):
+    with socket.create_connection(served[0]) as sock:
+        sock.sendall(sent)
+        assert ended_after_s(sock) < 2
+
+
+def test_a_client_that_sends_one_byte_at_a_time_has_no_more_time(served):
+    with socket.create_connection(served[0]) as sock:
+        begun = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - begun < 5:
+                sock.sendall(b"G")
+                time.sleep(0.05)
+        assert time.monotonic() - begun < 2
+
+
+def test_a_client_that_does_not_read_its_answer_is_disconnected(served):
+    with socket.create_connection(served[0]) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
+        deadline = time.monotonic() + 5
+        while served[1]._open_clients() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert time.monotonic() < deadline
+
+
+def test_silent_clients_are_replaced_before_those_that_ask(served, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_S", 60.0)
+    with socket.create_connection(served[0]) as asking:
+        asking.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"begun" in asking.recv(65536) + asking.recv(65536)
+        silent = [socket.create_connection(served[0]) for _ in range(40)]
+        assert httpx.get(url(served[0]), verify=False, timeout=2).text == "answer"
+        assert len(served[1]._open_clients()) <= 8
+        asking.settimeout(0.2)
+        with pytest.raises(TimeoutError):  # still open
+            asking.recv(1)
+        for sock in silent:
+            sock.close()
+
+
+def test_streams_alone_do_not_close_the_door(served):
+    streams = [socket.create_connection(served[0], timeout=5) for _ in range(8)]
+    for sock in streams:
+        sock.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert sock.recv(10) == b"HTTP/1.1 2"
+    assert httpx.get(url(served[0]), verify=False, timeout=2).text == "answer"
+    for sock in streams:
+        sock.close()
+
+
+def test_without_a_free_descriptor_the_server_goes_on(served, caplog):
+    caplog.set_level(logging.WARNING)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    own = []
+    try:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            while True:
+                own.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        for sock in waiting:
+            sock.connect(served[0])
+        time.sleep(0.3)
+        for sock in waiting:
+            sock.close()
+    finally:
+        for number in own:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert httpx.get(url(served[0]), verify=False, timeout=2).text == "answer"
+    assert not [record for record in caplog.records if "out of system resource" in record.getMessage()]
+
+
+def test_a_repeated_line_is_logged_once_a_minute_with_its_count(clock):
+    limit = RepeatFilter(clock)
+
+    def passes(text: str) -> str:
+        record = logging.LogRecord("x", logging.WARNING, "", 0, text, None, None)
+        return record.getMessage() if limit.filter(record) else ""
+
+    assert [passes("bad request") for _ in range(5)] == ["bad request", "", "", "", ""]
+    assert passes("another") == "another"
+    clock.now_s = 61.0
+    assert passes("bad request") == "bad request (and 4 more in the last minutes)"
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from clustertwin.cli import main
+sys.argv = ["twin", "up", "--no-browser", "--no-learn", "--port", "0", "--json", "--home", sys.argv[1]]
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+def test_400_silent_sockets_leave_a_service_with_256_descriptors_answering(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LIMITED, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    silent = []
+    try:
+        lines = ""
+        while not lines.rstrip().endswith("}"):
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            lines += line
+        base = json.loads(lines)["url"]
+        port = int(base.rpartition(":")[2])
+        urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=20).read()
+        for _ in range(400):
+            silent.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+        for path in ("/healthz", "/api/v1/snapshot", "/"):
+            begun = time.monotonic()
+            with urllib.request.urlopen(base + path, timeout=10) as answer:
+                assert answer.status == 200
+            assert time.monotonic() - begun < 2
+        snapshot = json.load(urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=10))
+        assert not [problem for problem in snapshot["problems"] if "open files" in problem]
+    finally:
+        for sock in silent:
+            sock.close()
+        process.send_signal(signal.SIGINT)
+        _, logged = process.communicate(timeout=30)
+    assert len(logged) < 10_000
