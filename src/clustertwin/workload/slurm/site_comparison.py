@@ -29,7 +29,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """A group's mean wait under two configurations, over jobs that start under both."""
 
     name: str
@@ -103,7 +103,7 @@ def _agreements(names: list[str], recorded: Floats, simulated: Floats, both: NDA
     return sorted(rows, key=lambda row: -row.jobs)
 
 
-def changes(old: SiteSchedule, new: SiteSchedule) -> dict[str, list[Change]]:
+def changes(old: SiteSchedule, new: SiteSchedule) -> dict[str, list[ConfigChange]]:
     """Mean waits of all jobs and of each group under two configurations."""
     both = np.isfinite(old.wait_s) & np.isfinite(new.wait_s)
     groups = {"all": ["all"] * len(both), **labels(old)}
@@ -111,7 +111,7 @@ def changes(old: SiteSchedule, new: SiteSchedule) -> dict[str, list[Change]]:
     for kind, names in groups.items():
         words = np.array(names)
         rows = [
-            Change(name, int(chosen.sum()), float(old.wait_s[chosen].mean()), float(new.wait_s[chosen].mean()))
+            ConfigChange(name, int(chosen.sum()), float(old.wait_s[chosen].mean()), float(new.wait_s[chosen].mean()))
             for name in dict.fromkeys(names)
             if (chosen := both & (words == name)).any()
         ]
