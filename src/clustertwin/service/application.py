@@ -16,6 +16,7 @@ from clustertwin.service.outgoing import service_metrics
 from clustertwin.service.web import api, pages
 from clustertwin.service.web.access import Guard
 from clustertwin.service.web.binding import Binding
+from clustertwin.service.web.replay_end import replay_end_s
 
 #: The health check fails if the loop has published no snapshot for this long.
 ALIVE_S = 60.0
@@ -33,6 +34,7 @@ def create_app(
         docs_url=None,  # its scripts come from another site
         redoc_url=None,
     )
+    replay_end_s(state)  # before the first request: a recording that grows later must not move the end
     groups = [*api.mount(app, state), *pages.mount(app, state)]
     latest = [0, clock()]  # number of the newest snapshot, and when it was noticed
 

@@ -16,6 +16,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
+from clustertwin.service.web.open_events import count_unsettled, unsettled
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
@@ -42,6 +43,11 @@ class ListQuery(BaseModel):
         is_open = {"open": True, "closed": False, "all": None}[self.status]
         return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job)
 
+    @property
+    def hides_settled(self) -> bool:
+        """A dismissed event is not open for a reader, unless the reader asks for that verdict."""
+        return self.status == "open" and self.said == "any"
+
 
 class VerdictForm(ListQuery):
     """A verdict for the marked events, and the list that is shown again."""
@@ -55,10 +61,14 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     routes = APIRouter()
 
     def list_page(request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = ()) -> HTMLResponse:
-        matches = state.store.count(query.filter)
+        matches = count_unsettled(state, query.filter) if query.hides_settled else state.store.count(query.filter)
         last = max(-(-matches // ROWS), 1)
         page = min(max(query.page, 1), last)
-        cases = state.store.events(query.filter, ROWS, (page - 1) * ROWS)
+        which, offset = query.filter, (page - 1) * ROWS
+        if query.hides_settled:
+            cases = unsettled(state, which, ROWS, offset)
+        else:
+            cases = state.store.events(which, ROWS, offset)
         values = {**query.model_dump(), "page": page, "last": last, "matches": matches, "done": done, "ids": ids}
         return render(request, state, PAGE, "events.html", cases=cases, silenced=silenced(cases), **values)
 

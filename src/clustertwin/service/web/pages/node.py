@@ -11,6 +11,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.contract import Page
+from clustertwin.service.web.open_events import open_events
 from clustertwin.service.web.pages import canvas_data, thread_reconstruction
 from clustertwin.service.web.pages.rendering import render
 
@@ -27,7 +28,7 @@ def router(state: ServiceState) -> APIRouter:
         if node_state is None:
             return render(request, state, PAGE, "not_found.html", 404, text=f"There is no node {node}.")
         jobs = [job for job in snapshot.jobs if node in job.nodes]
-        events = [event for event in snapshot.events if node in event.nodes]
+        events = [event for event in open_events(state).events if node in event.nodes]
         return render(request, state, PAGE, "node.html", node=node_state, jobs=jobs, events=events, cpu=cpu)
 
     @routes.get("/pictures/node")
