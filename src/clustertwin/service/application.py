@@ -16,6 +16,7 @@ from clustertwin.service.outgoing import service_metrics
 from clustertwin.service.web import api, pages
 from clustertwin.service.web.access import Guard
 from clustertwin.service.web.binding import Binding
+from clustertwin.service.web.head_requests import HeadAsGet
 from clustertwin.service.web.replay_end import replay_end_s
 
 #: The health check fails if the loop has published no snapshot for this long.
@@ -58,5 +59,6 @@ def create_app(
         mark = files("clustertwin.service.web.pages").joinpath("static/mark.svg").read_bytes()
         return Response(mark, media_type="image/svg+xml")
 
+    app.add_middleware(HeadAsGet)  # inside the guard, which needs the real method
     app.add_middleware(Guard, state=state, binding=binding, groups=groups)
     return app

@@ -144,6 +144,13 @@ function click(event) {
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
 document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
+// An error with HTML is the block that was asked for, with a sentence in it: show it in its place.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { xhr } = event.detail;
+  if (xhr.status < 400 || !(xhr.getResponseHeader("Content-Type") || "").startsWith("text/html")) return;
+  event.detail.shouldSwap = true;
+  event.detail.isError = false;
+});
 document.addEventListener("htmx:responseError", (event) => {
   let reason = `the service answered ${event.detail.xhr.status}`;
   try { reason = JSON.parse(event.detail.xhr.responseText).detail || reason; } catch { /* not JSON: show the status */ }
