@@ -31,7 +31,9 @@ def router(state: ServiceState) -> APIRouter:
             )
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
-        return render(request, state, PAGE, "node.html", node=node_state, jobs=jobs, events=events, cpu=cpu)
+        anomalous = canvas_data.anomalous_threads(snapshot, node)
+        values: dict[str, Any] = {"node": node_state, "jobs": jobs, "events": events, "cpu": cpu}
+        return render(request, state, PAGE, "node.html", anomalous=anomalous, **values)
 
     @routes.get("/pictures/node")
     def picture(node: str, channel: Shown = "busy") -> dict[str, Any]:
