@@ -109,13 +109,13 @@ def test_axe_finds_no_violation_on_any_page(
     visit: Any, service: Any, scheme: str, viewport: Any, tmp_path: Path
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path))
+    directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path)) / "axe"
     page, found = visit("/", scheme, viewport), {}
     for path in paths(service[1]):
         page.goto(service[0] + path)
         drawn(page)
         name = path.strip("/").replace("/", "-").replace("?", "-") or "cluster"
-        page.screenshot(path=directory / f"axe-{name}-{scheme}-{viewport['width']}.png", full_page=True)
+        page.screenshot(path=directory / f"{name}-{scheme}-{viewport['width']}.png", full_page=True)
         for violation in axe.run(page).response["violations"]:
             nodes = [f"{node['html'][:120]} {node['failureSummary'][-160:]}" for node in violation["nodes"][:4]]
             found[f"{path} {violation['id']}"] = nodes

@@ -113,7 +113,7 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
     watched: Watched, open_page: Any
 ) -> None:
     page = open_page(watched.url)
-    page.get_by_text("Not judged yet").first.wait_for()
+    page.get_by_text("Not scored yet").first.wait_for()
     while not watched.loop.state.snapshot.events:
         watched.advance(10)
         assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
@@ -260,7 +260,7 @@ def test_a_maintenance_window_begins_in_the_readers_local_time(tmp_path: Path, o
     state = sample_state.state(tmp_path)
     with serving(create_app(state)) as url:
         page = open_page(f"{url}/quiet?nodes=n1")
-        page.get_by_label("Begins, if not now").fill("2030-01-01T10:00")
+        page.get_by_label("Begins (default: now)").fill("2030-01-01T10:00")
         page.get_by_role("button", name="Add maintenance").click()
         page.locator("#windows button").wait_for()
         (window,) = state.store.quiet_periods.maintenance(sample_state.NOW_S)

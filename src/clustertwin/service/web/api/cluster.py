@@ -14,8 +14,8 @@ from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.open_events import open_events
 from clustertwin.service.web.replay_end import replay_ended
+from clustertwin.service.web.unsettled_events import open_events
 from clustertwin.telemetry.detection.events.explanation import rows_of
 
 MOST_POINTS = 20_000

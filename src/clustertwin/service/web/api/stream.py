@@ -14,8 +14,8 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.open_events import open_events
 from clustertwin.service.web.replay_end import replay_ended
+from clustertwin.service.web.unsettled_events import open_events
 
 POLL_S = 0.2
 KEEP_ALIVE_S = 15.0

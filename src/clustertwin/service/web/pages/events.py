@@ -16,10 +16,10 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
-from clustertwin.service.web.open_events import count_unsettled, unsettled
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unsettled_events import count_unsettled, unsettled
 
 ROWS = 100
 Status = Literal["open", "closed", "all"]

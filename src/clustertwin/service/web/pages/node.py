@@ -11,9 +11,9 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.contract import Page
-from clustertwin.service.web.open_events import open_events
 from clustertwin.service.web.pages import canvas_data, thread_reconstruction
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unsettled_events import open_events
 
 Shown = Literal["busy", "user", "system", "iowait"]
 

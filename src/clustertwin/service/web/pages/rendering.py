@@ -17,9 +17,9 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.access import COOKIE
 from clustertwin.service.web.contract import Page
-from clustertwin.service.web.open_events import open_events
 from clustertwin.service.web.pages import STATIC, navigation
 from clustertwin.service.web.replay_end import replay_ended
+from clustertwin.service.web.unsettled_events import open_events
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILTERS = (
