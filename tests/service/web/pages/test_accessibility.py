@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -228,3 +230,60 @@ def test_a_verdict_with_nothing_marked_shows_a_sentence(visit: Any) -> None:
     page.get_by_text("No event is marked. Mark at least one event, then choose a verdict.").wait_for()
     assert page.locator("#toast").is_hidden()
     assert page.locator("#listing tbody tr").count() > 0
+
+
+def column(page: Any, table: str, place: int) -> list[str]:
+    return [cell.strip() for cell in page.locator(f"{table} tbody tr td:nth-child({place})").all_inner_texts()]
+
+
+def test_a_table_is_sorted_by_a_click_on_a_heading_and_stays_sorted(visit: Any, service: Any) -> None:
+    page = visit("/")
+    assert column(page, "#nodes", 1) == ["n1", "n2"]
+    page.locator("#nodes").get_by_role("button", name="Score", exact=True).click()
+    page.locator("#nodes").get_by_role("button", name="Score", exact=True).click()  # first the highest, then the lowest
+    assert column(page, "#nodes", 1) == ["n2", "n1"]
+    assert page.locator("#nodes th[aria-sort=ascending]").inner_text().startswith("Score")
+    page.evaluate("document.querySelector('#nodes table').dataset.old = ''")
+    service[1].publish(replace(service[1].snapshot, number=service[1].snapshot.number + 1), None)
+    until(page, "document.querySelector('#nodes table') && !('old' in document.querySelector('#nodes table').dataset)")
+    until(page, "document.querySelector('#nodes tbody tr').textContent.includes('n2')")
+
+
+def test_a_table_is_exported_as_csv_and_json_without_formulas(visit: Any, service: Any) -> None:
+    formula = replace(sample_state.EVENT, id="formula", owner='=HYPERLINK("x")', jobs=("a,b",), end_s=9_990)
+    service[1].store.write([(formula, sample_state.WHY)])
+    page = visit("/events?status=all&job=a,b")
+    saved = {}
+    for name in ("CSV", "JSON"):
+        with page.expect_download() as download:
+            page.locator("#listing p.export").get_by_role("button", name=name).click()
+        saved[name] = Path(download.value.path()).read_text()
+    (row,) = list(csv.DictReader(saved["CSV"].splitlines()))
+    (same,) = json.loads(saved["JSON"])
+    assert list(row) == list(same) == ["Since", "Where", "Job", "Owner", "Threads", "Score", "Why", "Status"]
+    assert (row["Since"], row["Job"], row["Score"]) == ("1970-01-01T02:43:20Z", "a,b", "4.5")
+    assert (row["Owner"], same["Owner"]) == ('\'=HYPERLINK("x")', '=HYPERLINK("x")')
+
+
+def test_a_time_that_is_selected_in_a_plot_stays_until_a_double_click(visit: Any, service: Any) -> None:
+    page = visit("/nodes/n1")
+    until(page, "document.querySelectorAll('#plots .u-over').length === 4")
+    page.wait_for_timeout(400)
+    over = page.locator("#plots .u-over").first
+    labels = "document.querySelector('#plots .uplot canvas').toDataURL()"
+    whole = page.evaluate(labels)
+    box = over.bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 90, box["y"] + 20, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    zoomed = page.evaluate(labels)
+    assert zoomed != whole
+    service[1].publish(replace(service[1].snapshot, number=service[1].snapshot.number + 1), None)
+    page.wait_for_timeout(1200)
+    assert page.evaluate(labels) == zoomed
+    over.dblclick()
+    service[1].publish(replace(service[1].snapshot, number=service[1].snapshot.number + 1), None)
+    page.wait_for_timeout(1200)
+    assert page.evaluate(labels) == whole

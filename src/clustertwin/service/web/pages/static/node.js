@@ -2,6 +2,7 @@
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css, hue, paint } from "./ramps.js";
+import { follow, zoomHooks } from "./zoom.js";
 
 const figure = document.getElementById("node");
 const node = encodeURIComponent(figure.dataset.node);
@@ -72,7 +73,7 @@ async function redraw() {
     const last = (values) => values.slice(-PLOT_S);
     const times = last(seen).map((_, i, { length }) => thread.end_s - length + i);
     if (!plots.has(name)) plots.set(name, plot(name));
-    plots.get(name).setData([times, last(seen), last(expected)]);
+    follow(plots.get(name), [times, last(seen), last(expected)]);
   }
 }
 
@@ -89,7 +90,8 @@ function plot(name) {
     width: 200,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { y: false, points: { size: 5 } },
+    cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false } },
+    hooks: zoomHooks,
     scales: { y: { range: [0, 1] } },
     axes: [
       { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },
