@@ -16,6 +16,8 @@ from clustertwin.service.outgoing import service_metrics
 from clustertwin.service.web import api, pages
 from clustertwin.service.web.access import Guard
 from clustertwin.service.web.binding import Binding
+from clustertwin.service.web.head_requests import HeadAsGet
+from clustertwin.service.web.replay_end import replay_end_s
 from clustertwin.service.web.unavailable import unavailable
 
 #: The health check fails if the loop has published no snapshot for this long.
@@ -34,6 +36,7 @@ def create_app(
         docs_url=None,  # its scripts come from another site
         redoc_url=None,
     )
+    replay_end_s(state)  # before the first request: a recording that grows later must not move the end
     groups = [*api.mount(app, state), *pages.mount(app, state)]
     latest = [0, clock()]  # number of the newest snapshot, and when it was noticed
 
@@ -62,5 +65,6 @@ def create_app(
         mark = files("clustertwin.service.web.pages").joinpath("static/mark.svg").read_bytes()
         return Response(mark, media_type="image/svg+xml")
 
+    app.add_middleware(HeadAsGet)  # inside the guard, which needs the real method
     app.add_middleware(Guard, state=state, binding=binding, groups=groups)
     return app

@@ -28,7 +28,22 @@ def test_levels_span_the_byte_and_keep_255_for_unknown():
 def test_the_threshold_is_the_middle_of_the_scale():
     history = ScoreHistory(np.array([9_990, 10_000]), ("n1", "n2"), np.array([[3.0, 6.0], [np.nan, 0.0]], np.float32))
     picture = decoded(canvas_data.cluster(replace(snapshot(), history=history, stride_s=10)), 2)
-    assert picture[:, -2:].tolist() == [[127, 254], [255, 0]]
+    assert picture[:, -2:].tolist() == [[127, 165], [255, 0]]
+
+
+def test_scores_of_6_and_28_have_clearly_different_levels():
+    ratios = canvas_data.score_ratios(np.array([0, 1.5, 3, 6, 28, 30, 300, np.nan], np.float32), 3.0)
+    assert canvas_data.levels(ratios).tolist() == [0, 64, 127, 165, 250, 254, 254, 255]
+
+
+def test_the_cluster_picture_has_the_share_of_anomalous_threads():
+    picture = canvas_data.cluster(snapshot())
+    assert (picture["alarming_threads"], picture["threads"]) == ([2, 0], [2, 2])
+
+
+def test_anomalous_threads_are_listed_highest_score_first():
+    assert canvas_data.anomalous_threads(snapshot(), "n1") == [(0, 4.5), (1, 4.0)]
+    assert canvas_data.anomalous_threads(snapshot(), "n2") == []
 
 
 def test_two_scorings_in_one_column_show_the_higher_score():

@@ -14,6 +14,8 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.replay_end import replay_ended
+from clustertwin.service.web.unsettled_events import open_events
 
 POLL_S = 0.2
 KEEP_ALIVE_S = 15.0
@@ -54,13 +56,15 @@ async def _messages(state: ServiceState, request: Request, is_allowed: Callable[
 
 
 def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:
+    events = open_events(state).events
     return {
         "number": snapshot.number,
         "now_s": snapshot.now_s,
         "phase": snapshot.phase,
         "ready_in_s": snapshot.ready_in_s,
-        "open_events": len(snapshot.events),
-        "newest": snapshot.events[0].id if snapshot.events else None,
+        "replay_ended": replay_ended(state),
+        "open_events": len(events),
+        "newest": events[0].id if events else None,
         "worst": [[node.node, plain(node.score)] for node in snapshot.nodes[:5]],
         "lag_s": round(snapshot.lag_s, 3),
         "stride_s": snapshot.stride_s,

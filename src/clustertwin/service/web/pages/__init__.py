@@ -47,10 +47,12 @@ def navigation() -> tuple[Page, ...]:
 
 
 def mount(app: FastAPI, state: ServiceState) -> tuple[Page, ...]:
-    """Add every page and the files below /static to the app, and return the pages."""
+    """Add every page, the error pages and the files below /static to the app, and return the pages."""
+    from clustertwin.service.web.pages import error_pages
     from clustertwin.service.web.pages.rendering import static
 
     app.mount(static(), Assets(directory=STATIC), name="static")
     for page in pages():
         app.include_router(page.router(state), include_in_schema=False)
+    error_pages.mount(app, state)
     return pages()

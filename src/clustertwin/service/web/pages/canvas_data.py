@@ -1,6 +1,7 @@
 """What the heat maps draw: a snapshot -> rows of bytes over time, as JSON values.
 
-Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. For a score, the middle of the scale is the threshold.
+Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. For a score, the middle of the scale is the threshold and
+its end is ten times the threshold.
 """
 
 from __future__ import annotations
@@ -48,8 +49,28 @@ def cluster(snapshot: Snapshot) -> dict[str, Any]:
         "end_s": end_s,
         "step_s": step_s,
         "threshold": None if np.isnan(threshold) else threshold,
-        "levels": encoded(levels(shown / (2 * threshold))),
+        "levels": encoded(levels(score_ratios(shown, threshold))),
+        "threads": [state.threads for state in snapshot.nodes[:MOST_ROWS]],
+        "alarming_threads": [state.alarming for state in snapshot.nodes[:MOST_ROWS]],
     }
+
+
+def score_ratios(score: NDArray[np.float32], threshold: float) -> NDArray[np.float32]:
+    """Scores -> [0, 1]: linear up to the threshold, logarithmic from there to ten times the threshold."""
+    relative = score / np.float32(threshold)
+    above = 0.5 + 0.5 * np.log10(np.maximum(relative, 1))
+    return np.where(relative > 1, above, relative / 2).astype(np.float32)
+
+
+def anomalous_threads(snapshot: Snapshot, name: str) -> list[tuple[int, float]]:
+    """The threads of a node above the threshold, with their scores; highest first."""
+    moment = snapshot.scored
+    if moment is None or name not in moment.nodes:
+        return []
+    cpus = moment.cpu[moment.node == moment.nodes.index(name)]
+    scores = _scores(snapshot, name, cpus)
+    above = np.flatnonzero(scores > snapshot.threshold)
+    return [(int(cpus[i]), float(scores[i])) for i in above[np.argsort(-scores[above], kind="stable")]]
 
 
 def _resampled(

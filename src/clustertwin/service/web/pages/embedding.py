@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
 
+from clustertwin.core import formatting
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter
 from clustertwin.service.web.api.json_values import plain
@@ -29,7 +30,9 @@ from clustertwin.telemetry.moments.moment import Moment
 
 MOST_POINTS = 4000
 MOST_REGIONS = 50
+LEAST_POINTS = 3  # two principal components need three points
 NO_JOB = "no job"
+NOT_SCORED = "No embeddings yet", "They appear here with the first scores."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,10 @@ def points(
     """
     moment, scores = snapshot.scored, snapshot.scores
     known = np.flatnonzero(~np.isnan(scores.score)) if scores is not None else np.empty(0, np.intp)
-    if moment is None or scores is None or len(known) < 3 or scores.embedding.shape[1] < 2:
-        return {"points": [], "regions": [], "judged": []}, axes
+    reason = _why_empty(scores, len(known))
+    if moment is None or scores is None or reason:
+        title, text = reason or NOT_SCORED
+        return {"points": [], "regions": [], "judged": [], "title": title, "reason": text}, axes
     model = snapshot.model.version if snapshot.model else ""
     anomalous = scores.score[known] > snapshot.threshold
     # Fit to normal threads: a single anomalous thread would determine an axis. Use all if nearly all are anomalous.
@@ -142,6 +147,21 @@ def points(
             for case, place in vetted
         ],
     }, axes
+
+
+def _why_empty(scores: Scores | None, known: int) -> tuple[str, str] | None:
+    """Title and text shown instead of the plot; None if it can be drawn."""
+    if scores is None:
+        return NOT_SCORED
+    if len(scores.score) < LEAST_POINTS:
+        threads = formatting.counted(len(scores.score), "thread")
+        return "Too few threads", f"Two axes need at least {LEAST_POINTS} threads. This source has {threads}."
+    if known < LEAST_POINTS:
+        text = f"{known} of {len(scores.score)} threads have a score. Two axes need at least {LEAST_POINTS}."
+        return "Too few scored threads", text
+    if scores.embedding.shape[1] < 2:
+        return "No plane to draw on", "The embedding of this model has only one dimension."
+    return None
 
 
 def _point(moment: Moment, scores: Scores, row: int, at: list[float], types: dict[str, str]) -> dict[str, Any]:

@@ -19,12 +19,15 @@ from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unsettled_events import count_unsettled, unsettled
 
 ROWS = 100
 Status = Literal["open", "closed", "all"]
 VerdictFilter = Literal["any", "none", "confirmed", "dismissed", "new-normal"]
 Action = Literal["confirmed", "dismissed", "new-normal", "undo"]
 DONE = {"confirmed": "confirmed", "dismissed": "dismissed", "new-normal": "marked as new normal", "undo": "undone"}
+
+NOTHING_MARKED = "No event is marked. Mark at least one event, then choose a verdict"
 
 
 class ListQuery(BaseModel):
@@ -42,25 +45,36 @@ class ListQuery(BaseModel):
         is_open = {"open": True, "closed": False, "all": None}[self.status]
         return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job)
 
+    @property
+    def hides_settled(self) -> bool:
+        """A dismissed event is not open for a reader, unless the reader asks for that verdict."""
+        return self.status == "open" and self.said == "any"
+
 
 class VerdictForm(ListQuery):
     """A verdict for the marked events, and the list that is shown again."""
 
     action: Action
-    event: list[str]
+    event: list[str] = []
     comment: str = ""
 
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     routes = APIRouter()
 
-    def list_page(request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = ()) -> HTMLResponse:
-        matches = state.store.count(query.filter)
+    def list_page(
+        request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = (), code: int = 200
+    ) -> HTMLResponse:
+        matches = count_unsettled(state, query.filter) if query.hides_settled else state.store.count(query.filter)
         last = max(-(-matches // ROWS), 1)
         page = min(max(query.page, 1), last)
-        cases = state.store.events(query.filter, ROWS, (page - 1) * ROWS)
+        which, offset = query.filter, (page - 1) * ROWS
+        if query.hides_settled:
+            cases = unsettled(state, which, ROWS, offset)
+        else:
+            cases = state.store.events(which, ROWS, offset)
         values = {**query.model_dump(), "page": page, "last": last, "matches": matches, "done": done, "ids": ids}
-        return render(request, state, PAGE, "events.html", cases=cases, silenced=silenced(cases), **values)
+        return render(request, state, PAGE, "events.html", code, cases=cases, silenced=silenced(cases), **values)
 
     def silenced(cases: list[Case]) -> set[str]:
         silences = state.store.quiet_periods.silences(state.snapshot.now_s or clock())
@@ -72,6 +86,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @routes.post("/events")
     def vet_many(request: Request, form: Annotated[VerdictForm, Form()]) -> HTMLResponse:
+        if not form.event:
+            return list_page(request, form, NOTHING_MARKED, code=422)
         _vet(state, request.state.who, clock(), form.event, form.action, form.comment)
         done = f"{formatting.counted(len(form.event), 'event')} {DONE[form.action]}"
         return list_page(request, form, done, () if form.action == "undo" else form.event)
@@ -81,7 +97,9 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         try:
             return event_page(request, state.store.event(event_id))
         except NoSuchEvent:
-            return render(request, state, PAGE, "not_found.html", 404, text=f"There is no event {event_id}.")
+            return render(
+                request, state, PAGE, "not_found.html", 404, title="Not found", text=f"There is no event {event_id}."
+            )
 
     @routes.post("/events/{event_id}")
     def vet_one(

@@ -34,7 +34,7 @@ def router(state: ServiceState) -> APIRouter:
         usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
         if running is None and usage is None and not cases:
             text = f"There is no running or recorded job {job}, and no event of one."
-            return render(request, state, PAGE, "not_found.html", 404, text=text)
+            return render(request, state, PAGE, "not_found.html", 404, title="Not found", text=text)
         report = job_report.render(usage) if usage else ""
         return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report)
 

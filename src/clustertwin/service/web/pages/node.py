@@ -13,6 +13,7 @@ from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import canvas_data, thread_reconstruction
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unsettled_events import open_events
 
 Shown = Literal["busy", "user", "system", "iowait"]
 
@@ -25,10 +26,14 @@ def router(state: ServiceState) -> APIRouter:
         snapshot = state.snapshot
         node_state = next((node_state for node_state in snapshot.nodes if node_state.node == node), None)
         if node_state is None:
-            return render(request, state, PAGE, "not_found.html", 404, text=f"There is no node {node}.")
+            return render(
+                request, state, PAGE, "not_found.html", 404, title="Not found", text=f"There is no node {node}."
+            )
         jobs = [job for job in snapshot.jobs if node in job.nodes]
-        events = [event for event in snapshot.events if node in event.nodes]
-        return render(request, state, PAGE, "node.html", node=node_state, jobs=jobs, events=events, cpu=cpu)
+        events = [event for event in open_events(state).events if node in event.nodes]
+        anomalous = canvas_data.anomalous_threads(snapshot, node)
+        values: dict[str, Any] = {"node": node_state, "jobs": jobs, "events": events, "cpu": cpu}
+        return render(request, state, PAGE, "node.html", anomalous=anomalous, **values)
 
     @routes.get("/pictures/node")
     def picture(node: str, channel: Shown = "busy") -> dict[str, Any]:

@@ -17,6 +17,8 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
+from clustertwin.service.web.replay_end import replay_ended
+from clustertwin.service.web.unsettled_events import open_events
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILTERS = (
@@ -62,6 +64,8 @@ def render(
     values = {
         "title": page.title,
         "snapshot": state.snapshot,
+        "open_events": open_events(state),
+        "phase": "replay-ended" if replay_ended(state) else state.snapshot.phase,
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,

@@ -176,8 +176,13 @@ async function refresh() {
   data = await load(`/pictures/embedding?chart=${chart}`);
   const empty = !data.points.length;
   figure.hidden = empty;
-  document.getElementById("embedding-empty").hidden = !empty;
-  if (empty) return;
+  const none = document.getElementById("embedding-empty");
+  none.hidden = !empty;
+  if (empty) {
+    none.querySelector("strong").textContent = data.title;
+    none.querySelector(".reason").textContent = data.reason;
+    return;
+  }
   const variance = data.told.length ? `; the axes explain ${Math.round(100 * (data.told[0] + data.told[1]))} % of the variance` : "";
   document.getElementById("summary").textContent = `${data.points.length} threads${variance}${data.note ? `. ${data.note}` : ""}`;
   follow(data.told.length ? "pca" : "umap");

@@ -1,7 +1,11 @@
-// A heat map on a canvas: labelled rows of bytes over time, with jobs as bands. It shows a tooltip and handles clicks.
+// A heat map on a canvas: labelled rows of bytes over time, with jobs as bands. Mouse and keyboard select a cell: a
+// tooltip describes it, and a click or Enter picks it.
 import { css, hue, ramp } from "./ramps.js";
 
 const LABEL_PX = 86;
+const LINE_PX = 13;
+const PAGE_ROWS = 10;
+const SHARE_PX = 34;
 const AXIS_PX = 20;
 const MAX_PX = 22;
 
@@ -11,12 +15,25 @@ export class HeatMap {
     this.canvas = figure.querySelector("canvas");
     this.tip = figure.querySelector(".tip");
     this.describe = describe;
+    this.pick = pick;
     this.data = null;
+    this.labelPx = LABEL_PX;
+    this.cursor = null; // the cell that the keyboard selects: [row, columns before the newest]
+    this.spoken = document.createElement("p");
+    this.spoken.className = "visually-hidden";
+    this.spoken.setAttribute("aria-live", "polite");
+    figure.append(this.spoken);
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-roledescription", "heat map; the arrow keys select a cell");
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("focus", () => { if (this.canvas.matches(":focus-visible")) this.move(0, 0); });
+    this.canvas.addEventListener("blur", () => { this.cursor = null; this.tip.hidden = true; this.draw(); });
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
     this.canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
     this.canvas.addEventListener("click", (event) => {
       const cell = this.cell(event);
-      if (cell && pick) pick(...cell);
+      if (cell && this.pick) this.pick(...cell);
     });
     new ResizeObserver(() => this.draw()).observe(figure);
     document.addEventListener("twin:theme", () => this.draw());
@@ -24,7 +41,8 @@ export class HeatMap {
 
   // labels: the name of each row; levels: rows × columns bytes; endS: epoch second at the end of the last column;
   // stepS: width of a column; bands: {name, rows: [first, last], fromS, toS}; chosen: the marked row; marks: epoch
-  // seconds at which a line is drawn.
+  // seconds at which a line is drawn; alarming: whether each row is marked as anomalous; shares: the share of anomalous
+  // threads of each row, drawn as a bar; labelPx: width of the labels.
   show(data) {
     this.data = data;
     this.draw();
@@ -33,6 +51,7 @@ export class HeatMap {
   draw() {
     if (!this.data || !this.canvas.clientWidth) return;
     const { labels, columns, levels, scale, bands = [], chosen = -1 } = this.data;
+    this.labelPx = this.data.labelPx || LABEL_PX;
     const width = this.canvas.clientWidth;
     const rowPx = Math.max(3, Math.min(MAX_PX, Math.floor((this.data.heightPx || 480) / Math.max(labels.length, 1))));
     const height = rowPx * labels.length + AXIS_PX;
@@ -43,16 +62,18 @@ export class HeatMap {
     const pen = this.canvas.getContext("2d");
     pen.scale(dots, dots);
     this.rowPx = rowPx;
-    const plotPx = width - LABEL_PX;
+    const plotPx = width - this.labelPx;
 
-    this.hatch(pen, LABEL_PX, 0, plotPx, rowPx * labels.length);
+    this.hatch(pen, this.labelPx, 0, plotPx, rowPx * labels.length);
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(bitmap(levels, labels.length, columns, ramp(scale)), LABEL_PX, 0, plotPx, rowPx * labels.length);
+    pen.drawImage(bitmap(levels, labels.length, columns, ramp(scale)), this.labelPx, 0, plotPx, rowPx * labels.length);
     if (rowPx >= 8) this.separate(pen, labels.length, width);
     this.label(pen, labels, chosen);
+    this.share(pen);
     for (const band of bands) this.band(pen, band, plotPx);
     for (const s of this.data.marks || []) this.mark(pen, s, plotPx, rowPx * labels.length);
     this.axis(pen, plotPx, rowPx * labels.length);
+    this.select(pen, plotPx);
   }
 
   hatch(pen, x, y, width, height) {
@@ -75,34 +96,118 @@ export class HeatMap {
 
   separate(pen, rows, width) {
     pen.fillStyle = css("sheet");
-    for (let row = 1; row < rows; row += 1) pen.fillRect(LABEL_PX, row * this.rowPx - 0.5, width - LABEL_PX, 1);
+    for (let row = 1; row < rows; row += 1) pen.fillRect(this.labelPx, row * this.rowPx - 0.5, width - this.labelPx, 1);
   }
 
   label(pen, labels, chosen) {
-    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = font;
     pen.textBaseline = "middle";
-    const every = Math.max(1, Math.ceil(14 / this.rowPx));
-    labels.forEach((text, row) => {
-      if (row !== chosen && row % every) return;
-      pen.fillStyle = row === chosen ? css("accent") : css("quiet");
-      pen.fillText(clip(pen, String(text), LABEL_PX - 16), 2, (row + 0.5) * this.rowPx);
-    });
+    const { alarming = [], shares } = this.data;
+    const left = alarming.length ? 14 : 2;
+    const room = this.labelPx - left - (shares ? SHARE_PX + 12 : 14);
+    const rank = (row) => (row === chosen ? 0 : alarming[row] ? 1 : 2);
+    const drawn = [];
+    // Where rows are narrow, the chosen row and the anomalous ones get their label first.
+    for (const row of labels.map((_, i) => i).sort((a, b) => rank(a) - rank(b) || a - b)) {
+      if (alarming[row]) this.triangle(pen, row);
+      if (drawn.some((other) => Math.abs(other - row) * this.rowPx < LINE_PX)) continue;
+      drawn.push(row);
+      pen.font = `${alarming[row] ? "bold " : ""}${font}`;
+      pen.fillStyle = css(alarming[row] ? "alarm" : row === chosen ? "accent" : "quiet");
+      pen.fillText(clip(pen, String(labels[row]), room), left, (row + 0.5) * this.rowPx);
+    }
+    pen.font = font;
     if (chosen < 0) return;
     pen.strokeStyle = css("accent");
     pen.lineWidth = 1.5;
-    pen.strokeRect(LABEL_PX + 0.5, chosen * this.rowPx, this.canvas.clientWidth - LABEL_PX - 1.5, this.rowPx);
+    pen.strokeRect(this.labelPx + 0.5, chosen * this.rowPx, this.canvas.clientWidth - this.labelPx - 1.5, this.rowPx);
+  }
+
+  // A marker that differs in shape, not only in colour.
+  triangle(pen, row) {
+    const half = Math.max(Math.min(this.rowPx / 2 - 1, 5), 1);
+    const middle = (row + 0.5) * this.rowPx;
+    pen.fillStyle = css("alarm");
+    pen.beginPath();
+    pen.moveTo(1, middle - half);
+    pen.lineTo(11, middle);
+    pen.lineTo(1, middle + half);
+    pen.fill();
+  }
+
+  share(pen) {
+    const { shares } = this.data;
+    if (!shares) return;
+    const [left, height] = [this.labelPx - SHARE_PX - 7, Math.max(Math.min(this.rowPx - 4, 8), 2)];
+    shares.forEach((ratio, row) => {
+      const top = (row + 0.5) * this.rowPx - height / 2;
+      pen.fillStyle = css("unknown");
+      pen.fillRect(left, top, SHARE_PX, height);
+      pen.fillStyle = css("alarm");
+      if (ratio > 0) pen.fillRect(left, top, Math.max(ratio * SHARE_PX, 1), height);
+    });
+  }
+
+  // The cell that the keyboard has selected.
+  select(pen, plotPx) {
+    if (!this.cursor) return;
+    const [row, column] = this.selected();
+    const cellPx = plotPx / this.data.columns;
+    pen.strokeStyle = css("ink");
+    pen.lineWidth = 2;
+    pen.strokeRect(this.labelPx + column * cellPx - 2, row * this.rowPx, Math.max(cellPx, 3) + 3, this.rowPx);
+  }
+
+  selected() {
+    const { labels, columns } = this.data;
+    const [row, back] = this.cursor;
+    return [Math.min(row, labels.length - 1), Math.max(columns - 1 - back, 0)];
+  }
+
+  move(rows, columns) {
+    if (!this.data || !this.data.labels.length) return;
+    const { labels, chosen = -1, alarming = [] } = this.data;
+    const [row, back] = this.cursor || [Math.max(chosen >= 0 ? chosen : alarming.indexOf(true), 0), 0];
+    const within = (value, count) => Math.min(Math.max(value, 0), count - 1);
+    this.cursor = [within(row + rows, labels.length), within(back - columns, this.data.columns)];
+    this.draw();
+    const cell = this.selected();
+    const text = this.describe(...cell);
+    this.spoken.textContent = text.replaceAll("\n", ", ");
+    this.tip.textContent = text;
+    this.tip.hidden = false;
+    const width = this.canvas.clientWidth;
+    const x = this.labelPx + (cell[1] / this.data.columns) * (width - this.labelPx);
+    this.tip.style.left = `${Math.max(Math.min(x + 14, width - this.tip.offsetWidth - 4), 0)}px`;
+    this.tip.style.top = `${(cell[0] + 1) * this.rowPx + 6}px`;
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.data) return;
+    const all = this.data.columns;
+    const steps = {
+      ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+      PageUp: [-PAGE_ROWS, 0], PageDown: [PAGE_ROWS, 0], Home: [0, -all], End: [0, all],
+    };
+    if (steps[event.key]) this.move(...steps[event.key]);
+    else if ((event.key === "Enter" || event.key === " ") && this.cursor && this.pick) this.pick(...this.selected());
+    else if (event.key === "Escape" && !this.tip.hidden) this.tip.hidden = true;
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   // The x coordinate of an epoch second, limited to the plot.
   place(s, plotPx) {
     const { endS, stepS, columns } = this.data;
     const span = columns * stepS;
-    return LABEL_PX + (Math.min(Math.max(s - (endS - span), 0), span) / span) * plotPx;
+    return this.labelPx + (Math.min(Math.max(s - (endS - span), 0), span) / span) * plotPx;
   }
 
   mark(pen, s, plotPx, height) {
     const x = this.place(s, plotPx);
-    if (x <= LABEL_PX || x >= LABEL_PX + plotPx) return;
+    if (x <= this.labelPx || x >= this.labelPx + plotPx) return;
     pen.fillStyle = css("alarm");
     pen.fillRect(x - 1, 0, 2, height + 4);
   }
@@ -126,9 +231,9 @@ export class HeatMap {
     pen.textBaseline = "top";
     pen.textAlign = "center";
     for (let s = Math.ceil((endS - span) / step) * step; s <= endS; s += step) {
-      const x = LABEL_PX + ((s - endS + span) / span) * plotPx;
+      const x = this.labelPx + ((s - endS + span) / span) * plotPx;
       pen.fillRect(x, y, 1, 3);
-      if (x > LABEL_PX + 16 && x < LABEL_PX + plotPx - 24) pen.fillText(clock(s, step < 60), x, y + 5);
+      if (x > this.labelPx + 16 && x < this.labelPx + plotPx - 24) pen.fillText(clock(s, step < 60), x, y + 5);
     }
     pen.textAlign = "start";
   }
@@ -136,7 +241,7 @@ export class HeatMap {
   cell(event) {
     if (!this.data) return null;
     const box = this.canvas.getBoundingClientRect();
-    const column = Math.floor(((event.clientX - box.left - LABEL_PX) / (box.width - LABEL_PX)) * this.data.columns);
+    const column = Math.floor(((event.clientX - box.left - this.labelPx) / (box.width - this.labelPx)) * this.data.columns);
     const row = Math.floor((event.clientY - box.top) / this.rowPx);
     return row >= 0 && row < this.data.labels.length && column < this.data.columns ? [row, Math.max(column, 0)] : null;
   }

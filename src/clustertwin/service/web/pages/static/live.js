@@ -57,6 +57,15 @@ function showProblems(problems) {
   }));
 }
 
+function showEnded(ended) {
+  const place = document.getElementById("ended");
+  if (Boolean(place.firstElementChild) === ended) return;
+  const notice = document.createElement("article");
+  notice.className = "notice calm";
+  notice.textContent = "The replay has ended. The pages show the last second of the recording.";
+  place.replaceChildren(...(ended ? [notice] : []));
+}
+
 // --- the stream of snapshots: a page that loses it says so ---
 function listen() {
   const phase = document.getElementById("phase");
@@ -64,13 +73,14 @@ function listen() {
   stream.addEventListener("snapshot", (message) => {
     const snapshot = JSON.parse(message.data);
     const now = document.getElementById("now");
-    phase.dataset.state = snapshot.phase;
-    phase.textContent = snapshot.phase === "warming-up" && snapshot.ready_in_s !== null ? `warming up, ${snapshot.ready_in_s} s` : snapshot.phase.replace("-", " ");
+    phase.dataset.state = snapshot.replay_ended ? "replay-ended" : snapshot.phase;
+    phase.textContent = snapshot.replay_ended ? "replay ended" : snapshot.phase === "warming-up" && snapshot.ready_in_s !== null ? `warming up, ${snapshot.ready_in_s} s` : snapshot.phase.replace("-", " ");
     now.dateTime = new Date(snapshot.now_s * 1000).toISOString();
     const count = document.getElementById("open-count");
     count.textContent = snapshot.open_events;
     count.hidden = !snapshot.open_events;
     showProblems(snapshot.problems);
+    showEnded(snapshot.replay_ended);
     localise(document);
     document.body.dispatchEvent(new Event("twin:snapshot"));
     tick();
@@ -134,6 +144,13 @@ function click(event) {
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
 document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
+// An error with HTML is the block that was asked for, with a sentence in it: show it in its place.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { xhr } = event.detail;
+  if (xhr.status < 400 || !(xhr.getResponseHeader("Content-Type") || "").startsWith("text/html")) return;
+  event.detail.shouldSwap = true;
+  event.detail.isError = false;
+});
 document.addEventListener("htmx:responseError", (event) => {
   let reason = `the service answered ${event.detail.xhr.status}`;
   try { reason = JSON.parse(event.detail.xhr.responseText).detail || reason; } catch { /* not JSON: show the status */ }

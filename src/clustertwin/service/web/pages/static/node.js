@@ -2,6 +2,7 @@
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css, hue, paint } from "./ramps.js";
+import { follow, zoomHooks } from "./zoom.js";
 
 const figure = document.getElementById("node");
 const node = encodeURIComponent(figure.dataset.node);
@@ -23,19 +24,21 @@ const map = new HeatMap(figure, {
     return [
       `cpu${shown.cpus[row]}  ${clock(at)}`,
       level === UNKNOWN ? `${word()} unknown` : `${word()} ${Math.round((level / 254) * 100)} %`,
-      score === null ? "not scored" : `score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
+      score === null ? "not scored" : `${anomalous(score, shown) ? "anomalous, " : ""}score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
       ...(band ? [`job ${band.name}`] : []),
     ].join("\n");
   },
   pick: (row) => choose(shown.cpus[row]),
 });
 
+const anomalous = (score, { threshold }) => score !== null && threshold !== null && score > threshold;
+
 async function refresh() {
   const picture = await load(`/pictures/node?node=${node}&channel=${channel}`);
   if (chosen === null || !picture.cpus.includes(chosen)) chosen = highestScore(picture);
   shown = {
     ...picture,
-    labels: picture.cpus.map((cpu) => `cpu${cpu}`),
+    labels: picture.cpus.map((cpu, row) => (anomalous(picture.scores[row], picture) ? `cpu${cpu}  ${picture.scores[row].toFixed(1)}` : `cpu${cpu}`)),
     levels: bytes(picture.levels),
     endS: picture.end_s,
     stepS: picture.step_s,
@@ -43,6 +46,8 @@ async function refresh() {
     chosen: picture.cpus.indexOf(chosen),
     bands: picture.bands.map((band) => ({ ...band, fromS: band.from_s, toS: band.to_s })),
     heightPx: 520,
+    alarming: picture.scores.map((score) => anomalous(score, picture)),
+    labelPx: 110,
   };
   map.show(shown);
   figure.dataset.end = picture.end_s;
@@ -68,7 +73,7 @@ async function redraw() {
     const last = (values) => values.slice(-PLOT_S);
     const times = last(seen).map((_, i, { length }) => thread.end_s - length + i);
     if (!plots.has(name)) plots.set(name, plot(name));
-    plots.get(name).setData([times, last(seen), last(expected)]);
+    follow(plots.get(name), [times, last(seen), last(expected)]);
   }
 }
 
@@ -85,7 +90,8 @@ function plot(name) {
     width: 200,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { y: false, points: { size: 5 } },
+    cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false } },
+    hooks: zoomHooks,
     scales: { y: { range: [0, 1] } },
     axes: [
       { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },

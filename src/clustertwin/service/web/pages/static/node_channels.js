@@ -2,6 +2,7 @@
 import { bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css } from "./ramps.js";
+import { follow, zoomHooks } from "./zoom.js";
 
 const HEIGHT = 130;
 const article = document.getElementById("node-channels");
@@ -15,7 +16,7 @@ async function refresh() {
     if (!plots.has(line.name)) plots.set(line.name, plot(line));
     const { chart, now } = plots.get(line.name);
     const values = [...bytes(line.levels)].map((level) => (level === UNKNOWN ? null : level / 254));
-    chart.setData([values.map((_, i) => endS - values.length + i), values]);
+    follow(chart, [values.map((_, i) => endS - values.length + i), values]);
     now.textContent = line.now === null ? "unknown" : `${(line.now * 100).toFixed(1)} %`;
   }
 }
@@ -36,7 +37,8 @@ function plot({ name, label, help }) {
     width: 200,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { y: false, points: { size: 5 } },
+    cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false } },
+    hooks: zoomHooks,
     scales: { y: { range: [0, 1] } },
     axes: [
       { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },

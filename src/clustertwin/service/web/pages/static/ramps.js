@@ -1,19 +1,20 @@
 // Colour scales: a name -> 256 colours as RGBA words, for the current theme. Byte 255 means "unknown".
 export const UNKNOWN = 255;
 
-// Colour stops from 0 to 1. For a score, the middle is the threshold: grey below it, red above.
+// Colour stops from 0 to 1. For a score, the middle is the threshold and the end is ten times the threshold, on a
+// logarithmic scale: grey below the threshold, from orange to dark (light theme) or pale (dark theme) above it.
 const STOPS = {
   light: {
     busy: ["#eef2f2", "#a9d8d2", "#2f9d92", "#0b4f4b"],
     iowait: ["#eef2f2", "#fbd9a5", "#e08a1e", "#7a3e05"],
     system: ["#eef2f2", "#d3c8f5", "#8a6ee0", "#3f2a8a"],
-    score: ["#eef2f2", "#dbe3e4", "#c3d0d2", "#f0a875", "#d9531e", "#8f1d0a"],
+    score: ["#eef2f2", "#dbe3e4", "#c3d0d2", "#f3b37f", "#d9531e", "#5c0f06"],
   },
   dark: {
     busy: ["#1b2629", "#1b5b56", "#37ab9e", "#8fe9de"],
     iowait: ["#1b2629", "#5f3d0c", "#dd8f22", "#ffe9c2"],
     system: ["#1b2629", "#3d3372", "#957be8", "#e8e0ff"],
-    score: ["#1b2629", "#243236", "#33464b", "#7a4321", "#d4652a", "#ff7a45"],
+    score: ["#1b2629", "#243236", "#33464b", "#8a4a1f", "#ee6a2c", "#ffe0cc"],
   },
 };
 STOPS.light.user = STOPS.light.busy;
@@ -45,6 +46,12 @@ export function paint(canvas, name) {
   new Uint32Array(image.data.buffer).set(ramp(name).subarray(0, 255));
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
+
+// The inverse of `score_ratios` in canvas_data.py.
+export const scoreOf = (level, threshold) => {
+  const ratio = level / 254;
+  return ratio <= 0.5 ? 2 * ratio * threshold : threshold * 10 ** (2 * ratio - 1);
+};
 
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 

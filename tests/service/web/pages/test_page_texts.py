@@ -1,0 +1,109 @@
+"""Texts that must agree with each other: open events and their verdicts, anomalous threads, an ended replay."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.service.sample_state import EVENT, WHY, scores, snapshot
+
+from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.web.pages import embedding
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
+
+
+def badge(client) -> str | None:
+    """The number of open events in the navigation bar; None if it is hidden."""
+    found = re.search(r'id="open-count"( hidden)?>(\d+)<', client.get("/").text)
+    return None if found[1] else found[2]
+
+
+@pytest.mark.parametrize("verdict", ["dismissed", "new-normal"])
+def test_a_settled_event_is_neither_open_nor_in_the_badge(client, made_state, verdict):
+    assert badge(client) == "1"
+    made_state.store.vet(["e1"], verdict, who="ada", now_s=1.0)
+    assert badge(client) is None
+    for path in ("/", "/nodes/n1", "/events"):
+        assert "/events/e1" not in client.get(path).text, path
+    assert client.get("/api/v1/snapshot").json()["open_events"] == 0
+    for path in ("/events?status=all", f"/events?said={verdict}"):
+        assert "/events/e1" in client.get(path).text, path
+
+
+def test_a_confirmed_event_stays_open(client, made_state):
+    made_state.store.vet(["e1"], "confirmed", who="ada", now_s=1.0)
+    assert badge(client) == "1"
+    assert "/events/e1" in client.get("/events").text
+
+
+def test_pages_of_open_events_are_full_without_the_settled_ones(client, made_state):
+    many = [replace(EVENT, id=f"{i:03}", onset_s=i) for i in range(250)]
+    made_state.store.write((event, WHY) for event in many)
+    made_state.store.vet([f"{i:03}" for i in range(0, 250, 2)], "dismissed", who="ada", now_s=1.0)
+    first, second = client.get("/events").text, client.get("/events?page=2").text
+    assert "126 events, page 1 of 2" in first
+    assert (first.count('name="event"'), second.count('name="event"')) == (100, 26)
+    shown = re.findall(r'name="event" value="(\d+)"', first + second)
+    assert len(set(shown)) == 125
+    assert all(int(name) % 2 for name in shown)
+
+
+def test_anomalous_threads_without_an_open_event_are_explained(client, made_state):
+    made_state.publish(replace(snapshot(), events=()), None)
+    for path in ("/", "/nodes/n1"):
+        text = client.get(path).text
+        assert "2 threads are above the threshold now. An event opens when threads stay above" in text, path
+
+
+def test_without_anomalous_threads_no_text_mentions_them(client, made_state):
+    calm = tuple(replace(node, alarming=0) for node in snapshot().nodes)
+    made_state.publish(replace(snapshot(), events=(), nodes=calm), None)
+    assert "above the threshold now" not in client.get("/").text
+
+
+def test_an_ended_replay_says_so_on_every_page(client, made_state, bad_io, monkeypatch):
+    monkeypatch.setattr(made_state, "replayed", True)
+    monkeypatch.setattr(made_state, "past", GrowingRecordingArchive(bad_io.directory))
+    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s - 1)), None)
+    assert "replay ended" not in client.get("/").text
+    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
+    for path in ("/", "/events", "/nodes/n1", "/models"):
+        text = client.get(path).text
+        assert 'data-state="replay-ended">replay ended<' in text, path
+        assert "The replay has ended." in text, path
+        assert ">watching</span>\n    <time" not in text, path
+    assert client.get("/api/v1/snapshot").json()["replay_ended"]
+
+
+def test_a_live_service_never_says_that_a_replay_ended(client, made_state, bad_io):
+    made_state.past = GrowingRecordingArchive(bad_io.directory)
+    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
+    assert "replay ended" not in client.get("/").text
+
+
+def test_the_clock_of_a_replay_stops_at_the_end_that_the_pages_expect(bad_io, clock):
+    feed = ReplayFeed(bad_io, 1.0, clock)
+    feed.now_s()
+    clock.now_s = 10.0**6
+    assert feed.now_s() == bad_io.end_s
+
+
+@pytest.mark.parametrize(
+    ("known", "title", "reason"),
+    [
+        ([0.5, 0.5], "Too few threads", "at least 3 threads. This source has 2 threads."),
+        ([0.5, 0.5, np.nan], "Too few scored threads", "2 of 3 threads have a score."),
+    ],
+)
+def test_an_empty_embedding_says_why(known, title, reason):
+    picture, _ = embedding.points(replace(snapshot(), scores=scores(known)), None)
+    assert picture["points"] == []
+    assert picture["title"] == title
+    assert reason in picture["reason"]
+
+
+def test_before_the_first_score_the_embedding_says_when_it_appears():
+    picture, _ = embedding.points(replace(snapshot(), scores=None, scored=None), None)
+    assert (picture["title"], picture["reason"]) == ("No embeddings yet", "They appear here with the first scores.")
