@@ -45,7 +45,7 @@ def test_a_length_that_is_stated_twice_is_refused(second: bytes) -> None:
 
 
 def test_jobs_may_only_list_threads_that_the_node_has() -> None:
-    with pytest.raises(SourceError, match="ring: .*0-65535 is not a range of CPUs below 1"):
+    with pytest.raises(SourceError, match=r"ring: .*0-65535 is not a range of CPUs below 1"):
         parse_ring(BLOCK + b"".join(b"job slurm j%d 0-65535\n" % i for i in range(500)), "n1", "ring")
 
 
@@ -82,8 +82,6 @@ def test_a_node_name_without_measure_is_refused() -> None:
 def test_a_page_of_very_many_samples_is_refused_before_it_is_parsed() -> None:
     session = ExporterSession(Endpoint("http://n1:9752"))
     session.next_request(1.0)
-    page = b"".join(
-        b'twin_cpu_seconds_total{cpu="%d",mode="m%d"} 1\n' % (i % 60_000, i // 60_000) for i in range(300_000)
-    )
+    page = b"".join(b'twin_cpu_seconds_total{cpu="%d",mode="user"} 1\n' % i for i in range(300_000))
     with pytest.raises(SourceError, match="http://n1:9752/metrics: 300000 lines; the limit is 200000"):
         session.receive(page)
