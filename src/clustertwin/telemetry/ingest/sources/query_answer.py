@@ -20,6 +20,7 @@ from clustertwin.core.errors import SourceError
 _ROW = b'{"metric":{'
 _VALUES = b'"values":['
 _ROW_END = b"]}"
+_TEXT = {str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,11 @@ def _series(row: Any, url: str, limits: AnswerLimits) -> Series:
     try:
         times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
         series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
-        labels = [*series.labels, *series.labels.values()]
-        if all(isinstance(text, str) for text in labels) and series.times_s.ndim == series.values.ndim == 1:
-            _check(len(series.labels), limits.labels, "labels of a series", url)
-            _check(max(map(len, labels), default=0), limits.label_chars, "characters in a label", url)
+        texts = series.labels.values()
+        if set(map(type, texts)) <= _TEXT and series.times_s.ndim == series.values.ndim == 1:
+            if len(texts) > limits.labels or max(map(len, texts), default=0) > limits.label_chars:
+                _check(len(texts), limits.labels, "labels of a series", url)
+                _check(max(map(len, texts)), limits.label_chars, "characters in a label", url)
             return series
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
