@@ -19,7 +19,6 @@ from typing import Any
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
-from clustertwin.service import systemd_notify
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed
 from clustertwin.service.live.feeds.trace_feeds import Feed
@@ -28,6 +27,7 @@ from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import LoopFailed
+from clustertwin.service.outgoing import systemd_notify
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.tokens import Tokens

@@ -15,13 +15,12 @@ from tests.service.live.test_loop import Counting, live, play
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
-from clustertwin.service import systemd_notify
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.scorer import InProcessScorer
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import GIVE_UP_AFTER, QUARANTINE_S, LoopFailed
-from clustertwin.service.outgoing import service_metrics
+from clustertwin.service.outgoing import service_metrics, systemd_notify
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.handover import Handover

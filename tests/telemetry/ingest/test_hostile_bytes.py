@@ -47,8 +47,8 @@ CHAMPION = b'{"version": "ae-1", "sha256": "ab", "fence": 1, "since_s": 5.0, "wh
 NASTY = st.sampled_from(
     [b"9" * 25, b"9" * 400, b"-1", b"-5", b"1_0", b"0x5", b"1e999", b"-1e999", b"NaN", b"nan", b"Inf", b"null", b"true",
      b"\x00", b"\xff\xfe", b"\xed\xa0\x80", "٣".encode(), b"\\ud800", b"\n", b"\r\n", b"\r\n\r\n", b"\nt ", b"\ncpu",
-     b"cpu", b"\njob ", b"job slurm j 0-65535\n", b" ", b"{", b"}", b"[", b"]", b"]]}", b'"', b"\\", b",", b";", b'{"metric":{',
-     b'"values":[', b"[]," * 50, b"[" * 1100, b"#", b"# {", b"0\r\n\r\n", b"99999999\r\n", b"n" * 300]
+     b"cpu", b"\njob ", b"job slurm j 0-65535\n", b" ", b"{", b"}", b"[", b"]", b"]]}", b'"', b"\\", b",", b";",
+     b'{"metric":{', b'"values":[', b"[]," * 50, b"[" * 1100, b"#", b"# {", b"0\r\n\r\n", b"99999999\r\n", b"n" * 300]
 )  # fmt: skip
 
 
