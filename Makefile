@@ -1,6 +1,7 @@
 # make up     install and watch this machine     make test   install and run every test
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
 # make bench  every benchmark, with the peers in the same run
+# make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -12,7 +13,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up test quick lint format bench clean
+.PHONY: help setup servers up test quick lint format bench fuzz clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -48,6 +49,11 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+CASES ?= 100000
+
+fuzz: setup
+	FUZZ_CASES=$(CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz -o faulthandler_timeout=0 tests/telemetry/ingest/test_hostile_bytes.py
 
 BENCHES := exporter parser recording metrics scoring training detection events handover service pages simulator
 

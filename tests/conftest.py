@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from clustertwin.cli import main
 
@@ -23,6 +23,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure. `--hypothesis-profile quick`, as `make quick` has it, looks at fewer examples.
 settings.register_profile("whole", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    max_examples=int(os.environ.get("FUZZ_CASES", "100000")),
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
 settings.load_profile("whole")
 
 

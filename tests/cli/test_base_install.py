@@ -83,6 +83,9 @@ LINES = {
     "sched train @/log.swf --out @/policy.safetensors": "rl",
     "sched study @/log.swf --out @/policies": "rl",
     "sched whatif --squeue @/queue.txt --procs 4": "",
+    "sched simulate-site @/jobs.sacct --site @/site.toml": "",
+    "sched validate @/jobs.sacct --site @/site.toml": "",
+    "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "",
 }
 
 
@@ -102,6 +105,7 @@ def test_every_command_has_a_line_in_this_test():
 
 def run_lines(place: Path) -> dict[str, tuple[int, str, str]]:
     """Exit code, output and errors of every line, run in one process that cannot import optional packages."""
+    from tests.cli import test_sched_site as site
     from tests.service.web.test_api import EVENT, WHY
 
     from clustertwin.service.store.event_store import Store
@@ -115,6 +119,8 @@ def run_lines(place: Path) -> dict[str, tuple[int, str, str]]:
     )  # fmt: skip
     write(jobs, place / "log.swf")
     (place / "queue.txt").write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
+    (place / "site.toml").write_text(site.SITE)
+    (place / "jobs.sacct").write_text(site.HEADER + site.ROWS)
     (place / "service.toml").write_text(f'[service]\nhome = "{place}/served"\nport = 0\n')
     (place / "home").mkdir()
     store = Store(place / "home" / "state.sqlite")

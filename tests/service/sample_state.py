@@ -67,7 +67,7 @@ def snapshot() -> Snapshot:
 
 def state(home: Path) -> ServiceState:
     """A published state, with the event in the store. Close `state.store` afterwards."""
-    published = ServiceState(home, Store(home / "state.sqlite"))
+    published = ServiceState(home, Store(home / "state.sqlite"), clock=lambda: 0.0)
     published.store.write([(EVENT, WHY)])
     published.publish(snapshot(), None)
     return published

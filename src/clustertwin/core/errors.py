@@ -20,6 +20,13 @@ class TwinError(Exception):
     exit_code = 1
 
 
+def describe(error: BaseException) -> str:
+    """One sentence about any exception: a deliberate one speaks for itself, any other is named, and cut short."""
+    if isinstance(error, TwinError):
+        return str(error)
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+
+
 class InputError(TwinError):
     """A file or text that cannot be read, with the place: `theta.swf:41: 17 fields, SWF has 18`."""
 

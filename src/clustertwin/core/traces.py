@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,15 @@ class Trace:
     @property
     def end_s(self) -> int:
         return self.start_s + self.values.shape[1] * self.interval_s
+
+
+def check_shape(trace: Trace) -> None:
+    """Raise ValueError if the arrays of a trace do not fit its threads, its channels or each other."""
+    shape = len(trace.cpus), trace.values.shape[1] if trace.values.ndim == 3 else -1, len(trace.schema)
+    if trace.values.shape != shape or trace.valid.shape != shape[:2]:
+        raise ValueError(f"values {trace.values.shape} and valid {trace.valid.shape} do not fit {shape[0]} threads")
+    if any(a >= b for a, b in pairwise(trace.cpus)):
+        raise ValueError("its threads are not in order")
 
 
 def spread_node_channels(trace: Trace) -> Trace:

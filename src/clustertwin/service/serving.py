@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustertwin.core import files
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed
@@ -26,6 +26,8 @@ from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.live.turn_failures import LoopFailed
+from clustertwin.service.outgoing import systemd_notify
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.tokens import Tokens
@@ -72,7 +74,7 @@ def run(
         _notify(config, state, stop)
         nights = _nightly(config, stop) if replay is None else None
         # Start the loop first: it reads its first seconds while the pages are imported.
-        worker = threading.Thread(target=loop.run, args=(stop,), name="loop", daemon=True)
+        worker = _LoopThread(loop, stop)
         worker.start()
         from clustertwin.service.application import create_app
 
@@ -91,10 +93,12 @@ def run(
         )
         connections.limit_logs()
         state.ending = lambda: server.should_exit
+        worker.stop_on_failure(server)
         # uvicorn raises the signal again after it has stopped. Without a handler, SIGTERM would end the process before
         # the loop has written its events.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
         ready(binding)
+        systemd_notify.notify("READY=1")
         listening.set()
         try:
             server.run(sockets=[listener])
@@ -104,12 +108,41 @@ def run(
             if nights is not None:
                 nights.join(timeout=10)
             store.close()
+        if worker.error is not None:
+            raise LoopFailed(f"the service stops: {describe(worker.error)}")
+
+
+class _LoopThread(threading.Thread):
+    """The thread of the loop. If the loop fails, the web server is stopped, so that the process can end."""
+
+    def __init__(self, loop: Loop, stop: threading.Event) -> None:
+        super().__init__(name="loop", daemon=True)
+        self.error: BaseException | None = None
+        self._loop, self._stop_event = loop, stop
+        self._server: Any = None
+
+    def run(self) -> None:
+        try:
+            self._loop.run(self._stop_event)
+        except BaseException as error:
+            self.error = error
+            if self._server is not None:
+                self._server.should_exit = True
+
+    def stop_on_failure(self, server: Any) -> None:
+        self._server = server
+        if self.error is not None:
+            server.should_exit = True
 
 
 def _loop(config: ServiceConfig, state: ServiceState, feed: Feed, champion: Future[Any], live: bool) -> Loop:
     directory = config.recording_directory if live else None
     recorder = LiveRecorder(directory, int(config.recording.keep_days * 86_400)) if directory else None
-    return Loop(state, feed, champion, config.loop_settings(), recorder, _scorer(config))
+    return Loop(state, feed, champion, config.loop_settings(), recorder, _scorer(config), beat=_beat)
+
+
+def _beat() -> None:
+    systemd_notify.notify("WATCHDOG=1")
 
 
 def _champion(home: Path, listening: threading.Event) -> Future[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clustertwin.core.errors import OutputError, RecordingError
+from clustertwin.core.errors import describe
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
 from clustertwin.telemetry.recording.capture import JobLabels, with_cpus
@@ -32,9 +32,9 @@ class LiveRecorder:
             for span in self._jobs.changed(trace):
                 recorder.label(span)
             self.problem = self._note
-        except (OutputError, RecordingError) as error:
+        except Exception as error:
             self.lost += 1
-            self.problem = f"recording failed: {error}"
+            self.problem = f"recording failed: {describe(error)}"
 
     def close(self) -> None:
         if self._recorder is None:
@@ -43,8 +43,8 @@ class LiveRecorder:
             for span in self._jobs.ended():
                 self._recorder.label(span)
             self._recorder.close()
-        except (OutputError, RecordingError) as error:
-            self.problem = f"recording failed: {error}"
+        except Exception as error:
+            self.problem = f"recording failed: {describe(error)}"
 
     def _open(self, trace: Trace) -> Recorder:
         self._recorder, self._note = continue_recording(self.directory, trace, self._settings)

@@ -1,8 +1,8 @@
 """The live loop: feed -> trace buffer -> detector -> tracker -> store, and a snapshot each second.
 
-`turn` does the work of one second; `run` calls it until the service stops. Errors of other parts do not end the loop:
-if a source is silent its seconds are unknown, if the disk is full the loop tries again, and a damaged champion is
-refused. The snapshot's `problems` names them.
+`turn` does the work of one second; `run` calls it until the service stops. No error of another part ends the loop: if
+a source is silent its seconds are unknown, if the disk is full the loop tries again, a damaged champion is refused, and
+a node whose data cannot be used is left out. The snapshot's `problems` names them; `turn_failures` counts them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
-from clustertwin.core.errors import OutputError, TwinError
-from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.errors import InputError, describe
+from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.trace_feeds import Feed
@@ -32,7 +32,9 @@ from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.scoring_turns import ScoringRound
 from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.live.stride import Stride
+from clustertwin.service.live.turn_failures import RESTART_AFTER, TurnFailures
 from clustertwin.service.store.event_store import Filter
+from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
 from clustertwin.telemetry.detection.events.tracker import Tracker
@@ -50,6 +52,8 @@ EVERY_SECOND_THREADS = 4096
 TURN_S = 0.4
 #: The speed of scoring that is assumed before the first scoring.
 THREADS_PER_S = 50_000
+#: More nodes than one service can watch. A source that invents names must not fill the memory.
+MOST_NODES = 20_000
 
 
 class Loop:
@@ -64,8 +68,10 @@ class Loop:
         recorder: LiveRecorder | None = None,
         score: Scorer = InProcessScorer(),
         clock: Callable[[], float] = time.monotonic,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self.state, self.feed, self.settings = state, feed, settings
+        self._beat = beat  # called after each turn, for a watchdog
         self._loading, self._recorder, self._score, self._clock = handover, recorder, score, clock
         self._handover: Handover | None = None
         self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s)
@@ -77,6 +83,8 @@ class Loop:
         self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
+        self._failures = TurnFailures(self._problems)
+        self._windows: list[MaintenanceWindow] = []  # the last that could be read
         self._since_s = 0.0
         self._round, self._round_s, self._took_s = (
             ScoringRound(),
@@ -88,18 +96,20 @@ class Loop:
         self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set, then store the events that are not stored yet."""
+        """Run until `stop` is set, then store the events that are not stored yet. LoopFailed if nothing works."""
+        self.state.standing_after_s = max(self.settings.stale_s, 2 * self.settings.stride_s)
         try:
             while not stop.is_set():
                 self.turn()
+                self._beat()
+                self._failures.check()
                 stop.wait(self._pause_s())
         finally:
             # Store events first: the service waits only a few seconds for this thread.
-            self._write([])
-            if self._recorder:
-                self._recorder.close()
-            self.feed.close()
-            self._score.close()
+            closing = [lambda: self._write([]), *([self._recorder.close] if self._recorder else [])]
+            for close in (*closing, self.feed.close, self._score.close):
+                with self._failures.isolated("publishing", "a part of the loop could not be closed"):
+                    close()
 
     def _pause_s(self) -> float:
         """The time to just after the next full second of the feed. A fast replay has four turns a second."""
@@ -109,23 +119,56 @@ class Loop:
         return max((floor(now_s) + 1.05 - now_s) / self.feed.pace, 0.25 if self.feed.pace > 1 else 0.01)
 
     def turn(self) -> Snapshot:
-        """The work of one second: read the feed, score if a scoring is due, publish a snapshot."""
+        """The work of one second: read the feed, score if a scoring is due, publish a snapshot. Never raises."""
         waiting = self.feed.patient and not self._loading.done()
-        traces = [] if waiting else self.feed.take()
+        traces: list[Trace] = []
+        with self._failures.isolated("source", "the source could not be read in this second"):
+            traces = [] if waiting else self.feed.take()
         now_s = self._now.now_s if waiting else self.feed.now_s()
         for trace in traces:
-            self._add(trace, now_s)
-        detector = self._detector(now_s)
-        end_s = self._end_s(now_s)
-        if end_s is not None:
-            self._score_or_show(detector, end_s, now_s)
+            self._take_in(trace, now_s)
+        detector: Detector | None = None
+        with self._failures.isolated("model", "the detector in service is unknown in this second"):
+            detector = self._detector(now_s)
+        with self._failures.isolated("scoring", "this second could not be scored"):
+            end_s = self._end_s(now_s)
+            if end_s is not None:
+                self._score_or_show(detector, end_s, now_s)
+        if self._failures.in_a_row("scoring") >= RESTART_AFTER:
+            self._restart()
         if self._unwritten:
             self._write([])
-        self._now = self._summary(now_s)
+        with self._failures.isolated("publishing", "the summary of this second is incomplete"):
+            self._now = self._summary(now_s)
+        self._failures.end_turn(now_s)
+        if self._failures.in_a_row("publishing"):
+            self._now = replace(self._now, number=self._now.number + 1, problems=tuple(self._problems.values()))
         self.state.publish(self._now, detector)
         return self._now
 
+    def _take_in(self, trace: Trace, now_s: float) -> None:
+        """Add a trace. If that fails, its node alone is left out for a while."""
+        if self._failures.in_quarantine(trace.node, now_s):
+            return
+        try:
+            self._add(trace, now_s)
+        except Exception as error:
+            self._failures.refuse_node(trace.node, error, now_s)
+            self._buffer.drop(trace.node)
+            self._heard_s.pop(trace.node, None)
+
+    def _restart(self) -> None:
+        """Forget all seconds: something among them makes every scoring fail."""
+        self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
+        self._round, self._spans, self._first_s = ScoringRound(), None, None
+        self._heard_s.clear()
+        self._failures.restarted()
+        self._now = replace(self._now, moment=None, scored=None, scores=None)
+
     def _add(self, trace: Trace, now_s: float) -> None:
+        if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
+            raise InputError(trace.node, f"the limit of {MOST_NODES} nodes is reached")
+        check_shape(trace)
         if self._recorder:
             self._recorder.add(trace)
         ahead_s = trace.end_s - now_s
@@ -148,8 +191,8 @@ class Loop:
                 return None
             try:
                 self._handover, self._since_s = self._loading.result(), now_s
-            except TwinError as error:
-                self._problems["model"] = f"no thread is scored: {error}"
+            except Exception as error:
+                self._problems["model"] = f"no thread is scored: {describe(error)}"
                 return None
         before = self._handover.detector
         detector = self._handover.poll()
@@ -208,12 +251,26 @@ class Loop:
             self._round.begin(moment, self._parts(moment))
             self._round_s, self._took_s = end_s, 0.0
         rows = self._round.next(moment)
-        fresh = self._score(detector, moment.take(rows))
+        fresh = self._scores_of(detector, moment.take(rows))
         scores = self._masked(self._round.merge(moment, rows, fresh), moment, now_s)
+        self._failures.scored()
         known = self._now.scored_total + int((~np.isnan(fresh.score)).sum())
         self._now = replace(self._now, moment=moment, scored=moment, scores=scores, scored_total=known)
         if self._round.over:
             self._conclude(detector, moment, scores, now_s)
+
+    def _scores_of(self, detector: Detector, part: Moment) -> Scores:
+        """The scores of a part. A champion that fails where its predecessor does not is taken out of service."""
+        try:
+            return self._score(detector, part)
+        except Exception as error:
+            before = self._handover.before if self._handover else None
+            if self._handover is None or before is None:
+                raise
+            scores = self._score(before, part)
+            self._failures.total["model"] += 1
+            self._handover.withdraw(f"{detector.version} cannot score: {describe(error)}")
+            return scores
 
     def _parts(self, moment: Moment) -> int:
         """The number of turns of a round. They use half of the stride, so a round is over before the next one."""
@@ -250,7 +307,9 @@ class Loop:
 
     def _in_maintenance(self, moment: Moment, now_s: float) -> NDArray[np.bool_]:
         """(node,) whether a node is in a maintenance window."""
-        windows = [window for window in self.state.store.quiet_periods.maintenance(now_s) if window.start_s <= now_s]
+        with self._failures.isolated("store", "maintenance windows cannot be read; the last known ones apply"):
+            self._windows = list(self.state.store.quiet_periods.maintenance(now_s))
+        windows = [window for window in self._windows if window.start_s <= now_s < window.end_s]
         return np.array([any(window.covers(node) for window in windows) for node in moment.nodes], np.bool_)
 
     def _masked(self, scores: Scores, moment: Moment, now_s: float) -> Scores:
@@ -271,8 +330,9 @@ class Loop:
             self.state.store.write(self._unwritten.values())
             self._unwritten.clear()
             self._problems.pop("store", None)
-        except OutputError as error:
-            self._problems["store"] = f"{len(self._unwritten)} events are not stored yet: {error}"
+        except Exception as error:
+            self._failures.total["store"] += 1
+            self._problems["store"] = f"{len(self._unwritten)} events are not stored yet: {describe(error)}"
 
     def _summary(self, now_s: float) -> Snapshot:
         newest_s = max(self._heard_s.values(), default=None)
@@ -294,6 +354,7 @@ class Loop:
             faults=self.feed.faults,
             problems=problems,
             engine=self._score.state,
+            failures_total=tuple(sorted(self._failures.total.items())),
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

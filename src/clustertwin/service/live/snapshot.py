@@ -6,8 +6,10 @@ two seconds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -121,6 +123,7 @@ class Snapshot:
     opened_total: tuple[tuple[str, int], ...] = ()  # events opened since the start, by view
     scored_total: int = 0  # threads scored since the start
     engine: EngineState = EngineState("here")
+    failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
 
     @property
     def threshold(self) -> float:
@@ -133,16 +136,42 @@ def nothing_yet(source: str) -> Snapshot:
     return Snapshot(0, 0.0, "warming-up", None, source, None, None, None, (), (), (), empty, None, 0, "", 0.0, 0.0)
 
 
-class ServiceState:
-    """What pages, API and metrics share with the loop."""
+def standing_still(snapshot: Snapshot, age_s: float) -> Snapshot:
+    """The last snapshot of a loop that has published nothing for `age_s`, marked as such."""
+    problem = f"the loop stands still: it has published nothing for {age_s:.0f} s, and this page shows its last second"
+    return replace(
+        snapshot, phase="stale", ready_in_s=None, lag_s=snapshot.lag_s + age_s, problems=(problem, *snapshot.problems)
+    )
 
-    def __init__(self, home: Path, store: Store, source: str = "") -> None:
+
+class ServiceState:
+    """What pages, API and metrics share with the loop. Readers compare the snapshot's age with the clock themselves."""
+
+    def __init__(self, home: Path, store: Store, source: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self.home, self.store = home, store
-        self.snapshot: Snapshot = nothing_yet(source)
+        self._clock = clock
+        self._published: tuple[Snapshot, float] = (nothing_yet(source), clock())
+        self.standing_after_s = inf  # a running loop sets it: an older snapshot means that the loop stands still
         self.detector: Detector | None = None  # the one that computed `snapshot.scores`
         self.past: TraceArchive | None = None  # the archive of seconds that are no longer in the snapshot
         self.replayed = False  # a replay: it neither learns nor changes a model
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
+
+    @property
+    def age_s(self) -> float:
+        """The time since the loop published its last snapshot."""
+        return self._clock() - self._published[1]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The last snapshot. If it is old, its phase is stale and its first problem says so."""
+        snapshot, published_s = self._published
+        age_s = self._clock() - published_s
+        return snapshot if age_s <= self.standing_after_s else standing_still(snapshot, age_s)
+
+    @snapshot.setter
+    def snapshot(self, snapshot: Snapshot) -> None:
+        self._published = snapshot, self._clock()
 
     def teachable(self) -> Path:
         """The home whose models and learning can be changed. A replay has none."""

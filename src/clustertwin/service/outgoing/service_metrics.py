@@ -58,7 +58,7 @@ class MetricFamily:
 def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = SeriesLimits()) -> str:
     """The text of a scrape. `threads` adds the series of every hardware thread."""
     snapshot = state.snapshot
-    families = [*_loop(snapshot), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
+    families = [*_loop(snapshot, state.age_s), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
     families += [*_events(snapshot, state.store, limits.events), *_model(snapshot.model), *_home(state.home)]
     if threads:
         families += _threads(snapshot, limits.threads)
@@ -77,12 +77,14 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
     return "".join(line for family in families for line in _lines(family))
 
 
-def _loop(snapshot: Snapshot) -> Iterator[MetricFamily]:
+def _loop(snapshot: Snapshot, age_s: float) -> Iterator[MetricFamily]:
     yield MetricFamily("twin_build_info", "Version of clustertwin.", [({"version": __version__}, 1)])
-    # If the loop hangs, only `time() - twin_loop_timestamp_seconds` shows it: every other value stays the same.
     yield _single(
         "twin_loop_timestamp_seconds", "Time of the feed's clock at the last turn of the loop.", snapshot.now_s
     )
+    yield _single("twin_loop_snapshot_age_seconds", "Time since the loop published its last snapshot.", age_s)
+    failures = [({"part": part}, float(count)) for part, count in snapshot.failures_total]
+    yield MetricFamily("twin_loop_failures_total", "Failures inside the loop that did not end it, by part.", failures)
     yield _single("twin_loop_lag_seconds", "Age of the newest data.", snapshot.lag_s)
     yield _single("twin_loop_stride_seconds", "Time between two scorings.", snapshot.stride_s)
     yield _single("twin_loop_scoring_seconds", "Duration of the last scoring.", snapshot.scoring_s)

@@ -18,9 +18,23 @@ from clustertwin.core.traces import JobSpan
 #: The kernel's modes that add up to a thread's time. `guest` and `guest_nice` are part of `user` and `nice`.
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
+#: More hardware threads than any machine with one kernel has. The trace buffer takes 5 KB for each.
+NODE_THREADS = 8192
+#: The longest name of a node or a job. A host name has at most 253 characters, a Kubernetes pod as many.
+NAME_CHARS = 255
+
 #: The operands of the node channels where nothing is known.
 UNKNOWN_OPERANDS: NDArray[np.float64] = np.full((len(NODE), 2), np.nan)
 UNKNOWN_OPERANDS.flags.writeable = False
+
+
+def short_name(name: str, what: str) -> str:
+    """The name from a source; ValueError if it is too long or cannot be written as UTF-8."""
+    if len(name) > NAME_CHARS:
+        raise ValueError(f"the name of a {what} has {len(name)} characters; the limit is {NAME_CHARS}: {name[:40]!r}…")
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(f"the name of a {what} is not Unicode text: {name[:40]!r}")
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from clustertwin.core.errors import ExpositionError
 class ExpositionLimits:
     """The limits of a page: ten times what a node with 512 threads and a thousand jobs needs."""
 
-    text_bytes: int = 32 << 20
+    text_bytes: int = 16 << 20
     line_chars: int = 16 << 10
+    lines: int = 200_000  # counted before the first is parsed
     labels: int = 64
-    samples: int = 500_000
+    samples: int = 100_000
 
 
 class MetricSample(NamedTuple):
@@ -64,6 +65,8 @@ def parse(text: bytes, where: object = "exposition", limits: ExpositionLimits | 
     limits = limits or ExpositionLimits()
     if len(text) > limits.text_bytes:
         raise ExpositionError(where, f"{len(text)} bytes; the limit is {limits.text_bytes}")
+    if (count := text.count(b"\n")) > limits.lines:
+        raise ExpositionError(where, f"{count} lines; the limit is {limits.lines}")
     samples: list[MetricSample] = []
     types: dict[str, str] = {}
     helps: dict[str, str] = {}

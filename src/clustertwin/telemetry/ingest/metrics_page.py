@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import ExpositionError
-from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
+from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample
 from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
@@ -79,11 +79,14 @@ def _layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> _PageLayou
             slot[thread_number(labels), labels.get("mode", "")] = i
         elif name == dialect.job_cpu:
             if value > 0:
-                allocated.append((labels.get("jobid", ""), thread_number(labels)))
+                allocated.append((short_name(labels.get("jobid", ""), "job"), thread_number(labels)))
         elif name == dialect.info:
-            node = labels.get(dialect.info_label, "")
+            node = short_name(labels.get(dialect.info_label, ""), "node")
     cpus = tuple(sorted({cpu for cpu, _ in slot}))
-    modes = tuple(mode for mode in MODES if any(known == mode for _, known in slot))
+    if len(cpus) > NODE_THREADS:
+        raise ValueError(f"{len(cpus)} hardware threads; the limit is {NODE_THREADS}")
+    present = {mode for _, mode in slot}
+    modes = tuple(mode for mode in MODES if mode in present)
     return _PageLayout(
         node=node,
         cpus=cpus,

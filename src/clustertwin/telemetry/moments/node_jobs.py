@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from clustertwin.core.traces import JobSpan, Trace
 
+#: More spans than a node with 512 jobs has in five minutes, even if each job lasts a minute.
+MOST_SPANS = 4096
+
 _Key = tuple[str, tuple[int, ...], float]
 
 
@@ -53,6 +56,9 @@ class NodeJobs:
         # A sampler's second can end a little before the clock's: a job seen at 99.7 held the second up to 100.
         running = {k for k, span in zip(keys, reported, strict=True) if span.start_s < trace.end_s <= ceil(span.end_s)}
         expired = [key for key, span in self._spans.items() if ceil(span.end_s) < trace.end_s - self.remember_s]
+        if len(self._spans) - len(expired) > MOST_SPANS:  # drop those that ended first
+            left = sorted(self._spans, key=lambda key: (key in running, self._spans[key].end_s))
+            expired = left[: len(left) - MOST_SPANS]
         for key in expired:
             del self._spans[key]
         if running != self._running or expired:

@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment
 from clustertwin.telemetry.moments.node_channel_buffer import NodeChannelBuffer
 from clustertwin.telemetry.moments.node_jobs import NodeJobs, ThreadJobs
 from clustertwin.telemetry.moments.sliding_window import SlidingWindow
+
+#: Of one node, with those that it no longer has: a source that invents thread numbers must not fill the memory.
+MOST_THREADS = 16_384
 
 
 class _Node:
@@ -107,6 +110,8 @@ class TraceBuffer:
             columns = slice(node.columns[0], node.columns[0] + len(node.cpus)) if self._layout else node.columns
         else:
             if new := tuple(sorted(set(trace.cpus) - set(node.cpus))):
+                if len(node.cpus) + len(new) > MOST_THREADS:
+                    raise InputError(trace.node, f"{len(node.cpus) + len(new)} threads; the limit is {MOST_THREADS}")
                 node.add(new, self._seconds.add(len(new)))
                 since_s = np.full(len(new), trace.start_s)
                 self._first_s, self._heard_s = (np.append(known, since_s) for known in (self._first_s, self._heard_s))
@@ -116,6 +121,12 @@ class TraceBuffer:
         self._seconds.write(trace, columns)
         node.jobs.push(trace)
         self._node_channels.push(trace)
+
+    def drop(self, name: str) -> None:
+        """Forget a node and its threads."""
+        self._ahead.pop(name, None)
+        if self._nodes.pop(name, None) is not None:
+            self._layout = None
 
     def make_room(self, end_s: int, later_s: int) -> None:
         """Copy the seconds now if the moment `later_s` after `end_s` would have to; with many threads that is slow."""

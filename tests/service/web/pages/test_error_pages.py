@@ -13,13 +13,13 @@ HTMX = {"HX-Request": "true", "HX-Target": "listing"}
 
 
 @pytest.mark.parametrize("action", ["confirmed", "dismissed", "new-normal", "undo"])
-def test_a_verdict_with_nothing_marked_is_a_sentence_in_the_list(client, made_state, action):
+def test_a_verdict_with_nothing_marked_is_a_sentence_in_the_list(client, published, action):
     answer = client.post("/events", data={"action": action, "comment": ""}, headers=HTMX)
     assert answer.status_code == 422
     assert answer.headers["content-type"].startswith("text/html")
     assert NOTHING_MARKED in answer.text
     assert "/events/e1" in answer.text  # the list is still there
-    assert made_state.store.event("e1").verdict == ""
+    assert published.store.event("e1").verdict == ""
 
 
 def test_an_unknown_address_is_a_page_for_a_browser(client):
@@ -69,7 +69,7 @@ def readable(stage) -> list[str]:
     return [*paths, "/healthz", "/metrics", "/favicon.ico", "/nosuch"]
 
 
-def test_head_answers_wherever_get_does(client, stage, made_state):
+def test_head_answers_wherever_get_does(client, stage, published):
     paths = readable(stage)
     assert len(paths) > 25
     for path in paths:

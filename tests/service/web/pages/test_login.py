@@ -65,11 +65,11 @@ def test_a_logout_revokes_the_cookie_and_the_cookie_is_not_the_token(door):
     assert client.get("/api/v1/snapshot", headers=thief).status_code == 401
 
 
-def test_a_session_ends_with_its_token(door, made_state):
+def test_a_session_ends_with_its_token(door, published):
     client, token = door
     client.post("/login", data={"token": token})
     assert client.get("/api/v1/snapshot", headers={"Accept": "application/json"}).status_code == 200
-    tokens = Tokens(made_state.store.database)
+    tokens = Tokens(published.store.database)
     tokens.remove("ada", 1.0)
     tokens.add("ada", "admin", 2.0)  # another token of the same name does not revive it
     assert client.get("/api/v1/snapshot", headers={"Accept": "application/json"}).status_code == 401

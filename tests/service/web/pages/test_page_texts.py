@@ -21,9 +21,9 @@ def badge(client) -> str | None:
 
 
 @pytest.mark.parametrize("verdict", ["dismissed", "new-normal"])
-def test_a_settled_event_is_neither_open_nor_in_the_badge(client, made_state, verdict):
+def test_a_settled_event_is_neither_open_nor_in_the_badge(client, published, verdict):
     assert badge(client) == "1"
-    made_state.store.vet(["e1"], verdict, who="ada", now_s=1.0)
+    published.store.vet(["e1"], verdict, who="ada", now_s=1.0)
     assert badge(client) is None
     for path in ("/", "/nodes/n1", "/events"):
         assert "/events/e1" not in client.get(path).text, path
@@ -32,16 +32,16 @@ def test_a_settled_event_is_neither_open_nor_in_the_badge(client, made_state, ve
         assert "/events/e1" in client.get(path).text, path
 
 
-def test_a_confirmed_event_stays_open(client, made_state):
-    made_state.store.vet(["e1"], "confirmed", who="ada", now_s=1.0)
+def test_a_confirmed_event_stays_open(client, published):
+    published.store.vet(["e1"], "confirmed", who="ada", now_s=1.0)
     assert badge(client) == "1"
     assert "/events/e1" in client.get("/events").text
 
 
-def test_pages_of_open_events_are_full_without_the_settled_ones(client, made_state):
+def test_pages_of_open_events_are_full_without_the_settled_ones(client, published):
     many = [replace(EVENT, id=f"{i:03}", onset_s=i) for i in range(250)]
-    made_state.store.write((event, WHY) for event in many)
-    made_state.store.vet([f"{i:03}" for i in range(0, 250, 2)], "dismissed", who="ada", now_s=1.0)
+    published.store.write((event, WHY) for event in many)
+    published.store.vet([f"{i:03}" for i in range(0, 250, 2)], "dismissed", who="ada", now_s=1.0)
     first, second = client.get("/events").text, client.get("/events?page=2").text
     assert "126 events, page 1 of 2" in first
     assert (first.count('name="event"'), second.count('name="event"')) == (100, 26)
@@ -50,25 +50,25 @@ def test_pages_of_open_events_are_full_without_the_settled_ones(client, made_sta
     assert all(int(name) % 2 for name in shown)
 
 
-def test_anomalous_threads_without_an_open_event_are_explained(client, made_state):
-    made_state.publish(replace(snapshot(), events=()), None)
+def test_anomalous_threads_without_an_open_event_are_explained(client, published):
+    published.publish(replace(snapshot(), events=()), None)
     for path in ("/", "/nodes/n1"):
         text = client.get(path).text
         assert "2 threads are above the threshold now. An event opens when threads stay above" in text, path
 
 
-def test_without_anomalous_threads_no_text_mentions_them(client, made_state):
+def test_without_anomalous_threads_no_text_mentions_them(client, published):
     calm = tuple(replace(node, alarming=0) for node in snapshot().nodes)
-    made_state.publish(replace(snapshot(), events=(), nodes=calm), None)
+    published.publish(replace(snapshot(), events=(), nodes=calm), None)
     assert "above the threshold now" not in client.get("/").text
 
 
-def test_an_ended_replay_says_so_on_every_page(client, made_state, bad_io, monkeypatch):
-    monkeypatch.setattr(made_state, "replayed", True)
-    monkeypatch.setattr(made_state, "past", GrowingRecordingArchive(bad_io.directory))
-    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s - 1)), None)
+def test_an_ended_replay_says_so_on_every_page(client, published, bad_io, monkeypatch):
+    monkeypatch.setattr(published, "replayed", True)
+    monkeypatch.setattr(published, "past", GrowingRecordingArchive(bad_io.directory))
+    published.publish(replace(snapshot(), now_s=float(bad_io.end_s - 1)), None)
     assert "replay ended" not in client.get("/").text
-    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
+    published.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
     for path in ("/", "/events", "/nodes/n1", "/models"):
         text = client.get(path).text
         assert 'data-state="replay-ended">replay ended<' in text, path
@@ -77,9 +77,9 @@ def test_an_ended_replay_says_so_on_every_page(client, made_state, bad_io, monke
     assert client.get("/api/v1/snapshot").json()["replay_ended"]
 
 
-def test_a_live_service_never_says_that_a_replay_ended(client, made_state, bad_io):
-    made_state.past = GrowingRecordingArchive(bad_io.directory)
-    made_state.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
+def test_a_live_service_never_says_that_a_replay_ended(client, published, bad_io):
+    published.past = GrowingRecordingArchive(bad_io.directory)
+    published.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
     assert "replay ended" not in client.get("/").text
 
 

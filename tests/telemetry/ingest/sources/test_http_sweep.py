@@ -137,7 +137,7 @@ def test_a_silent_server_is_reported_at_the_deadline(speaking: Any) -> None:
     ("answer", "reason"),
     [
         (b"SSH-2.0-OpenSSH\r\n\r\n", "not an HTTP/1 response"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n0\r\n\r\n", "invalid literal"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n0\r\n\r\n", "not the size of a chunk"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "closed inside a response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 99999, "more than 50000 bytes"),
     ],

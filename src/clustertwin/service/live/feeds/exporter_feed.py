@@ -1,15 +1,21 @@
-"""Exporters as a feed: all nodes are queried together, once a second, from the loop's own thread -> traces."""
+"""Exporters as a feed: all nodes are queried together, once a second, from the loop's own thread -> traces.
+
+A usual answer is parsed in a fraction of a millisecond. A long one, such as the ring after an outage or the page of an
+exporter that lies, is parsed in another thread, and its exporter is asked less often, so that it delays no other.
+"""
 
 from __future__ import annotations
 
 import resource
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.errors import SettingsError, SourceError, describe
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds.trace_feeds import ANSWER_S, Stream
+from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -17,6 +23,16 @@ from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep
 
 #: `problems` names this many nodes that do not answer, and counts the rest.
 NAMED = 10
+#: A longer answer is parsed in another thread. A second of 1,000 threads has about 60 KB, their whole page 400 KB.
+INLINE_BYTES = 512 << 10
+#: An exporter whose answer took some time to parse is asked again after this many times that time, and at most …
+REST = 10
+#: … after this long. So a single exporter uses a tenth of one processor at most.
+LONGEST_REST_S = 30.0
+#: A node name belongs to the exporter that used it first, until that one has been silent for this long.
+NAME_HELD_S = 300.0
+
+Parsed = tuple[list[NodeReading] | None, float]  # the readings, and the CPU time it took
 
 
 class ExporterFeed:
@@ -32,6 +48,10 @@ class ExporterFeed:
         self._streams = [Stream() for _ in endpoints]
         self._sweep = HttpSweep(endpoints)
         self._errors: dict[int, str] = {}
+        self._pool = ThreadPoolExecutor(1, "parse")
+        self._parsing: dict[int, Future[Parsed]] = {}
+        self._rest_until_s: dict[int, float] = {}
+        self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
 
     def now_s(self) -> float:
         return self._clock()
@@ -39,9 +59,11 @@ class ExporterFeed:
     def take(self) -> list[Trace]:
         pending, now_s = self._sweep.pending, self._clock()
         for number in range(len(self._sessions)):
-            if number not in pending:
+            if number not in pending and number not in self._parsing and not self._rests(number, now_s):
                 self._ask(number, now_s)
         traces: list[Trace] = []
+        for number in [number for number, parsing in self._parsing.items() if parsing.done()]:
+            traces += self._parsed(number, self._parsing.pop(number))
         for number, answer in self._sweep.responses(ANSWER_S):
             traces += self._traces(number, answer)
         for number in self._sweep.pending:
@@ -52,20 +74,60 @@ class ExporterFeed:
         request = self._sessions[number].next_request(now_s)
         self._sweep.request(number, request.path, dict(request.params), request.accept)
 
+    def _rests(self, number: int, now_s: float) -> bool:
+        until_s = self._rest_until_s.get(number, 0.0)
+        return until_s - LONGEST_REST_S <= now_s < until_s  # the first condition: the clock may have been set back
+
     def _traces(self, number: int, answer: bytes | SourceError) -> list[Trace]:
-        try:
-            if isinstance(answer, SourceError):
-                raise answer
-            readings = self._sessions[number].receive(answer)
-        except SourceError as error:
-            self._sessions[number].disconnected()
-            self._errors[number] = str(error)
+        if isinstance(answer, SourceError):
+            return self._failed(number, answer)
+        if len(answer) > INLINE_BYTES:
+            self._parsing[number] = self._pool.submit(_parse, self._sessions[number], answer)
             return []
+        try:
+            readings = self._sessions[number].receive(answer)
+        except Exception as error:  # one lying exporter must not stop the others
+            return self._failed(number, error)
+        return self._accept(number, readings)
+
+    def _parsed(self, number: int, parsing: Future[Parsed]) -> list[Trace]:
+        """The traces of an answer that was parsed in the other thread."""
+        try:
+            readings, took_s = parsing.result()
+        except Exception as error:
+            self._rest_until_s[number] = self._clock() + REST
+            return self._failed(number, error)
+        self._rest_until_s[number] = self._clock() + min(REST * took_s, LONGEST_REST_S)
+        return self._accept(number, readings)
+
+    def _accept(self, number: int, readings: list[NodeReading] | None) -> list[Trace]:
         self._errors.pop(number, None)
         if readings is None:
             self._ask(number, self._clock())
             return []
-        return self._streams[number].push(readings)
+        try:
+            self._hold_name(number)
+            return self._streams[number].push(readings)
+        except Exception as error:
+            self._streams[number] = Stream()
+            return self._failed(number, error)
+
+    def _hold_name(self, number: int) -> None:
+        """Refuse a second exporter of one name: the values of both would be mixed in one node."""
+        node, now_s = self._sessions[number].node, self._clock()
+        holder, heard_s = self._holders.get(node, (number, now_s))
+        if holder != number and abs(now_s - heard_s) < NAME_HELD_S:
+            raise SourceError(
+                f"{self._endpoints[number].url}: says that it is {node}, but "
+                f"{self._endpoints[holder].url} has that name; its data is refused"
+            )
+        self._holders[node] = number, now_s
+
+    def _failed(self, number: int, error: Exception) -> list[Trace]:
+        self._sessions[number].disconnected()
+        is_ours = isinstance(error, SourceError)
+        self._errors[number] = str(error) if is_ours else f"{self._endpoints[number].url}: {describe(error)}"
+        return []
 
     @property
     def faults(self) -> Faults:
@@ -78,7 +140,13 @@ class ExporterFeed:
         return (*named, f"{more} more exporters do not answer") if more > 0 else named
 
     def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._sweep.close()
+
+
+def _parse(session: ExporterSession, answer: bytes) -> Parsed:
+    begun_s = time.thread_time()
+    return session.receive(answer), time.thread_time() - begun_s
 
 
 def raise_file_limit(connections: int) -> None:

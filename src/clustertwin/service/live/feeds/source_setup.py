@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,9 @@ from clustertwin.service.live.feeds.trace_feeds import Feed, LiveFeed, Prometheu
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
+
+#: The longest answer of an exporter: its whole ring, of ten minutes and 1,000 threads.
+EXPORTER_BYTES = 64 << 20
 
 SourceKind = Literal["host", "prometheus", "exporters"]
 
@@ -45,7 +48,8 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
         from clustertwin.service.live.feeds.exporter_feed import ExporterFeed, raise_file_limit
 
         raise_file_limit(len(source.urls))
-        return ExporterFeed([source.endpoint(url, deadline_s=5.0) for url in source.urls])
+        ends = [source.endpoint(url, deadline_s=5.0) for url in source.urls]
+        return ExporterFeed([replace(end, most_bytes=EXPORTER_BYTES) for end in ends])
     from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
     # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.

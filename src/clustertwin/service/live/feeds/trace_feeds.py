@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import floor
 from typing import Protocol
 
-from clustertwin.core.errors import InputError, SourceError
+from clustertwin.core.errors import InputError, SourceError, describe
 from clustertwin.core.traces import JobSpan, Trace, gather_node_channels
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults, RateStream
@@ -86,8 +86,8 @@ class LiveFeed:
             try:
                 traces += self._streams[name].push(self._asked.pop(name).result())
                 self._errors.pop(name, None)
-            except SourceError as error:
-                self._errors[name] = str(error)
+            except Exception as error:  # a lying source must not stop the others
+                self._errors[name] = str(error) if isinstance(error, SourceError) else f"{name}: {describe(error)}"
         for name in self._asked:
             self._errors[name] = f"{name}: has not answered yet"
         return traces
@@ -167,8 +167,9 @@ class PrometheusFeed:
     def _answer(self, asked: Future[tuple[list[Trace], Faults]]) -> list[Trace]:
         try:
             answer, faults = asked.result()
-        except (SourceError, InputError) as error:
-            self._error = str(error)
+        except Exception as error:  # whatever a server answers, it is asked again
+            is_ours = isinstance(error, SourceError | InputError)
+            self._error = str(error) if is_ours else f"{self.source}: {describe(error)}"
             return []
         self._error, self._until_s = "", self._asking_s
         self._faults += faults

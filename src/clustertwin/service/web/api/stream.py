@@ -37,7 +37,7 @@ ROUTES = RouteGroup(paths=("/stream",), router=router)
 
 async def _messages(state: ServiceState, request: Request, is_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
     """Poll for snapshots. Polling needs no thread for each connected page."""
-    sent, idle_s, checked_s = -1, 0.0, 0.0
+    sent, phase, idle_s, checked_s = -1, "", 0.0, 0.0
     while not (state.ending() or await request.is_disconnected()):
         checked_s += POLL_S
         if checked_s >= RECHECK_S:
@@ -45,8 +45,8 @@ async def _messages(state: ServiceState, request: Request, is_allowed: Callable[
             if not is_allowed():
                 return
         snapshot = state.snapshot
-        if snapshot.number != sent:
-            sent, idle_s = snapshot.number, 0.0
+        if snapshot.number != sent or snapshot.phase != phase:  # the phase of an old snapshot becomes stale
+            sent, phase, idle_s = snapshot.number, snapshot.phase, 0.0
             yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (sent, orjson.dumps(_brief(snapshot, state)))
         elif idle_s >= KEEP_ALIVE_S:
             idle_s = 0.0

@@ -16,7 +16,7 @@ from clustertwin.telemetry.exporter.text.text_format import family
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 USER_HZ = os.sysconf("SC_CLK_TCK")
 
-_LINE = re.compile(rb"cpu(0|[1-9]\d{0,5})((?: +\d+){4,}) *\n")
+_LINE = re.compile(rb"cpu(0|[1-9]\d{0,5})((?: +\d{1,20}){4,}) *\n")
 _NAME = "twin_cpu_seconds_total"
 _HEAD = family(_NAME, "counter", "Seconds each hardware thread spent in each mode.")
 

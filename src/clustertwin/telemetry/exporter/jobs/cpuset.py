@@ -13,8 +13,8 @@ MAX_CPU = 1 << 16
 _PART = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
-def parse_cpulist(text: str) -> tuple[int, ...]:
-    """`0-3,8` -> (0, 1, 2, 3, 8); the empty list is empty.
+def parse_cpulist(text: str, most_cpus: int = MAX_CPU) -> tuple[int, ...]:
+    """`0-3,8` -> (0, 1, 2, 3, 8); the empty list is empty. Every CPU is below `most_cpus`.
 
     >>> parse_cpulist("0-2,8\\n")
     (0, 1, 2, 8)
@@ -24,8 +24,8 @@ def parse_cpulist(text: str) -> tuple[int, ...]:
         if not (match := _PART.fullmatch(part)):
             raise InputError("cpuset", f"{text[:60]!r} is not a list of CPUs like 0-3,8")
         low, high = int(match[1]), int(match[2] or match[1])
-        if not low <= high < MAX_CPU:
-            raise InputError("cpuset", f"{text[:60]!r}: {part} is not a range of CPUs")
+        if not low <= high < most_cpus:
+            raise InputError("cpuset", f"{text[:60]!r}: {part} is not a range of CPUs below {most_cpus}")
         cpus.update(range(low, high + 1))
     return tuple(sorted(cpus))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -15,6 +16,9 @@ from clustertwin.core.errors import SettingsError, SourceError
 
 #: Statuses that are worth a retry.
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
+#: Compressed bytes become at most this many at a time, so that the limit and the deadline are checked in between.
+_STEP_BYTES = 1 << 20
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,18 @@ class HttpClient:
             raise httpx.ReadTimeout("the deadline has passed")
         body = bytearray()
         with self._open().stream(
-            "GET", url, params=dict(params), headers={"Accept": accept}, timeout=left_s
+            "GET",
+            url,
+            params=dict(params),
+            headers={"Accept": accept, "Accept-Encoding": "gzip"},
+            timeout=left_s,
         ) as response:
-            for chunk in response.iter_bytes():
-                body += chunk
+            encoding = response.headers.get("Content-Encoding", "").strip().lower()
+            if encoding not in ("", "identity", "gzip", "x-gzip"):
+                raise SourceError(f"{url}: Content-Encoding is {encoding[:60]!r}; only one layer of gzip is accepted")
+            chunks = response.iter_raw()
+            for piece in _inflated(chunks, url) if encoding.endswith("gzip") else chunks:
+                body += piece
                 if len(body) > self.endpoint.most_bytes:
                     raise SourceError(f"{url}: more than {self.endpoint.most_bytes} bytes; request a shorter range")
                 if self._clock() > deadline_s:
@@ -114,6 +126,20 @@ class HttpClient:
             self._client = None
 
 
+def _inflated(chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+    """Decompress one layer of gzip in small steps."""
+    decoder = zlib.decompressobj(_GZIP)
+    try:
+        for chunk in chunks:
+            while chunk and not decoder.eof:
+                yield decoder.decompress(chunk, _STEP_BYTES)
+                chunk = decoder.unconsumed_tail
+    except zlib.error as error:
+        raise SourceError(f"{url}: not gzip: {error}") from None
+    if not decoder.eof:
+        raise SourceError(f"{url}: the compressed response is cut off")
+
+
 def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
     """The TLS context of an https address; None for plain http. Redirects are not followed."""
     if not endpoint.url.startswith("https:"):
@@ -127,7 +153,7 @@ def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
 def refused(body: bytes) -> str:
     """The reason in the body of an error: Prometheus's message, or the beginning of the page."""
     try:
-        document = orjson.loads(body)
+        document = orjson.loads(body) if len(body) <= 1 << 16 else {}
         return str(document["error"])[:500]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return " ".join(body[:200].decode("utf-8", "replace").split()) or "no reason given"

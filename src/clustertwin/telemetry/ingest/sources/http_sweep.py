@@ -16,16 +16,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.telemetry.ingest.sources.http import Endpoint, refused, trust
 
 _CONNECTORS = 16
-_MAX_HEAD_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class FramingLimits:
+    """The limits of a response before its body is known to be text. `Endpoint.most_bytes` limits the whole."""
+
+    head_bytes: int = 64 << 10  # servers of our sources send less than one KB
+    chunks: int = 16_384  # Go's servers write 4 KB a chunk; chunks of one byte would take a second to join
+    held_bytes: int = 512 << 20  # of all responses that are not complete
+
+
+LIMITS = FramingLimits()
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
+_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}[ \t]*(?:;[^\r\n]*)?")
+_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding)[ \t]*:", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -36,13 +50,17 @@ def unpack(received: bytearray, ended: bool) -> tuple[int, bytes, bool] | None:
     """
     end = received.find(b"\r\n\r\n")
     if end < 0:
-        if len(received) > _MAX_HEAD_BYTES:
-            raise ValueError("the head of the response is too long")
+        if len(received) > LIMITS.head_bytes:
+            raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
         return None
+    if end > LIMITS.head_bytes:
+        raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
     head, body_at = received[: end + 2], end + 4
     status = _STATUS.match(head)
     if status is None:
         raise ValueError(f"not an HTTP/1 response: {bytes(head[:60])!r}")
+    if len(_FRAMING.findall(head)) > 1:
+        raise ValueError("the length of the response is stated twice")
     stays_open = not ended and _CLOSES.search(head) is None
     if _CHUNKED.search(head):
         body = _joined(received, body_at)
@@ -64,7 +82,12 @@ def _joined(received: bytearray, at: int) -> bytes | None:
         line_end = received.find(b"\r\n", at)
         if line_end < 0:
             return None
-        size = int(received[at:line_end].partition(b";")[0], 16)
+        line = bytes(received[at : min(line_end, at + 1024)])
+        if _CHUNK_SIZE.fullmatch(line) is None:  # int() would also accept -5 and 1_0
+            raise ValueError(f"not the size of a chunk: {line[:20]!r}")
+        if len(parts) == LIMITS.chunks:
+            raise ValueError(f"more than {LIMITS.chunks} chunks")
+        size = int(line.partition(b";")[0], 16)
         if size == 0:
             return b"".join(parts)
         at = line_end + 2 + size + 2
@@ -94,7 +117,6 @@ class _ServerConnection:
         self.where = self.base + path
         self.request = f"GET {self._path}{path}{query} HTTP/1.1\r\n{self._headers}Accept: {accept}\r\n\r\n".encode()
         self.deadline_s = now_s + self.endpoint.deadline_s
-        self.received.clear()
 
     def connect(self) -> socket.socket:
         """May block, so call it in an extra thread."""
@@ -134,6 +156,7 @@ class HttpSweep:
         self._epoll.register(self._wake_reader, select.EPOLLIN)
         self._pool = ThreadPoolExecutor(_CONNECTORS, "connect")
         self._buffer = bytearray(1 << 18)
+        self._held = 0  # bytes of responses that are not complete
 
     @property
     def pending(self) -> frozenset[int]:
@@ -143,6 +166,7 @@ class HttpSweep:
     def request(self, number: int, path: str, params: Mapping[str, str], accept: str = "*/*") -> None:
         """Send a request; `responses` returns the result."""
         connection = self._connections[number]
+        self._forget(connection)
         connection.prepare(path, params, accept, self._clock())
         self._pending.add(number)
         self._awaited.add(number)
@@ -230,6 +254,9 @@ class HttpSweep:
         try:
             if len(connection.received) > connection.endpoint.most_bytes:
                 raise ValueError(f"more than {connection.endpoint.most_bytes} bytes")
+            share = LIMITS.held_bytes // len(self._connections)  # a server with less than its share is not refused
+            if self._held > LIMITS.held_bytes and len(connection.received) > share:
+                raise ValueError(f"all responses together have more than {LIMITS.held_bytes} bytes")
             unpacked = unpack(connection.received, ended)
         except ValueError as error:
             return self._failed(number, connection, str(error))
@@ -253,6 +280,9 @@ class HttpSweep:
             except OSError:
                 return True
             connection.received += memoryview(self._buffer)[:size]
+            self._held += size
+            if len(connection.received) > connection.endpoint.most_bytes:
+                return False
             # epoll does not report bytes that TLS has already decrypted.
             if not size or not (isinstance(connection.socket, ssl.SSLSocket) and connection.socket.pending()):
                 return not size
@@ -271,6 +301,10 @@ class HttpSweep:
         self._pending.discard(number)
         self._awaited.discard(number)
         connection.request = b""
+        self._forget(connection)
+
+    def _forget(self, connection: _ServerConnection) -> None:
+        self._held -= len(connection.received)
         connection.received.clear()
 
     def _drop(self, connection: _ServerConnection) -> None:

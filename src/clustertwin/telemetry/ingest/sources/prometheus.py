@@ -8,34 +8,29 @@ pieces, one after the other, each far below the limit of 11,000 points for a ser
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import NODE
 from clustertwin.core.errors import NoSamples, SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
-from clustertwin.telemetry.ingest.counters import MODES, Counters, job_spans
+from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS, Counters, job_spans, short_name
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
 from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
+from clustertwin.telemetry.ingest.sources.query_answer import Series, parse_answer
 
 #: The range of one query. At 1 Hz, 160 threads and 8 modes it has half a million samples, parsed in half a second.
 PIECE_S = 400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The raw samples of one series, in time order."""
-
-    labels: dict[str, str]
-    times_s: NDArray[np.float64]
-    values: NDArray[np.float64]
+#: Cells of a node's table for each of its samples. A scrape has one time for all series, so the true number is one.
+_CELLS_PER_SAMPLE = 8
 
 
 class Prometheus:
@@ -87,36 +82,17 @@ class Prometheus:
         params = {"query": query, "time": f"{time_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
         body = self._http.get("/api/v1/query", params)
         with _without_garbage_collection():
-            return self._decode(query, body)
-
-    def _decode(self, query: str, body: bytes) -> list[Series]:
-        try:
-            document = orjson.loads(body)
-            if document["status"] != "success":
-                raise SourceError(f"{self.endpoint.url}: {query}: {document.get('error', 'no reason given')}")
-            kind, rows = document["data"]["resultType"], document["data"]["result"]
-            if kind != "matrix" or not isinstance(rows, list):
-                raise SourceError(f"{self.endpoint.url}: {query}: the result is a {kind}, not raw samples")
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            raise SourceError(f"{self.endpoint.url}: does not answer like Prometheus") from None
-        return [self._series(row) for row in rows]
-
-    def _series(self, row: Any) -> Series:
-        """One row of a result, checked."""
-        try:
-            times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
-            series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
-            are_texts = all(isinstance(value, str) for value in series.labels.values())
-            if are_texts and series.times_s.ndim == series.values.ndim == 1:
-                return series
-        except (KeyError, TypeError, ValueError, AttributeError):
-            pass
-        raise SourceError(f"{self.endpoint.url}: not a series: {str(row)[:120]}")
+            return parse_answer(body, self.endpoint.url, query)
 
     def _nodes(
         self, dialect: Dialect, by_instance: dict[str, list[Series]], start_s: float, end_s: float
     ) -> list[Counters]:
         names = _names(list(by_instance), self.raw(dialect.info, start_s, end_s), dialect.info_label)
+        try:
+            for name in names.values():
+                short_name(name, "node")
+        except ValueError as reason:
+            raise SourceError(f"{self.endpoint.url}: {reason}") from None
         times = {instance: _times(group) for instance, group in by_instance.items()}
         jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
         operands = self._operands(dialect, times, start_s, end_s) if self.node_channels else {}
@@ -133,7 +109,14 @@ class Prometheus:
         """The series of one node -> cpus, modes and seconds (cpu, time, mode)."""
         placed = [(self._thread(series), series.labels.get("mode", ""), series) for series in group]
         cpus = tuple(sorted({cpu for cpu, _, _ in placed}))
-        modes = tuple(mode for mode in MODES if any(known == mode for _, known, _ in placed))
+        present = {mode for _, mode, _ in placed}
+        modes = tuple(mode for mode in MODES if mode in present)
+        where = f"{self.endpoint.url}: {group[0].labels.get('instance', '')}"
+        if len(cpus) > NODE_THREADS:
+            raise SourceError(f"{where}: {len(cpus)} hardware threads; the limit is {NODE_THREADS}")
+        cells, samples = len(cpus) * len(times_s) * len(modes), sum(len(series.times_s) for series in group)
+        if cells > _CELLS_PER_SAMPLE * samples + 1_000_000:
+            raise SourceError(f"{where}: its {len(group)} series have {len(times_s)} different times")
         row, column = {cpu: i for i, cpu in enumerate(cpus)}, {mode: i for i, mode in enumerate(modes)}
         seconds = np.full((len(cpus), len(times_s), len(modes)), np.nan)
         for cpu, mode, series in placed:
@@ -228,5 +211,5 @@ def _names(instances: list[str], infos: list[Series], label: str) -> dict[str, s
     """Instance -> the name in the node's info metric, or else its host. Nodes with equal names keep their addresses."""
     info = {series.labels.get("instance", ""): series.labels.get(label, "") for series in infos}
     names = {instance: info.get(instance) or instance.rpartition(":")[0] or instance for instance in instances}
-    taken = list(names.values())
-    return {instance: name if taken.count(name) == 1 else instance for instance, name in names.items()}
+    taken = Counter(names.values())
+    return {instance: name if taken[name] == 1 else instance for instance, name in names.items()}

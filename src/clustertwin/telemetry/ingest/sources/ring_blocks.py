@@ -13,6 +13,7 @@ kinds are skipped, so that a newer exporter can add some.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import numpy as np
@@ -22,8 +23,16 @@ from clustertwin.core.compiled import compiled
 from clustertwin.core.errors import ExpositionError, InputError, SourceError
 from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
 from clustertwin.telemetry.exporter.jobs.cpuset import parse_cpulist
-from clustertwin.telemetry.ingest.counters import MODES, UNKNOWN_OPERANDS, JobCpus, NodeReading
-from clustertwin.telemetry.ingest.exposition_parser import MetricSample, parse
+from clustertwin.telemetry.ingest.counters import (
+    MODES,
+    NAME_CHARS,
+    NODE_THREADS,
+    UNKNOWN_OPERANDS,
+    JobCpus,
+    NodeReading,
+    short_name,
+)
+from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample, parse
 from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
@@ -31,7 +40,20 @@ from clustertwin.telemetry.ingest.node_channels import OperandSlots
 TICKS_PER_S = 100
 
 _TIME = re.compile(rb"\d{1,12}(?:\.\d{1,9})?")
+#: The kernel's counts have 64 bits, which is at most 20 digits. A longer one overflows a float or stops int().
+_LONG_COUNT = re.compile(rb"\d{21}")
 _ODD = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RingLimits:
+    """The limits of a ring. The text comes from the network, and each limit is checked before the work it bounds."""
+
+    text_bytes: int = 64 << 20  # ten minutes of 1,000 threads; each line has about 80 bytes
+    blocks: int = 4096  # an exporter keeps 600, one for each second
+    jobs: int = 1024  # in a block; an exporter reads at most 512
+    job_threads: int = 1 << 17  # of all jobs of a block together; jobs may share threads
+    samples: ExpositionLimits = ExpositionLimits(text_bytes=1 << 20, samples=10_000)  # an exporter writes about 20
 
 
 @compiled
@@ -81,11 +103,12 @@ def _scan(text, cpus, ticks):  # type: ignore[no-untyped-def]
 class RingReader:
     """The blocks of one node. Threads and jobs that are the same as in the block before cost nothing."""
 
-    def __init__(self, node: str, where: object) -> None:
-        self.node, self.where = node, where
+    def __init__(self, node: str, where: object, limits: RingLimits = RingLimits()) -> None:
+        self.node, self.where, self.limits = node, where, limits
         self._cpus: tuple[int, ...] = ()
         self._numbers = np.zeros(0, np.int64)
-        self._samples = _SampleLines()
+        self._samples = _SampleLines(limits.samples)
+        self._most_cpus = 0
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
 
@@ -93,6 +116,8 @@ class RingReader:
         """Every block, oldest first; SourceError if the text is not a ring. A last line that is cut off is ignored."""
         if text and not text.startswith(b"t "):
             raise SourceError(f"{self.where}: not the ring of an exporter: {text[:60]!r}")
+        self._check(len(text), self.limits.text_bytes, "bytes")
+        self._check(text.count(b"\nt ") + 1, self.limits.blocks, "blocks")
         readings = []
         at = 0
         while at < len(text):
@@ -109,8 +134,9 @@ class RingReader:
         """The three parts of a block as one reading."""
         cpus, ticks = self._ticks(cpu_lines)
         if job_lines != self._job_lines:
-            lines = [line for line in job_lines.splitlines() if line.startswith(b"job ")]
-            self._jobs = tuple(_job(line, self.where) for line in lines)
+            # A thread may have been unplugged since the job started, so the highest thread so far counts.
+            self._most_cpus = max(self._most_cpus, cpus[-1] + 1 if cpus else 0)
+            self._jobs = self._parse_jobs(job_lines, self._most_cpus)
             self._job_lines = job_lines
         return NodeReading(
             node=self.node,
@@ -124,10 +150,13 @@ class RingReader:
 
     def _ticks(self, lines: bytes) -> tuple[tuple[int, ...], NDArray[np.float64]]:
         """Threads and their ticks (cpu, mode). A thread whose line cannot be read is left out: its second is masked."""
+        self._check(lines.count(b"\n"), NODE_THREADS, "lines of threads in a block")
         width = min(lines.count(b" ", 0, lines.find(b"\n") + 1), len(MODES))
         numbers = np.empty(lines.count(b"\n"), np.int64)
         ticks = np.empty((len(numbers), width))
         if _scan(np.frombuffer(lines, np.uint8), numbers, ticks) == _ODD:
+            if _LONG_COUNT.search(lines):
+                raise SourceError(f"{self.where}: a counter has more than 20 digits, which is the limit")
             rows = sorted(parse_cpu_lines(lines, []).items())
             width = min((len(row) for _, row in rows), default=0)
             ticks = np.array([row[: len(MODES)] for _, row in rows], np.float64).reshape(
@@ -138,12 +167,29 @@ class RingReader:
             self._numbers, self._cpus = numbers, tuple(numbers.tolist())
         return self._cpus, ticks
 
+    def _parse_jobs(self, text: bytes, most_cpus: int) -> tuple[JobCpus, ...]:
+        """The jobs of a block, whose node has threads below `most_cpus`."""
+        self._check(text.count(b"\n") + 1, self.limits.jobs, "lines of jobs in a block")
+        jobs, threads = [], 0
+        for line in text.splitlines():
+            if line.startswith(b"job "):
+                job = _job(line, self.where, most_cpus)
+                threads += len(job.cpus)
+                self._check(threads, self.limits.job_threads, "threads of all jobs in a block")
+                jobs.append(job)
+        return tuple(jobs)
+
+    def _check(self, count: int, most: int, what: str) -> None:
+        if count > most:
+            raise SourceError(f"{self.where}: {count} {what}; the limit is {most}")
+
 
 class _SampleLines:
     """The sample lines of one node's blocks -> the operands of its node channels."""
 
-    def __init__(self) -> None:
-        self._parser = IncrementalParser("ring")
+    def __init__(self, limits: ExpositionLimits) -> None:
+        self._limits = limits
+        self._parser = IncrementalParser("ring", limits)
         self._series: tuple[MetricSample, ...] = ()
         self._slots: OperandSlots | None = None
 
@@ -153,6 +199,8 @@ class _SampleLines:
         try:
             values = self._parser.read(lines)
         except ExpositionError:
+            if len(lines) > self._limits.text_bytes or lines.count(b"\n") > self._limits.samples:
+                return UNKNOWN_OPERANDS
             values = self._parser.read(b"".join(line for line in lines.splitlines(keepends=True) if _is_sample(line)))
         if self._slots is None or self._parser.series is not self._series:
             self._series = self._parser.series
@@ -181,11 +229,13 @@ def parse_ring(text: bytes, node: str, where: object) -> list[NodeReading]:
     return RingReader(node, where).read(text)
 
 
-def _job(line: bytes, where: object) -> JobCpus:
+def _job(line: bytes, where: object, most_cpus: int) -> JobCpus:
+    if len(line) > 4 * NAME_CHARS + 16 * most_cpus:  # a name, each of its characters escaped, and a list of all threads
+        raise SourceError(f"{where}: the line of a job has {len(line)} bytes, more than a list of {most_cpus} threads")
     words = line.decode("utf-8", "backslashreplace").split(" ")
     if len(words) != 4:
         raise SourceError(f"{where}: not the line of a job: {line[:60]!r}")
     try:
-        return JobCpus(unquote(words[2]), parse_cpulist(words[3]))
-    except InputError as reason:
+        return JobCpus(short_name(unquote(words[2]), "job"), parse_cpulist(words[3], most_cpus))
+    except (InputError, ValueError) as reason:
         raise SourceError(f"{where}: {reason}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 
 from clustertwin.core import extras, files
@@ -25,6 +26,7 @@ from clustertwin.telemetry.learning.champions.version_store import (
 from clustertwin.telemetry.models.model_store import ModelError
 
 FILE = "champion.json"
+MOST_BYTES = 1 << 20  # the file has about 3 KB
 _PREDECESSORS = 20  # champions that a rollback can reach
 _BUNDLED = "bundled with clustertwin"
 
@@ -106,19 +108,36 @@ def read_champion(home: Path) -> Champion | None:
     """The champion; None before the first night, while the bundled model is in service."""
     path = home / FILE
     try:
-        return parse_champion(path.read_text(), path)
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise InputError(path, f"it has more than {MOST_BYTES} bytes, which is the limit")
+        return parse_champion(data, path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from error
 
 
-def parse_champion(text: str, where: Path | str = FILE) -> Champion:
+def parse_champion(text: str | bytes, where: Path | str = FILE) -> Champion:
+    """The champion that a JSON text names; InputError for any other text."""
     try:
         document = json.loads(text)
-        return Champion(**document | {"before": tuple(document.get("before", ()))})
-    except (ValueError, TypeError, AttributeError) as error:
+        champion = Champion(**document | {"before": tuple(document.get("before", ()))})
+        champion.why.encode()  # a lone surrogate cannot be shown
+        for name in ("version", "sha256", "base"):
+            _check(isinstance(getattr(champion, name), str) and getattr(champion, name).isprintable(), name)
+        _check(isinstance(champion.fence, int), "fence")
+        _check(isinstance(champion.since_s, int | float) and isfinite(champion.since_s), "since_s")
+        _check(all(isinstance(version, str) for version in champion.before), "before")
+        return champion
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise InputError(where, f"does not name a champion: {error}") from error
+
+
+def _check(holds: bool, name: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} has no valid value")
 
 
 def load_champion(home: Path) -> Detector:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from clustertwin.core.errors import TwinError
+from clustertwin.core.errors import describe
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.champions import champion_store
 
@@ -21,6 +21,7 @@ class Handover:
         self.home, self.detector = home, first
         self.taken = self.refused = 0  # champions taken into service, and refused
         self.reason = ""  # why the last champion was refused; empty: it was not
+        self.before: Detector | None = None  # the detector in service before this one
         self._last_identity: tuple[int, int] | None = None
 
     def poll(self) -> Detector:
@@ -35,12 +36,21 @@ class Handover:
             champion = champion_store.read_champion(self.home)
             if champion is not None:
                 detector = champion_store.load(self.home, champion)
-                self.taken += detector.version != self.detector.version
+                if detector.version != self.detector.version:
+                    self.taken, self.before = self.taken + 1, self.detector
                 self.detector, self.reason = detector, ""
-        except (TwinError, OSError) as error:
+        except Exception as error:  # a file with a right hash may still hold anything
             self.refused += 1
-            self.reason = str(error)
+            self.reason = describe(error)
         return self.detector
+
+    def withdraw(self, reason: str) -> None:
+        """Put the previous detector back in service; champion.json must change before another is taken."""
+        if self.before is not None:
+            self.detector, self.before = self.before, None
+            self.taken -= 1
+            self.refused += 1
+            self.reason = reason
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,0 +1,121 @@
+"""The answer of Prometheus to a query of raw samples: JSON -> series, one after the other, within limits.
+
+A document is many times larger as Python objects than as text, and while it is parsed no other thread runs. So a long
+answer is cut into its rows, which is exact: inside a JSON string the quotes of `{"metric":{` would be escaped. Each row
+is parsed and becomes two arrays before the next. Only a short answer is parsed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from clustertwin.core.errors import SourceError
+
+_ROW = b'{"metric":{'
+_VALUES = b'"values":['
+_ROW_END = b"]}"
+_TEXT = {str}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """The limits of an answer, checked before a row is parsed."""
+
+    series: int = 2_000_000  # 100,000 threads with 8 modes, twice
+    row_bytes: int = 1 << 20  # Prometheus returns at most 11,000 points, of about 30 bytes
+    whole_bytes: int = 1 << 20  # of an answer that is parsed as a whole
+    around_bytes: int = 64 << 10  # before the first series and after the last: the status, and warnings
+    labels: int = 64  # of a series, as in `ExpositionLimits`
+    label_chars: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The raw samples of one series, in time order."""
+
+    labels: dict[str, str]
+    times_s: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+def parse_answer(body: bytes, url: str, query: str, limits: AnswerLimits = AnswerLimits()) -> list[Series]:
+    """The series of an answer; SourceError with the address and the reason if it is not one."""
+    first = body.find(_ROW)
+    if first < 0 or len(body) <= limits.whole_bytes:
+        _check(len(body), limits.whole_bytes, "bytes without a series", url)
+        return [_series(row, url, limits) for row in _rows(body, url, query)]
+    count = body.count(_ROW)
+    _check(count, limits.series, "series", url)
+    end = _end_of_row(body, body.rfind(_ROW))
+    _check(first + len(body) - end, limits.around_bytes, "bytes around the series", url)
+    rest = _rows(body[:first] + body[end:], url, query)
+    if rest:
+        raise SourceError(f"{url}: does not answer like Prometheus")
+    return [_parse_row(text, url, limits) for text in _cut(body, first, end, url, limits)]
+
+
+def _end_of_row(body: bytes, at: int) -> int:
+    """Where the row that begins at `at` ends. Samples are numbers, so the first `]]}` after `"values":[` ends them."""
+    values = body.find(_VALUES, at) + len(_VALUES)
+    if values >= len(_VALUES) and body.startswith(_ROW_END, values):
+        return values + len(_ROW_END)
+    end = body.find(b"]" + _ROW_END, values) if values >= len(_VALUES) else -1
+    return end + 1 + len(_ROW_END) if end >= 0 else len(body)
+
+
+def _cut(body: bytes, at: int, end: int, url: str, limits: AnswerLimits) -> Iterator[bytes]:
+    while at < end:
+        following = body.find(_ROW, at + 1, end)
+        stop = following if following >= 0 else end
+        _check(stop - at, limits.row_bytes, "bytes in one series", url)
+        yield body[at:stop].rstrip(b", \t\r\n")
+        at = stop
+
+
+def _parse_row(text: bytes, url: str, limits: AnswerLimits) -> Series:
+    try:
+        row = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise SourceError(f"{url}: not a series: {text[:120]!r}") from None
+    return _series(row, url, limits)
+
+
+def _rows(text: bytes, url: str, query: str) -> list[Any]:
+    """The rows of a whole document."""
+    try:
+        document = orjson.loads(text)
+        if document["status"] != "success":
+            raise SourceError(f"{url}: {query}: {str(document.get('error', 'no reason given'))[:500]}")
+        kind, rows = document["data"]["resultType"], document["data"]["result"]
+        if kind != "matrix" or not isinstance(rows, list):
+            raise SourceError(f"{url}: {query}: the result is a {str(kind)[:60]}, not raw samples")
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise SourceError(f"{url}: does not answer like Prometheus") from None
+    return rows
+
+
+def _series(row: Any, url: str, limits: AnswerLimits) -> Series:
+    """One row of a result, checked."""
+    try:
+        times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
+        series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
+        texts = series.labels.values()
+        if set(map(type, texts)) <= _TEXT and series.times_s.ndim == series.values.ndim == 1:
+            if len(texts) > limits.labels or max(map(len, texts), default=0) > limits.label_chars:
+                _check(len(texts), limits.labels, "labels of a series", url)
+                _check(max(map(len, texts)), limits.label_chars, "characters in a label", url)
+            return series
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        pass
+    raise SourceError(f"{url}: not a series: {str(row)[:120]}")
+
+
+def _check(count: int, most: int, what: str, url: str) -> None:
+    if count > most:
+        raise SourceError(f"{url}: {count} {what}; the limit is {most}")

@@ -1,0 +1,38 @@
+"""A source that invents jobs or threads does not fill the memory of the trace buffer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import InputError
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.moments.node_jobs import MOST_SPANS, NodeJobs
+from clustertwin.telemetry.moments.trace_buffer import MOST_THREADS, TraceBuffer
+
+
+def trace(start_s: int, cpus: tuple[int, ...], *spans: JobSpan, node: str = "n1") -> Trace:
+    shape = len(cpus), 1
+    return Trace(node, cpus, start_s, CPU, np.zeros((*shape, len(CPU)), np.float32), np.ones(shape, np.bool_), spans)
+
+
+def test_a_node_with_new_jobs_every_second_keeps_the_newest_spans():
+    jobs = NodeJobs(remember_s=300)
+    for second in range(100):
+        spans = [JobSpan(f"{second}-{i}", "n1", (0,), second, second + 1) for i in range(200)]
+        jobs.push(trace(second, (0,), *spans))
+    left = jobs.spans_at(200)
+    assert len(left) == MOST_SPANS
+    assert {span.job for span in left} >= {f"99-{i}" for i in range(200)}
+
+
+def test_a_node_with_new_threads_every_second_is_refused_at_the_limit_and_the_other_stays():
+    buffer = TraceBuffer(CPU)
+    buffer.push(trace(0, (0, 1), node="honest"))
+    for begin in range(0, MOST_THREADS, 4096):
+        buffer.push(trace(1, tuple(range(begin, begin + 4096)), node="liar"))
+    with pytest.raises(InputError, match=f"liar: {MOST_THREADS + 1} threads; the limit is {MOST_THREADS}"):
+        buffer.push(trace(1, (MOST_THREADS,), node="liar"))
+    buffer.drop("liar")
+    assert buffer.moment(2).nodes == ("honest",)
