@@ -219,11 +219,17 @@ def _write_users(directory: Path, users: list[str]) -> None:
     (directory / "group").write_text(group)
 
 
+def _checked(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {(done.stdout + done.stderr)[-1000:]}")
+
+
 def _start_database(directory: Path, running: ExitStack) -> None:
     db = directory / "db"
     shutil.chown(db, "mysql")
     install = ("mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={db}/data", "--skip-test-db")
-    subprocess.run([*install, "--auth-root-authentication-method=normal"], check=True, capture_output=True)
+    _checked([*install, "--auth-root-authentication-method=normal"])
     port = re.search(r"StoragePort=(\d+)", (directory / "slurmdbd.conf").read_text())[1]
     log = running.enter_context((directory / "log" / "mariadbd.out").open("wb"))
     command = [
@@ -237,7 +243,7 @@ def _start_database(directory: Path, running: ExitStack) -> None:
     _wait("mariadbd", lambda: subprocess.run([*ask, "select 1"], capture_output=True).returncode == 0, 60)
     grant = "create user slurm@'%' identified by 'x'; create user slurm@localhost identified by 'x'; "
     grant += "grant all on slurm_acct.* to slurm@'%'; grant all on slurm_acct.* to slurm@localhost;"
-    subprocess.run([*ask, grant], check=True, capture_output=True)
+    _checked([*ask, grant])
 
 
 # --- in accelerated time
