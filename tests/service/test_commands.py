@@ -144,7 +144,7 @@ def test_up_serves_its_page_scores_this_host_and_ends_cleanly(tmp_path):
         assert snapshot["nodes"][0]["threads"] >= 1
         assert snapshot["problems"] == []
         second = subprocess.run(command, capture_output=True, text=True)
-        assert (second.returncode, "another service runs on it" in second.stderr) == (2, True)
+        assert (second.returncode, "another service uses this home" in second.stderr) == (2, True)
     finally:
         process.send_signal(signal.SIGINT)
         _, wrong = process.communicate(timeout=20)
