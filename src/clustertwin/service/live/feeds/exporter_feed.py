@@ -29,6 +29,8 @@ INLINE_BYTES = 512 << 10
 REST = 10
 #: … after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
+#: An exporter whose long answer was refused is asked again after this long.
+FAILED_REST_S = 10.0
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
 NAME_HELD_S = 300.0
 
@@ -95,7 +97,7 @@ class ExporterFeed:
         try:
             readings, took_s = parsing.result()
         except Exception as error:
-            self._rest_until_s[number] = self._clock() + REST
+            self._rest_until_s[number] = self._clock() + FAILED_REST_S
             return self._failed(number, error)
         self._rest_until_s[number] = self._clock() + min(REST * took_s, LONGEST_REST_S)
         return self._accept(number, readings)
