@@ -61,7 +61,7 @@ def served(monkeypatch):
     address = listener.getsockname()
     thread.start()
     yield address, listener
-    server.should_exit = server.force_exit = True
+    server.should_exit = True
     thread.join(10)
 
 
