@@ -44,6 +44,7 @@ LINES = {
     "token add ada --home @/home": "",
     "token list --home @/home": "",
     "token remove ada --home @/home": "",
+    "token reopen --home @/home": "",
     "top --seconds 1": "",
     "record --out @/record --seconds 1": "",
     "campaign types": "",

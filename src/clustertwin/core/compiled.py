@@ -7,7 +7,7 @@ content of every file that is compiled into it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,11 @@ def _cached(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     return dispatcher
 
 
-def _reachable(function: Any) -> Iterator[Any]:
+def _reachable(function: Any) -> list[Any]:
     """A function, and the loops that are compiled into it."""
-    yield function
-    for name in function.__code__.co_names:
-        called = function.__globals__.get(name)
-        if isinstance(called, Dispatcher):
-            yield from _reachable(called.py_func)
+    functions = [function]
+    for each in functions:  # the list grows: a name may also be an attribute, or lead back to the function itself
+        called = (each.__globals__.get(name) for name in each.__code__.co_names)
+        loops = [loop.py_func for loop in called if isinstance(loop, Dispatcher)]
+        functions += [loop for loop in dict.fromkeys(loops) if loop not in functions]
+    return functions

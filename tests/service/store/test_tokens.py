@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from clustertwin.cli import COMMANDS
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import load
 from clustertwin.service.store import tokens as tokens_module
 from clustertwin.service.store.database import _SCHEMA_1, Database
 from clustertwin.service.store.event_store import Store
@@ -83,3 +89,23 @@ def test_a_strange_token_is_not_valid(tokens, value):
     assert tokens.holder(value) is None
     assert tokens.session_holder(value) is None
     tokens.end_session(value)
+
+
+def test_tokens_from_the_shell_expire_and_the_door_is_reopened(tmp_path, clock):
+    def twin(*words: str) -> Result:
+        return CliRunner().invoke(load(COMMANDS["token"][0]), [*words, "--home", str(tmp_path), "--json"])
+
+    added = json.loads(twin("add", "ada", "--for", "90d").stdout)
+    assert added["expires_s"] == pytest.approx(time.time() + 90 * DAY_S, abs=60)
+    (listed,) = json.loads(twin("list").stdout)
+    assert (listed["name"], listed["expires_s"]) == ("ada", added["expires_s"])
+    assert isinstance(twin("add", "bob", "--for", "soon").exception, SettingsError)
+    assert isinstance(twin("reopen").exception, SettingsError)
+    assert json.loads(twin("remove", "ada").stdout) == {"removed": "ada"}
+    store = Store(tmp_path / "state.sqlite")
+    assert Tokens(store.database, clock).needed()
+    assert json.loads(twin("reopen").stdout) == {"reopened": True}
+    assert not Tokens(store.database, clock).needed()
+    assert [entry.action for entry in store.audit()] == ["loopback opened", "token removed", "token added"]
+    assert all(entry.who for entry in store.audit())
+    store.close()

@@ -85,7 +85,6 @@ class BoundedListener(socket.socket):
         super().__init__(*args, **options)
         self._clients: dict[int, ClientConnection] = {}  # by file descriptor
         self._spare = os.open(os.devnull, os.O_RDONLY)
-        self.refused_total = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next client. asyncio asks again after BlockingIOError, when ended connections have been closed."""
@@ -126,14 +125,17 @@ class BoundedListener(socket.socket):
         return list(self._clients.values())
 
     def _end_least(self) -> bool:
-        """End the connection that matters least: of the address with the most connections, the oldest."""
+        """End the connection that matters least: of the address with the most connections, the oldest.
+
+        If it is silent, end other silent ones with it: in a flood, one for each turn of the event loop is too few.
+        """
         clients = self._open_clients()
-        if not clients:
-            return False
         count = Counter(client.address for client in clients)
-        min(clients, key=lambda client: (client.matters, -count[client.address], client.since_s)).end()
-        self.refused_total += 1
-        return True
+        clients.sort(key=lambda client: (client.matters, -count[client.address], client.since_s))
+        silent = [client for client in clients if client.matters == SILENT]
+        for client in silent[: max(1, self.most // 8)] or clients[:1]:
+            client.end()
+        return bool(clients)
 
     def _refuse_one(self) -> None:
         """Use the spare descriptor to disconnect the next client: no other is free, and no connection can be ended."""
