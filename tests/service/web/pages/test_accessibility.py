@@ -85,18 +85,21 @@ def paths(state: ServiceState) -> list[str]:
 
 @pytest.fixture
 def visit(browser: Any, service: tuple[str, ServiceState]) -> Iterator[Any]:
-    contexts = []
+    """Opens pages. An error of a script fails the test."""
+    contexts, errors = [], []
 
     def visit_(path: str = "/", scheme: str = "light", viewport: dict[str, int] = WIDE) -> Any:
         context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
         contexts.append(context)
         page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(service[0] + path)
         return page
 
     yield visit_
     for context in contexts:
         context.close()
+    assert errors == []
 
 
 def drawn(page: Any) -> None:
