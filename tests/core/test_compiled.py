@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from clustertwin.core.compiled import compiled
@@ -54,3 +55,13 @@ def test_a_loop_is_compiled_anew_when_one_that_it_calls_has_changed_in_another_f
     for factor, answer in ((2, 5.0), (3, 7.0)):
         inner.write_text(INNER.format(factor=factor))
         assert runpy.run_path(str(outer))["outer"](2.0) == answer
+
+
+@compiled
+def size(array):  # type: ignore[no-untyped-def]
+    return array.size
+
+
+def test_a_loop_that_reads_an_attribute_of_its_own_name_compiles() -> None:
+    compiled(size.py_func)  # by now the global name leads to the loop itself
+    assert size(np.zeros(3)) == 3

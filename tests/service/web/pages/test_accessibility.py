@@ -22,6 +22,8 @@ from clustertwin.service.live.snapshot import NodeState, ScoreHistory, ServiceSt
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web import pages
 from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -85,18 +87,21 @@ def paths(state: ServiceState) -> list[str]:
 
 @pytest.fixture
 def visit(browser: Any, service: tuple[str, ServiceState]) -> Iterator[Any]:
-    contexts = []
+    """Opens pages. An error of a script fails the test."""
+    contexts, errors = [], []
 
     def visit_(path: str = "/", scheme: str = "light", viewport: dict[str, int] = WIDE) -> Any:
         context = browser.new_context(viewport=viewport, color_scheme=scheme, locale="en-GB")
         contexts.append(context)
         page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(service[0] + path)
         return page
 
     yield visit_
     for context in contexts:
         context.close()
+    assert errors == []
 
 
 def drawn(page: Any) -> None:
@@ -287,3 +292,19 @@ def test_a_time_that_is_selected_in_a_plot_stays_until_a_double_click(visit: Any
     service[1].publish(replace(service[1].snapshot, number=service[1].snapshot.number + 1), None)
     page.wait_for_timeout(1200)
     assert page.evaluate(labels) == whole
+
+
+def test_an_open_page_says_when_the_replay_ends(
+    visit: Any, service: Any, bad_io: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, before = service[1], service[1].snapshot
+    page = visit("/")
+    page.locator("#phase[data-state=watching]").wait_for()
+    monkeypatch.setattr(state, "replayed", True)
+    monkeypatch.setattr(state, "past", GrowingRecordingArchive(bad_io.directory))
+    state.publish(replace(before, number=before.number + 1, now_s=float(bad_io.end_s)), None)
+    page.locator("#phase", has_text="replay ended").wait_for()
+    page.get_by_text("The replay has ended. The pages show the last second of the recording.").wait_for()
+    state.publish(replace(before, number=before.number + 2), None)
+    page.locator("#phase[data-state=watching]").wait_for()
+    assert page.locator("#ended article").count() == 0

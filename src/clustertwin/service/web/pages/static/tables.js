@@ -3,8 +3,8 @@ const orders = new Map(); // the key of a table -> {column, down}; a table that 
 
 const headings = (table) => [...table.tHead.rows[0].cells];
 const key = (table) => {
-  const holder = table.closest("[id]");
-  return `${holder.id} ${[...holder.querySelectorAll("table")].indexOf(table)}`;
+  const holder = table.closest("[id], main");
+  return `${holder.id || "table"} ${[...holder.querySelectorAll("table")].indexOf(table)}`;
 };
 
 // The value of a cell: the instant of a time, a number if the text begins with one, else the text.
