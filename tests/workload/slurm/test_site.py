@@ -72,7 +72,7 @@ def test_partitions_scheduler_and_priority(directory):
     assert (short.priority_tier, short.priority_factor, short.max_time_s) == (5, 5, 3600)
     assert (gpu.allow_qos, gpu.qos, gpu.max_time_s) == (("high",), "high", 172_800)
     assert site.default_partition == "short"
-    assert (site.scheduler.bf_interval, site.scheduler.bf_window, site.scheduler.defer) == (20, 3600, True)
+    assert (site.scheduler.bf_interval, site.scheduler.bf_window) == (20, 3600)
     assert (site.priority.age, site.priority.fair_tree) == (100, False)
 
 
@@ -83,7 +83,7 @@ def test_accounts_and_qos(directory):
     high = next(qos for qos in site.qos if qos.name == "high")
     assert (ann.account, ann.shares, ann.limits.max_jobs, ann.limits.max_wall_s) == ("phys", PARENT_SHARES, 2, 1800)
     assert phys.limits.group_tres == {"cpu": 8, "mem": 4096}
-    assert (high.preempt, high.preempt_mode, high.grace_time_s) == (("normal",), "requeue", 30)
+    assert (high.preempt, high.preempt_mode) == (("normal",), "requeue")
     assert (high.limits.max_tres_user, high.limits.max_jobs_user) == ({"cpu": 16}, 4)
 
 
@@ -91,7 +91,7 @@ def test_what_is_not_modelled_or_unknown_is_named_with_its_place(directory):
     report = read_site(directory).report
     assert report.of("not modelled") == {
         "licenses": 1, "SchedulerParameters salloc_wait_nodes": 1, "PriorityFlags DEPTH_OBLIVIOUS": 1,
-        "limit grpwall": 1,
+        "limit grpwall": 1, "limit gracetime": 1, "SchedulerParameters defer": 1,
     }  # fmt: skip
     assert set(report.of("unknown")) == {"somethingnew", "NodeName colour", "PartitionName licenses"}
     assert any(line == "not modelled: licenses (1, slurm.conf:7)" for line in report.lines())

@@ -17,7 +17,7 @@ from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES, Associatio
 #: Slurm's names of limits (lower case) -> fields of UsageLimits.
 LIMIT_FIELDS = {
     "grptres": "group_tres", "grpjobs": "group_jobs", "grpsubmit": "group_submit", "grpsubmitjobs": "group_submit",
-    "maxtres": "max_tres_job", "maxtresperjob": "max_tres_job", "maxtrespernode": "max_tres_node",
+    "maxtres": "max_tres_job", "maxtresperjob": "max_tres_job",
     "mintres": "min_tres_job", "mintresperjob": "min_tres_job", "maxwall": "max_wall_s",
     "maxwalldurationperjob": "max_wall_s", "maxjobs": "max_jobs", "maxsubmit": "max_submit",
     "maxsubmitjobs": "max_submit", "maxtrespu": "max_tres_user", "maxtresperuser": "max_tres_user",
@@ -38,7 +38,7 @@ _NOT_MODELLED = {
     "grptresmins", "grptresrunmins", "grpwall", "maxtresmins", "maxtresminsperjob", "grpcpumins", "grpcpurunmins",
     "maxcpumins", "maxtresrunmins", "maxtresrunminspu", "maxtresrunminspa", "maxjobsaccrue", "grpjobsaccrue",
     "maxjobsaccruepu", "maxjobsaccruepa", "minpriothresh", "minpriothreshold", "usagethres", "usagethreshold",
-    "limitfactor",
+    "limitfactor", "gracetime", "preemptexempttime", "maxtrespernode", "maxtrespn",
 }  # fmt: skip
 _NO_EFFECT = {
     "description", "descr", "organization", "org", "adminlevel", "coordinators", "defaultaccount", "defaultwckey",
@@ -66,8 +66,6 @@ class AccountBook:
                 changes["preempt"] = _list(value)
             elif key == "preemptmode":
                 changes["preempt_mode"] = "" if value.lower() == "cluster" else value.lower()
-            elif key == "gracetime":
-                changes["grace_time_s"] = float(_clock_s(value, place, key))
             elif key == "usagefactor":
                 changes["usage_factor"] = float(value or 1)
             elif key == "flags":
@@ -205,7 +203,7 @@ def _limits(old: UsageLimits, given: dict[str, str], place: tuple[Path, int], re
         if name in LIMIT_FIELDS:
             changes[LIMIT_FIELDS[name]] = _limit(LIMIT_FIELDS[name], value, place, key)
         elif key in _NOT_MODELLED:
-            if value and value not in ("-1", "1.000000", "0.000000", "0"):
+            if value and value not in ("-1", "1.000000", "0.000000", "0", "00:00:00"):
                 report.add("not modelled", f"limit {key}", _place(place))
         elif key not in _NO_EFFECT | _KNOWN:
             report.add("unknown", f"sacctmgr {key}", _place(place))
@@ -213,8 +211,8 @@ def _limits(old: UsageLimits, given: dict[str, str], place: tuple[Path, int], re
 
 
 _KNOWN = {
-    "priority", "preempt", "preemptmode", "gracetime", "usagefactor", "fairshare", "shares", "qos", "qoslevel",
-    "defaultqos", "defqos", "preemptexempttime",
+    "priority", "preempt", "preemptmode", "usagefactor", "fairshare", "shares", "qos", "qoslevel",
+    "defaultqos", "defqos",
 }  # fmt: skip
 
 

@@ -234,6 +234,7 @@ _PARTITION_NO_EFFECT = {"hidden", "rootonly", "disablerootjobs", "allocnodes", "
 _PARTITION_NOT_MODELLED = {
     "allowgroups", "exclusiveuser", "reqresv", "alternate", "maxmempercpu", "maxmempernode", "cpubind",
     "selecttypeparameters", "overtimelimit", "powerdownonidle", "resumetimeout", "suspendtimeout", "defmempergpu",
+    "gracetime",
 }  # fmt: skip
 
 
@@ -297,7 +298,6 @@ def _partition(
         deny_accounts=get("denyaccounts", _names, ()),
         qos=get("qos", str, ""),
         preempt_mode=get("preemptmode", _preempt_mode, ""),
-        grace_time_s=get("gracetime", float, 0.0),
         memory_per_cpu_mb=get("defmempercpu", parse_memory_mb, 0.0),
         memory_per_node_mb=get("defmempernode", parse_memory_mb, 0.0),
         exclusive=share.startswith("EXCLUSIVE"),
@@ -403,7 +403,6 @@ def _preemption(cluster: _Cluster) -> Preemption:
         known[kind],
         cluster.get("preemptmode", _preempt_mode, "off"),
         requeue=cluster.get("jobrequeue", parse_count, 1) != 0,
-        exempt_s=cluster.get("preemptexempttime", parse_limit_s, 0.0) if kind != "none" else 0.0,
         youngest_first="preempt_youngest_first" in cluster.get("schedulerparameters", str.lower, ""),
     )
 
@@ -491,7 +490,7 @@ _READ = {
     "priorityweighttres", "prioritymaxage", "prioritydecayhalflife", "prioritycalcperiod", "priorityfavorsmall",
     "fairsharedampeningfactor", "preempttype", "preemptmode", "jobrequeue", "selecttype", "selecttypeparameters",
     "defmempercpu", "defmempernode", "overtimelimit", "accountingstorageenforce", "enforcepartlimits",
-    "topologyplugin", "preemptexempttime",
+    "topologyplugin",
 }  # fmt: skip
 
 

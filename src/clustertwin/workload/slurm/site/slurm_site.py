@@ -47,7 +47,6 @@ class SlurmPartition:
     deny_accounts: tuple[str, ...] = ()
     qos: str = ""
     preempt_mode: str = ""  # empty: the cluster's
-    grace_time_s: float = 0.0
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
     exclusive: bool = False
@@ -65,7 +64,6 @@ class UsageLimits:
     group_jobs: float = math.inf
     group_submit: float = math.inf
     max_tres_job: dict[str, float] = field(default_factory=dict)
-    max_tres_node: dict[str, float] = field(default_factory=dict)
     min_tres_job: dict[str, float] = field(default_factory=dict)
     max_wall_s: float = math.inf
     max_jobs: float = math.inf  # of the association's user
@@ -86,7 +84,6 @@ class Qos:
     priority: int = 0
     preempt: tuple[str, ...] = ()
     preempt_mode: str = ""  # empty: the cluster's
-    grace_time_s: float = 0.0
     usage_factor: float = 1.0
     flags: tuple[str, ...] = ()
     limits: UsageLimits = UsageLimits()
@@ -140,9 +137,6 @@ class SchedulerParameters:
     batch_sched_delay: float = 3.0
     sched_interval: float = 60.0
     default_queue_depth: int = 100
-    partition_job_depth: int = 0
-    sched_max_job_start: int = 0
-    defer: bool = False
     assoc_limit_stop: bool = False
     bf_interval: float = 30.0
     bf_resolution: float = 60.0
@@ -190,7 +184,6 @@ class Preemption:
     kind: Literal["none", "partition", "qos"] = "none"
     mode: Literal["off", "cancel", "requeue", "suspend"] = "off"
     requeue: bool = True  # JobRequeue: without it a job is cancelled instead
-    exempt_s: float = 0.0
     youngest_first: bool = False
 
 
