@@ -32,7 +32,7 @@ Sequences = Annotated[
 ]
 
 Restart = Annotated[
-    bool, typer.Option("--force", "--restart", help="Start anew and overwrite --out instead of resuming from it.")
+    bool, typer.Option("--force", "--restart", help="Start again and overwrite --out instead of resuming from it.")
 ]
 
 

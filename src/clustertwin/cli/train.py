@@ -30,7 +30,7 @@ class ModelTrainOptions:
     window_s: Annotated[int, typer.Option(help="Window length in seconds.")] = 100
     stride_s: Annotated[int, typer.Option(help="Seconds between the starts of two windows; 0: the window length.")] = 0
     force: Annotated[
-        bool, typer.Option("--force", help="Train anew and overwrite the model and the checkpoint in --out.")
+        bool, typer.Option("--force", help="Train again and overwrite the model and the checkpoint in --out.")
     ] = False
     json: bool = Json
 

@@ -21,7 +21,7 @@ class TwinError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """One sentence about any exception: a deliberate one speaks for itself, any other is named, and cut short."""
+    """One sentence about any exception: the text of a deliberate one; the type and the shortened text of any other."""
     if isinstance(error, TwinError):
         return str(error)
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")

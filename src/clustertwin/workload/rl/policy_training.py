@@ -37,7 +37,7 @@ Start = Literal["nothing", "order"]
 
 VALIDATION_LENGTH = 1024  # jobs in a validation sequence
 
-_START_ANEW = "Choose another --out, or use --force to start anew and overwrite it"
+_START_ANEW = "Choose another --out, or use --force to start again and overwrite it"
 
 
 @dataclass(frozen=True, slots=True)
