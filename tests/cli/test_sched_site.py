@@ -40,7 +40,9 @@ def files(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 def call(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, [str(argument) for argument in arguments], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.stdout
 
