@@ -72,9 +72,11 @@ def recorded(detector: Detector, directory: Path, stride_s: int) -> EventCounts:
     return count(detector, traces, str(directory), stride_s, shortest_s=WINDOW_S)
 
 
-def count(detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, least_s: float = 300) -> EventCounts:
+def count(
+    detector: Detector, traces: Sequence[Trace], name: str, stride_s: int, shortest_s: float = 300
+) -> EventCounts:
     """Count the events of one campaign, and print each false one."""
-    result = count_events(detector, traces, stride_s, least_s)
+    result = count_events(detector, traces, stride_s, shortest_s)
     print(f"{name}: {result.detected} of {result.total} detected, {result.false_events} false", file=sys.stderr)
     for event in result.false:
         print(f"  {described(event, traces)}", file=sys.stderr)

@@ -208,7 +208,10 @@ def main() -> None:
     if chosen.json:
         print(json.dumps({"peak_gflops": peak, "ours": rows, "peers_s": others, "off": off, "graph": pairs}))
         return
-    print(f"{stored.name}: {2 * fused.products:,} FLOP per window; peak of a matrix product {peak:.0f} GFLOP/s", end="")
+    print(
+        f"{stored.name}: {2 * fused.multiply_adds:,} FLOP per window; peak of a matrix product {peak:.0f} GFLOP/s",
+        end="",
+    )
     print(f"; largest difference {off:.1e}")
     print(f"{'threads':>8} {'ingest':>9} {'score':>9} {'holds':>9} {'GFLOP/s':>8} {'of peak':>8} {'memory':>9}")
     for row in rows:
