@@ -234,14 +234,6 @@ def _number(text: str, place: tuple[Path, int], key: str) -> int:
         raise SiteError(place[0], f"{key}={text[:40]}: {error}", place[1]) from error
 
 
-def _clock_s(text: str, place: tuple[Path, int], key: str) -> float:
-    """Grace times are seconds, or a clock."""
-    try:
-        return float(text) if text.isdigit() else parse_limit_s(text)
-    except ValueError as error:
-        raise SiteError(place[0], f"{key}={text}: {error}", place[1]) from error
-
-
 def _list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (word.strip() for word in text.split(","))))
 
