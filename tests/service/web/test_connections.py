@@ -60,6 +60,10 @@ def served(monkeypatch):
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     address = listener.getsockname()
     thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started:  # what it opens and imports at its start is not what a test of its limits is about
+        assert thread.is_alive() and time.monotonic() < deadline
+        time.sleep(0.01)
     yield address, listener
     server.should_exit = True
     thread.join(10)
@@ -148,6 +152,7 @@ def test_streams_alone_do_not_close_the_door(served):
 @pytest.mark.forks  # the limit is that of the whole process, which other tests share
 def test_without_a_free_descriptor_the_server_goes_on(served, caplog):
     caplog.set_level(logging.WARNING)
+    assert httpx.get(url(served[0]), verify=False, timeout=20).text == "answer"  # all that is imported late is imported
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     own = []
     try:
