@@ -1,0 +1,89 @@
+"""Is a job unlike itself? Signals and what is usual -> rules for changes towards lost progress.
+
+An effect must matter (a floor for each signal), exceed the job's own spread between blocks, and exceed the highest level
+that was usual before. A change that only shows a new phase of useful work is information and opens no event.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
+from clustertwin.telemetry.detection.questions.job_parts import S, Signals
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import Usual
+
+_OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
+_FALLEN = 0.2  # of the usual level: what a job still does when it only spins
+_PHASE_SIGNALS = ("user", "system", "iowait", "idle")
+
+
+def change_candidates(
+    now: Signals, longer: Signals, usual: Usual, peers: PerPart, settings: QuestionSettings
+) -> list[Candidate]:
+    """`now` are means over `block_s`, `longer` over 100 s. `peers` is the surprise of the peers view over its bar."""
+
+    def value(name: str) -> PerPart:
+        return now[:, S[name]]
+
+    def centre(name: str) -> PerPart:
+        return usual.centre[:, S[name]]
+
+    def rise(name: str, floor: float, signals: Signals = now) -> PerPart:
+        return excess_ratio(signals[:, S[name]], usual, name, floor, settings.spreads)
+
+    def candidate(cause: str, name: str, ratio: PerPart, *flags: str, signals: Signals = now) -> Candidate:
+        return Candidate("change", cause, name, ratio, signals[:, S[name]], centre(name), (name, *flags))
+
+    waits = np.fmax(now, longer)[:, S["waiting"]] - centre("waiting")
+    contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
+    own_tasks = value("others") < _OWN_TASKS
+    more_traffic = value("traffic") > centre("traffic") + settings.least_traffic
+    stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
+    deviating = rise("apart", settings.apart, longer)
+    return [
+        candidate("cpu-contention", "lost", only_if(~own_tasks, contention), "idle", "waiting"),
+        candidate("cpu-contention", "others", rise("others", settings.others)),
+        candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
+        candidate("idle", "idle", only_if(stopped & ~more_traffic, rise("idle", settings.idle)), "lost"),
+        candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait)), "io_pressure"),
+        candidate("kernel-time", "system", rise("system", settings.kernel)),
+        candidate(
+            "straggler", "apart", np.minimum(deviating, np.where(np.isnan(peers), np.inf, peers)), signals=longer
+        ),
+        candidate("spinning", "user", _spinning(now, usual)),
+        candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
+    ]
+
+
+def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float, spreads: float) -> PerPart:
+    """How far a value lies above what is usual, over the effect that is needed there."""
+    i = S[name]
+    centre, spread, highest = usual.centre[:, i], usual.spread[:, i], usual.highest[:, i]
+    needed = np.maximum(np.maximum(floor, spreads * spread), highest - centre + floor / 2)
+    return np.asarray((value - centre) / needed)
+
+
+def _spinning(now: Signals, usual: Usual) -> PerPart:
+    """The job computes on all threads, and no longer switches tasks or transfers, as it did before."""
+    switches, traffic = (_fallen(now, usual, name) for name in ("context_switches", "traffic"))
+    computes = (now[:, S["user"]] > 0.97) & (now[:, S["user"]] >= usual.centre[:, S["user"]])
+    return np.where(computes & switches & traffic, 2.0, 0.0)
+
+
+def _fallen(now: Signals, usual: Usual, name: str) -> NDArray[np.bool_]:
+    i = S[name]
+    return np.asarray((now[:, i] < _FALLEN * usual.centre[:, i]) & (now[:, i] < usual.lowest[:, i] / 2))
+
+
+def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """The largest change of any CPU channel, in either direction."""
+    ratios = []
+    for name in _PHASE_SIGNALS:
+        i = S[name]
+        above = excess_ratio(now[:, i], usual, name, settings.information, settings.spreads)
+        needed = np.maximum(settings.information, settings.spreads * usual.spread[:, i])
+        needed = np.maximum(needed, usual.centre[:, i] - usual.lowest[:, i] + settings.information / 2)
+        ratios += [above, (usual.centre[:, i] - now[:, i]) / needed]
+    return np.fmax.reduce(ratios)
