@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
-from clustertwin.telemetry.detection.questions.change import change_candidates
+from clustertwin.telemetry.detection.questions.change import change_candidates, pending
 from clustertwin.telemetry.detection.questions.finding import CAUSES, Comparison, Finding
 from clustertwin.telemetry.detection.questions.harm import harm_candidates
 from clustertwin.telemetry.detection.questions.job_parts import (
-    SIGNALS,
     JobParts,
     S,
     apart,
@@ -59,25 +58,21 @@ def assess(
     rows, added = memory.past.rows_of(parts, moment.end_s)
     if added:
         _rebuild(moment, parts, memory, rows, added)
-    now, minute, longer = (
-        measure_signals(moment, parts, slice(-length_s, None))
-        for length_s in (settings.block_s, settings.limit_s, WINDOW_S)
-    )
+    now, longer = (measure_signals(moment, parts, slice(-length_s, None)) for length_s in (settings.block_s, WINDOW_S))
+    now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
     own = memory.past.usual(rows)
     usual, compared_with = memory.usual(parts, own)
-    harmed = harm_candidates(moment, parts, minute, own, settings)
+    harmed = harm_candidates(moment, parts, longer, own, settings)
     changed = change_candidates(now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     ratio = np.zeros(len(parts))
-    flagged = np.zeros((len(parts), len(SIGNALS)), np.bool_)
     findings: list[Finding] = []
     for candidate in (*harmed, *changed):
         # Threads without a job have no past of their own: work on them comes and goes.
         applies = started & (held | (candidate.question == "harm"))
         rated = np.where(applies, np.nan_to_num(candidate.ratio, nan=0.0), 0.0)
         hit = rated >= 1
-        flagged[np.ix_(hit, [S[name] for name in candidate.flags])] = True
         if CAUSES[candidate.cause].opens_event:
             ratio = np.maximum(ratio, rated)
         for part in np.flatnonzero(hit).tolist():
@@ -86,7 +81,7 @@ def assess(
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
-        memory.past.append(rows[due], now[due], flagged[due], moment.end_s)
+        memory.past.append(rows[due], now[due], pending(now, usual, settings)[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 

@@ -22,7 +22,6 @@ class Candidate:
     ratio: PerPart
     value: PerPart
     usual: PerPart
-    flags: tuple[str, ...] = ()  # signals of the part that are not usual while the rule holds
 
 
 def only_if(condition: NDArray[np.bool_], ratio: PerPart) -> PerPart:

@@ -1,7 +1,7 @@
 """Is a job unlike itself? Signals and what is usual -> rules for changes towards lost progress.
 
-An effect must matter (a floor for each signal), exceed the job's own spread between blocks, and exceed the highest level
-that was usual before. A change that only shows a new phase of useful work is information and opens no event.
+An effect must matter (a floor for each signal), exceed the job's own spread between blocks, and exceed the highest
+level that was usual before. A change that only shows a new phase of useful work is information and opens no event.
 """
 
 from __future__ import annotations
@@ -30,31 +30,47 @@ def change_candidates(
     def centre(name: str) -> PerPart:
         return usual.centre[:, S[name]]
 
-    def rise(name: str, floor: float, signals: Signals = now) -> PerPart:
-        return excess_ratio(signals[:, S[name]], usual, name, floor, settings.spreads)
+    def rise(name: str, floor: float) -> PerPart:
+        return excess_ratio(value(name), usual, name, floor, settings.spreads)
 
-    def candidate(cause: str, name: str, ratio: PerPart, *flags: str, signals: Signals = now) -> Candidate:
-        return Candidate("change", cause, name, ratio, signals[:, S[name]], centre(name), (name, *flags))
+    def candidate(cause: str, name: str, ratio: PerPart) -> Candidate:
+        return Candidate("change", cause, name, ratio, value(name), centre(name))
 
     waits = np.fmax(now, longer)[:, S["waiting"]] - centre("waiting")
     contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
     own_tasks = value("others") < _OWN_TASKS
     more_traffic = value("traffic") > centre("traffic") + settings.least_traffic
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
-    deviating = rise("apart", settings.apart, longer)
+    # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
+    slowed = value("busiest") < centre("busiest") - settings.slowed
     return [
-        candidate("cpu-contention", "lost", only_if(~own_tasks, contention), "idle", "waiting"),
+        candidate("cpu-contention", "lost", only_if(~own_tasks, contention)),
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
-        candidate("idle", "idle", only_if(stopped & ~more_traffic, rise("idle", settings.idle)), "lost"),
-        candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait)), "io_pressure"),
+        candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
+        candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
         candidate("kernel-time", "system", rise("system", settings.kernel)),
-        candidate(
-            "straggler", "apart", np.minimum(deviating, np.where(np.isnan(peers), np.inf, peers)), signals=longer
-        ),
+        candidate("straggler", "apart", np.minimum(rise("apart", settings.apart), np.nan_to_num(peers, nan=np.inf))),
         candidate("spinning", "user", _spinning(now, usual)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
+
+
+def pending(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part, signal) where a signal is above what is usual: such a block does not count as usual yet."""
+    out = np.zeros(now.shape, np.bool_)
+    for name, floor in (
+        ("lost", settings.lost),
+        ("others", settings.others),
+        ("idle", settings.idle),
+        ("iowait", settings.iowait),
+        ("system", settings.kernel),
+        ("apart", settings.apart),
+    ):
+        out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    out[:, S["waiting"]] = out[:, S["lost"]]
+    out[:, S["busiest"]] = out[:, S["idle"]]
+    return out
 
 
 def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float, spreads: float) -> PerPart:

@@ -22,12 +22,12 @@ _LEAST_QUARTER = 0.12  # of the growth; memory that grows in steps is not steady
 def harm_candidates(
     moment: Moment, parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings
 ) -> list[Candidate]:
-    """`signals` are means over `limit_s`."""
+    """`signals` are means over 100 s."""
     unknown = np.full(len(parts), np.nan)
 
     def above(cause: str, name: str, limit: float) -> Candidate:
         value = signals[:, S[name]]
-        return Candidate("harm", cause, name, value / limit, value, np.full(len(parts), limit), (name,))
+        return Candidate("harm", cause, name, value / limit, value, np.full(len(parts), limit))
 
     oom = signals[:, S["oom_kills"]]
     return [
@@ -49,7 +49,7 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
     blind = np.isnan(traffic)
     limit = np.where(blind, settings.most_iowait_blind, settings.most_iowait)
     ratio = only_if(blind | (traffic < settings.least_traffic), iowait / limit)
-    return Candidate("harm", "stalled-io", "iowait", ratio, iowait, limit, ("iowait",))
+    return Candidate("harm", "stalled-io", "iowait", ratio, iowait, limit)
 
 
 def _misbound(parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings) -> Candidate:

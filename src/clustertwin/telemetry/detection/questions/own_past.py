@@ -1,7 +1,7 @@
 """The past of every part of a job: signals as time passes -> what was usual for it so far.
 
-The state is bounded: `most_blocks` blocks of a part, thinned out as it grows old. It can be rebuilt: a part that is seen
-for the first time takes its past from the seconds that the moment still holds.
+The state is bounded: `most_blocks` blocks of a part, thinned out as it grows old. It can be rebuilt: a part that is
+seen for the first time takes its past from the seconds that the moment still holds.
 """
 
 from __future__ import annotations
@@ -97,8 +97,7 @@ class OwnPast:
     def _summarise(self, rows: Rows) -> None:
         settings, filled = self.settings, self._filled[rows]
         # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
-        long = 10 * settings.lag_blocks
-        lag = np.where(filled >= long, 5 * settings.lag_blocks, settings.lag_blocks)
+        lag = np.where(filled >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
         counted = np.maximum(filled - lag, 0)
         recurring = self._episodes[rows] >= settings.recurring_after
         counts = ~self._flagged[rows] | recurring[:, None]

@@ -10,11 +10,11 @@ class QuestionSettings:
     """Shares are of a thread's time or of a node's memory, as the channels are."""
 
     block_s: int = 30  # a signal is a mean over this many seconds
-    limit_s: int = 60  # a limit of harm applies to the mean over this many seconds
-    start_s: int = 60  # the first seconds of a job are its start-up and are not compared
-    least_blocks: int = 4  # blocks that a past needs
+    start_s: int = 30  # the first seconds of a job are its start-up and are not compared
+    least_blocks: int = 2  # blocks that a past needs
     most_blocks: int = 96  # blocks kept of a job; older ones are thinned out
-    lag_blocks: int = 2  # the newest blocks may hold the beginning of a change, so they are not yet part of the past
+    lag_blocks: int = 1  # the newest blocks may hold the beginning of a change, so they are not yet part of the past
+    drift_blocks: int = 10  # the same once the past is twice as long, so that a slow drift does not become usual
     spreads: float = 4.0  # an effect is at least this many spreads of the job's own blocks
     recurring_after: int = 2  # a change that came and went this often is a phase of the job
     learn_runs: int = 3  # runs after which a program is no longer new, and its table is used
@@ -22,7 +22,8 @@ class QuestionSettings:
     forget_s: int = 600  # a job that is not in the moments for this long has ended
 
     # the smallest effects that matter, against what is usual
-    idle: float = 0.30  # threads of the job stop working
+    idle: float = 0.15  # threads of the job stop working, …
+    slowed: float = 0.10  # … even the busiest one by this much
     lost: float = 0.025  # contention: idle and waiting tasks together, …
     waiting: float = 0.010  # … of which the waiting tasks rise by this much
     iowait: float = 0.10
@@ -31,7 +32,7 @@ class QuestionSettings:
     others: float = 0.05  # other work on the job's threads
     information: float = 0.20  # any other change of a channel, shown and never an event
 
-    # limits that no healthy program exceeds for minutes
+    # limits that no healthy program exceeds for minutes, of means over 100 s
     most_throttled: float = 0.10
     most_steal: float = 0.10
     most_others: float = 0.15

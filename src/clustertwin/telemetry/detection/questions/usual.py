@@ -1,8 +1,8 @@
 """What is usual: blocks of signals -> their centre, spread and highest level; and the usual of a program from its runs.
 
-A level that was reached before is usual, however far from the centre it lies: a check-point or an I/O phase that the job
-had already is not a change. `spread` is measured between blocks of half a minute, so a job that is unsteady by itself
-needs a larger effect.
+A level that was reached before is usual, however far from the centre it lies: a check-point or an I/O phase that the
+job had already is not a change. `spread` is measured between blocks of half a minute, so a job that is unsteady by
+itself needs a larger effect.
 """
 
 from __future__ import annotations
