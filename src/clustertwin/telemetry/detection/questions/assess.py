@@ -59,11 +59,10 @@ def assess(
     if added:
         _rebuild(moment, parts, memory, rows, added)
     now, longer = (measure_signals(moment, parts, slice(-length_s, None)) for length_s in (settings.block_s, WINDOW_S))
-    now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
     own = memory.past.usual(rows)
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(moment, parts, longer, own, settings)
-    changed = change_candidates(now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
+    changed = change_candidates(parts, now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     ratio = np.zeros(len(parts))
@@ -81,6 +80,7 @@ def assess(
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
+        now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
         memory.past.append(rows[due], now[due], pending(now, usual, settings)[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 

@@ -10,17 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
-from clustertwin.telemetry.detection.questions.job_parts import S, Signals
+from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
 
 _OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
+_RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _FALLEN = 0.2  # of the usual level: what a job still does when it only spins
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
 
 def change_candidates(
-    now: Signals, longer: Signals, usual: Usual, peers: PerPart, settings: QuestionSettings
+    parts: JobParts, now: Signals, longer: Signals, usual: Usual, peers: PerPart, settings: QuestionSettings
 ) -> list[Candidate]:
     """`now` are means over `block_s`, `longer` over 100 s. `peers` is the surprise of the peers view over its bar."""
 
@@ -43,6 +44,10 @@ def change_candidates(
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = value("busiest") < centre("busiest") - settings.slowed
+    peers = np.nan_to_num(peers, nan=np.inf)
+    deviates = _deviates(now, longer, usual, settings)
+    serial = _is_serial(parts, longer)
+    worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
     return [
         candidate("cpu-contention", "lost", only_if(~own_tasks, contention)),
         candidate("cpu-contention", "others", rise("others", settings.others)),
@@ -50,7 +55,8 @@ def change_candidates(
         candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
         candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
         candidate("kernel-time", "system", rise("system", settings.kernel)),
-        candidate("straggler", "apart", np.minimum(rise("apart", settings.apart), np.nan_to_num(peers, nan=np.inf))),
+        candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
+        candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
         candidate("spinning", "user", _spinning(now, usual)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
@@ -73,12 +79,27 @@ def pending(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[n
     return out
 
 
-def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float, spreads: float) -> PerPart:
+def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float | PerPart, spreads: float) -> PerPart:
     """How far a value lies above what is usual, over the effect that is needed there."""
     i = S[name]
     centre, spread, highest = usual.centre[:, i], usual.spread[:, i], usual.highest[:, i]
     needed = np.maximum(np.maximum(floor, spreads * spread), highest - centre + floor / 2)
     return np.asarray((value - centre) / needed)
+
+
+def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """A thread differs from its job more than usual, over 100 s and still in the last block."""
+    i = S["apart"]
+    floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
+    ratio = excess_ratio(longer[:, i], usual, "apart", floor, settings.spreads)
+    return only_if(now[:, i] > longer[:, i] / 2, ratio)
+
+
+def _is_serial(parts: JobParts, longer: Signals) -> NDArray[np.bool_]:
+    """(part,) one thread works and the others rest: a serial phase, not a thread that others wait for."""
+    busiest, n = longer[:, S["busiest"]], parts.count
+    rest_idle = (n * longer[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
+    return np.asarray((busiest > 0.8) & (rest_idle > 0.8))
 
 
 def _spinning(now: Signals, usual: Usual) -> PerPart:

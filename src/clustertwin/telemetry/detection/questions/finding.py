@@ -20,6 +20,7 @@ class Cause:
 
     label: str  # for people, in the middle of a sentence
     opens_event: bool = True  # False: shown as information
+    hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
 
 
 #: Every cause that a finding can have.
@@ -27,15 +28,16 @@ CAUSES: dict[str, Cause] = {
     "idle": Cause("the job stopped working"),
     "stalled-io": Cause("the job waits for I/O and transfers next to nothing"),
     "cpu-contention": Cause("other work takes CPU time from the job"),
-    "throttled": Cause("the kernel throttles the job"),
-    "steal": Cause("the hypervisor takes CPU time from the node"),
-    "memory-pressure": Cause("tasks wait for memory"),
-    "swapping": Cause("the node swaps"),
-    "out-of-memory": Cause("the kernel killed a task of the job for lack of memory"),
+    "throttled": Cause("the kernel throttles the job", hold_s=60),
+    "steal": Cause("the hypervisor takes CPU time from the node", hold_s=60),
+    "memory-pressure": Cause("tasks wait for memory", hold_s=60),
+    "swapping": Cause("the node swaps", hold_s=60),
+    "out-of-memory": Cause("the kernel killed a task of the job for lack of memory", hold_s=0),
     "leak": Cause("memory grows steadily"),
     "kernel-time": Cause("much more time than usual is spent in the kernel"),
     "straggler": Cause("a thread works differently from the others of its job"),
     "odd-rank": Cause("a thread was left behind by the others of its job"),
+    "one-thread-left": Cause("all threads of the job but one stopped working", hold_s=240),
     "spinning": Cause("the job only spins: it computes, and neither transfers nor waits any more"),
     "misbound": Cause("all tasks of the job share one of its threads"),
     "unlike-program": Cause("the job differs from earlier runs of its program"),
@@ -63,4 +65,9 @@ class Finding:
 
     @property
     def opens_event(self) -> bool:
+        """Whether it may open an event, once it has held long enough."""
         return self.question != "new" and CAUSES[self.cause].opens_event
+
+    def held(self, now_s: int) -> bool:
+        """Whether it has held long enough."""
+        return now_s - self.since_s >= CAUSES[self.cause].hold_s

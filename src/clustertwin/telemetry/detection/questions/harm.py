@@ -15,6 +15,7 @@ from clustertwin.telemetry.detection.questions.usual import Usual
 from clustertwin.telemetry.moments.moment import Moment
 
 MISBOUND_THREADS = 3  # a job of two threads of which one is idle may be a serial program
+_ALMOST = 0.05
 _QUARTERS = 4
 _LEAST_QUARTER = 0.12  # of the growth; memory that grows in steps is not steady
 
@@ -38,7 +39,7 @@ def harm_candidates(
         above("swapping", "swap_traffic", settings.most_swap),
         Candidate("harm", "out-of-memory", "oom_kills", np.where(oom > 0, 2.0, 0.0), oom, unknown),
         _stalled_io(signals, settings),
-        _misbound(parts, signals, own_past, settings),
+        _misbound(moment, parts, signals, own_past, settings),
         _leak(moment, parts, settings),
     ]
 
@@ -52,17 +53,29 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
     return Candidate("harm", "stalled-io", "iowait", ratio, iowait, limit)
 
 
-def _misbound(parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings) -> Candidate:
+def _misbound(
+    moment: Moment, parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings
+) -> Candidate:
     """One thread works and all others were never used, although there are tasks that wait for it."""
     idle, waiting = signals[:, S["idle"]], signals[:, S["waiting"]]
-    unused = (parts.count - 1) / np.maximum(parts.count, 1)
-    since_start = own_past.lowest[:, S["idle"]] > unused - 0.05
+    unused = (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
     queued = np.isnan(waiting) | (waiting * parts.count >= 0.5)
-    busy = signals[:, S["busiest"]] > settings.idle_above
-    held = np.array([bool(job) for job in parts.jobs])
-    condition = held & (parts.count >= MISBOUND_THREADS) & since_start & queued & busy
-    ratio = only_if(condition, 2 * (idle > unused - 0.05).astype(np.float64))
+    likely = (idle > unused) & (own_past.lowest[:, S["idle"]] > unused) & queued
+    likely &= parts.age_s >= moment.values.shape[1]
+    likely &= (signals[:, S["busiest"]] > settings.idle_above) & (parts.count >= MISBOUND_THREADS)
+    ratio = np.zeros(len(parts))
+    for part in np.flatnonzero(likely).tolist():
+        if parts.jobs[part] and _one_used(moment, parts.threads(part)):
+            ratio[part] = 2
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
+
+
+def _one_used(moment: Moment, threads: NDArray[np.intp]) -> bool:
+    """Whether one and the same thread did all the work of the last minutes: the kernel moves a task that may move."""
+    idle = moment.values[threads][..., moment.schema.index("other")]
+    seconds = moment.valid[threads].sum(1)
+    used = (moment.valid[threads].sum(1) - idle.sum(1)) > _ALMOST * seconds
+    return int(used.sum()) == 1
 
 
 def _leak(moment: Moment, parts: JobParts, settings: QuestionSettings) -> Candidate:

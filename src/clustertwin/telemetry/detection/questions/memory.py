@@ -16,6 +16,10 @@ from clustertwin.telemetry.detection.questions.usual import NO_RUNS, ProgramUsua
 
 #: A finding that is not seen for this long begins again.
 _GAP_S = 60
+#: … and so does one that held for less than this share of the time.
+_HELD_SHARE = 0.6
+#: A finding stands for at most this many seconds before it.
+LONGEST_STEP_S = 30
 #: Programs and users whose tables are kept; the ones that were learnt from longest ago are dropped first.
 MOST_PROGRAMS = 4096
 
@@ -41,17 +45,20 @@ class QuestionMemory:
         self.programs, self.users = dict(programs or {}), dict(users or {})
         self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
         self._labels: dict[str, JobLabel] = {}
-        self._runs: dict[tuple[Place, str], tuple[int, int]] = {}  # (part, cause) -> first and last second of a finding
+        self._runs: dict[
+            tuple[Place, str], tuple[int, int, int]
+        ] = {}  # (part, cause) -> first and last second, seconds held
 
     def note(self, labels: Mapping[str, JobLabel]) -> None:
         self._labels.update(labels)
 
     def since_s(self, place: Place, cause: str, now_s: int) -> int:
-        """The first second of a finding that holds now."""
-        first_s, last_s = self._runs.get((place, cause), (now_s, now_s))
-        if now_s - last_s > _GAP_S or now_s < first_s:
-            first_s = now_s
-        self._runs[place, cause] = first_s, now_s
+        """The first second of a finding that holds now. It begins again where it did not hold most of the time."""
+        first_s, last_s, held_s = self._runs.get((place, cause), (now_s, now_s, 0))
+        held_s += min(now_s - last_s, LONGEST_STEP_S)
+        if not 0 <= now_s - last_s <= _GAP_S or held_s < _HELD_SHARE * (now_s - first_s):
+            first_s, held_s = now_s, 0
+        self._runs[place, cause] = first_s, now_s, held_s
         return first_s
 
     def usual(self, parts: JobParts, own: Usual) -> tuple[Usual, NDArray[np.str_]]:

@@ -28,7 +28,8 @@ class QuestionSettings:
     waiting: float = 0.010  # … of which the waiting tasks rise by this much
     iowait: float = 0.10
     kernel: float = 0.05
-    apart: float = 0.05  # a thread against the median of its job
+    apart: float = 0.05  # a thread against the median of its job, …
+    apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads
     information: float = 0.20  # any other change of a channel, shown and never an event
 
@@ -39,7 +40,7 @@ class QuestionSettings:
     most_memory_pressure: float = 0.20
     most_swap: float = 0.20
     most_iowait: float = 0.25  # without traffic
-    most_iowait_blind: float = 0.50  # where traffic is not known
+    most_iowait_blind: float = 0.40  # where traffic is not known
     least_traffic: float = 0.02  # less is no traffic
     idle_above: float = 0.90  # a job is idle …
     busiest_below: float = 0.20  # … if not even its busiest thread works

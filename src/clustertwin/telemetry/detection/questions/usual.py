@@ -19,6 +19,7 @@ from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
 
 Table = NDArray[np.float32]  # (row, signal)
 MOST_RUNS = 32  # kept of each program, the newest
+UNSURE = 0.02  # added to the spread of one block; with more blocks it is better known
 
 
 class Usual(NamedTuple):
@@ -64,7 +65,7 @@ def summarise_blocks(blocks, counts, filled, least, centre, spread, lowest, high
             away = np.abs(known - middle)
             away.sort()
             # Few blocks underestimate the spread.
-            spread[row, s] = 1.4826 * (away[(n - 1) // 2] + away[n // 2]) / 2 * (1 + 4 / n)
+            spread[row, s] = 1.4826 * (away[(n - 1) // 2] + away[n // 2]) / 2 * (1 + 4 / n) + UNSURE / n
 
 
 @dataclass(frozen=True, slots=True)
