@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
 from clustertwin.telemetry.detection.questions.change import change_candidates, pending
 from clustertwin.telemetry.detection.questions.finding import CAUSES, Comparison, Finding
-from clustertwin.telemetry.detection.questions.harm import harm_candidates
+from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_used
 from clustertwin.telemetry.detection.questions.job_parts import (
     JobParts,
     S,
@@ -61,7 +61,7 @@ def assess(
     now, longer = (measure_signals(moment, parts, slice(-length_s, None)) for length_s in (settings.block_s, WINDOW_S))
     own = memory.past.usual(rows)
     usual, compared_with = memory.usual(parts, own)
-    harmed = harm_candidates(moment, parts, longer, own, settings)
+    harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
     changed = change_candidates(parts, now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
@@ -100,6 +100,18 @@ def _rebuild(moment: Moment, parts: JobParts, memory: QuestionMemory, rows: NDAr
         memory.past.append(
             rows[inside], signals, np.zeros(signals.shape, np.bool_), moment.end_s - end + settings.block_s
         )
+
+
+def _on_one_thread(moment: Moment, parts: JobParts, memory: QuestionMemory) -> NDArray[np.bool_]:
+    """(part,) whether a job used one of its threads only; judged once, when the moment holds its first minutes."""
+    length_s = moment.values.shape[1]
+    first_minutes = (parts.age_s >= length_s) & (parts.age_s < length_s + WINDOW_S)
+    for part in np.flatnonzero(first_minutes).tolist():
+        place = parts.jobs[part], parts.nodes[part]
+        if place[0] and place not in memory.on_one_thread:
+            memory.on_one_thread[place] = one_used(moment, parts.threads(part))
+    places = zip(parts.jobs, parts.nodes, strict=True)
+    return np.array([memory.on_one_thread.get(place, False) for place in places], np.bool_)
 
 
 def _peers_ratio(scores: Scores, parts: JobParts, threshold: float) -> PerPart:

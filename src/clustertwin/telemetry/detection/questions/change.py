@@ -57,6 +57,7 @@ def change_candidates(
         candidate("kernel-time", "system", rise("system", settings.kernel)),
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
+        candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
         candidate("spinning", "user", _spinning(now, usual)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
@@ -72,6 +73,7 @@ def pending(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[n
         ("iowait", settings.iowait),
         ("system", settings.kernel),
         ("apart", settings.apart),
+        ("memory_growth", settings.leak),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
     out[:, S["waiting"]] = out[:, S["lost"]]

@@ -33,7 +33,7 @@ CAUSES: dict[str, Cause] = {
     "memory-pressure": Cause("tasks wait for memory", hold_s=60),
     "swapping": Cause("the node swaps", hold_s=60),
     "out-of-memory": Cause("the kernel killed a task of the job for lack of memory", hold_s=0),
-    "leak": Cause("memory grows steadily"),
+    "leak": Cause("memory grows steadily", hold_s=60),
     "kernel-time": Cause("much more time than usual is spent in the kernel"),
     "straggler": Cause("a thread works differently from the others of its job"),
     "odd-rank": Cause("a thread was left behind by the others of its job"),

@@ -11,19 +11,16 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.questions.candidate import Candidate, only_if
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
-from clustertwin.telemetry.detection.questions.usual import Usual
 from clustertwin.telemetry.moments.moment import Moment
 
 MISBOUND_THREADS = 3  # a job of two threads of which one is idle may be a serial program
 _ALMOST = 0.05
-_QUARTERS = 4
-_LEAST_QUARTER = 0.12  # of the growth; memory that grows in steps is not steady
 
 
 def harm_candidates(
-    moment: Moment, parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings
+    parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings
 ) -> list[Candidate]:
-    """`signals` are means over 100 s."""
+    """`signals` are means over 100 s; `on_one` tells the parts that used one of their threads since they started."""
     unknown = np.full(len(parts), np.nan)
 
     def above(cause: str, name: str, limit: float) -> Candidate:
@@ -39,8 +36,7 @@ def harm_candidates(
         above("swapping", "swap_traffic", settings.most_swap),
         Candidate("harm", "out-of-memory", "oom_kills", np.where(oom > 0, 2.0, 0.0), oom, unknown),
         _stalled_io(signals, settings),
-        _misbound(moment, parts, signals, own_past, settings),
-        _leak(moment, parts, settings),
+        _misbound(parts, signals, on_one, settings),
     ]
 
 
@@ -53,54 +49,20 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
     return Candidate("harm", "stalled-io", "iowait", ratio, iowait, limit)
 
 
-def _misbound(
-    moment: Moment, parts: JobParts, signals: Signals, own_past: Usual, settings: QuestionSettings
-) -> Candidate:
-    """One thread works and all others were never used, although there are tasks that wait for it."""
+def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings) -> Candidate:
+    """One thread works and the others were never used, although tasks wait for a CPU (where that is known)."""
     idle, waiting = signals[:, S["idle"]], signals[:, S["waiting"]]
     unused = (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
     queued = np.isnan(waiting) | (waiting * parts.count >= 0.5)
-    likely = (idle > unused) & (own_past.lowest[:, S["idle"]] > unused) & queued
-    likely &= parts.age_s >= moment.values.shape[1]
-    likely &= (signals[:, S["busiest"]] > settings.idle_above) & (parts.count >= MISBOUND_THREADS)
-    ratio = np.zeros(len(parts))
-    for part in np.flatnonzero(likely).tolist():
-        if parts.jobs[part] and _one_used(moment, parts.threads(part)):
-            ratio[part] = 2
+    busy = signals[:, S["busiest"]] > settings.idle_above
+    ratio = np.where(on_one & (idle > unused) & queued & busy, 2.0, 0.0)
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
 
 
-def _one_used(moment: Moment, threads: NDArray[np.intp]) -> bool:
-    """Whether one and the same thread did all the work of the last minutes: the kernel moves a task that may move."""
+def one_used(moment: Moment, threads: NDArray[np.intp]) -> bool:
+    """Whether one and the same thread did all the work of the moment: the kernel moves a task that may move."""
+    if len(threads) < MISBOUND_THREADS:
+        return False
     idle = moment.values[threads][..., moment.schema.index("other")]
     seconds = moment.valid[threads].sum(1)
-    used = (moment.valid[threads].sum(1) - idle.sum(1)) > _ALMOST * seconds
-    return int(used.sum()) == 1
-
-
-def _leak(moment: Moment, parts: JobParts, settings: QuestionSettings) -> Candidate:
-    """The node's memory fills steadily and will be used up soon."""
-    growth, left_s, used = _memory_growth(moment, settings)
-    due = (left_s < settings.leak_horizon_s)[parts.node] & (parts.age_s >= settings.start_s + settings.leak_s)
-    ratio = only_if(due, growth[parts.node] / settings.leak_growth)
-    return Candidate("harm", "leak", "memory_used", ratio, used[parts.node], np.full(len(parts), np.nan))
-
-
-def _memory_growth(
-    moment: Moment, settings: QuestionSettings
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """(node,) steady growth over `leak_s`, 0 if it is not steady; seconds until all memory is used; memory in use."""
-    unknown = np.full(len(moment.nodes), np.nan)
-    channels = moment.node_channels
-    if channels is None or "memory_used" not in channels.schema.names:
-        return unknown, unknown, unknown
-    used = channels.values[:, -settings.leak_s :, channels.schema.names.index("memory_used")].astype(np.float64)
-    pieces = np.array_split(used, _QUARTERS + 1, axis=1)
-    with np.errstate(invalid="ignore"):
-        level = np.stack([piece.mean(1) for piece in pieces], axis=1)  # (node, piece); NaN if a second is unknown
-    steps = np.diff(level, axis=1)
-    growth = (level[:, -1] - level[:, 0]) * (_QUARTERS + 1) / _QUARTERS
-    steady = (steps > _LEAST_QUARTER * growth[:, None]).all(1) & (growth > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left_s = np.where(growth > 0, (1 - level[:, -1]) / growth * settings.leak_s, np.inf)
-    return np.where(steady | np.isnan(growth), growth, 0.0), left_s, level[:, -1]
+    return int((seconds - idle.sum(1) > _ALMOST * seconds).sum()) == 1

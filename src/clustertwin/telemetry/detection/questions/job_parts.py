@@ -33,11 +33,14 @@ SIGNALS = (
     "steal",
     "swap_traffic",
     "major_faults",
-    "memory_used",
+    "memory_growth",  # steady growth of the job's memory, or else of the node's, over GROWTH_S; 0 where not steady
     "traffic",  # the largest of disk, network and the job's own I/O
     "context_switches",
     "oom_kills",
 )
+GROWTH_S = 60
+_PIECES = 5
+_LEAST_PIECE = 0.12  # of the growth, in each piece but the first
 S = {name: i for i, name in enumerate(SIGNALS)}
 
 
@@ -147,9 +150,10 @@ def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDA
 
     for name in ("cpu_pressure", "memory_pressure", "io_pressure", "steal", "swap_traffic", "major_faults"):
         out[:, S[name]] = of_node(name)[parts.node]
-    out[:, S["memory_used"]], out[:, S["context_switches"]] = (
-        of_node(name)[parts.node] for name in ("memory_used", "context_switches")
-    )
+    out[:, S["context_switches"]] = of_node("context_switches")[parts.node]
+    if "memory_used" in names:
+        memory = channels.values[:, _growth_seconds(seconds), names.index("memory_used")]
+        out[:, S["memory_growth"]] = steady_growth_of(memory)[parts.node]
     out[:, S["traffic"]] = np.fmax(of_node("disk_traffic"), of_node("network_traffic"))[parts.node]
     if "run_queue" in names:
         running = channels.values[:, seconds, names.index("run_queue")]
@@ -178,9 +182,32 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
     out[chosen, S["throttled"]] = of_job("job_throttled")
     out[chosen, S["oom_kills"]] = of_job("job_oom_kills")
     out[chosen, S["traffic"]] = np.fmax(out[chosen, S["traffic"]], of_job("job_io_traffic"))
+    if "job_memory" in names:
+        growth = steady_growth_of(channels.values[:, _growth_seconds(seconds), names.index("job_memory")][rows])
+        out[chosen, S["memory_growth"]] = np.where(np.isnan(growth), out[chosen, S["memory_growth"]], growth)
     for name in ("cpu_pressure", "memory_pressure", "io_pressure", "major_faults"):
         own = of_job(f"job_{name}")
         out[chosen, S[name]] = np.where(np.isnan(own), out[chosen, S[name]], own)
+
+
+def steady_growth_of(memory: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(row, second) shares of memory -> (row,) their growth over the seconds, 0 where it is not steady.
+
+    Memory that grows in steps, or that grew and stopped, is not steady: every fifth must add its part.
+    """
+    if memory.shape[1] < GROWTH_S:
+        return np.full(len(memory), np.nan, np.float32)
+    with np.errstate(invalid="ignore"):
+        level = np.stack([_known_mean(piece) for piece in np.array_split(memory, _PIECES, axis=1)], axis=1)
+    growth = (level[:, -1] - level[:, 0]) * _PIECES / (_PIECES - 1)
+    steady = (np.diff(level, axis=1) > _LEAST_PIECE * growth[:, None]).all(1) & (growth > 0)
+    return np.where(steady | np.isnan(growth), growth, 0).astype(np.float32)
+
+
+def _growth_seconds(seconds: slice) -> slice:
+    """The GROWTH_S seconds up to the end of some seconds."""
+    stop = seconds.stop or 0
+    return slice(stop - GROWTH_S, seconds.stop)
 
 
 def _known_mean(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -44,6 +44,7 @@ class QuestionMemory:
         self.past = OwnPast(settings)
         self.programs, self.users = dict(programs or {}), dict(users or {})
         self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
+        self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
         self._labels: dict[str, JobLabel] = {}
         self._runs: dict[
             tuple[Place, str], tuple[int, int, int]
@@ -108,6 +109,7 @@ class QuestionMemory:
         self.past.forget(places)
         running = {place[0] for place in self.past.places}
         self._labels = {job: label for job, label in self._labels.items() if job in running}
+        self.on_one_thread = {place: on for place, on in self.on_one_thread.items() if place not in places}
         self._runs = {key: run for key, run in self._runs.items() if key[0] not in places}
 
     def _learnt(self, tables: Mapping[str, ProgramUsual], name: str) -> NDArray[np.float32] | None:

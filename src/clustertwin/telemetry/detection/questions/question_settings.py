@@ -31,6 +31,7 @@ class QuestionSettings:
     apart: float = 0.05  # a thread against the median of its job, …
     apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads
+    leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
     information: float = 0.20  # any other change of a channel, shown and never an event
 
     # limits that no healthy program exceeds for minutes, of means over 100 s
@@ -44,6 +45,3 @@ class QuestionSettings:
     least_traffic: float = 0.02  # less is no traffic
     idle_above: float = 0.90  # a job is idle …
     busiest_below: float = 0.20  # … if not even its busiest thread works
-    leak_horizon_s: float = 3600.0  # memory that is used up within this time is a leak, …
-    leak_growth: float = 0.02  # … if it grew by this share of the node's memory …
-    leak_s: int = 120  # … within this time, steadily
