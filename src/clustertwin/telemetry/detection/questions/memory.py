@@ -45,6 +45,7 @@ class QuestionMemory:
         self.programs, self.users = dict(programs or {}), dict(users or {})
         self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
         self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
+        self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
         self._labels: dict[str, JobLabel] = {}
         self._runs: dict[
             tuple[Place, str], tuple[int, int, int]
@@ -105,6 +106,7 @@ class QuestionMemory:
                     tables[name] = tables.pop(name, NO_RUNS).add(run)
                     if len(tables) > MOST_PROGRAMS:
                         del tables[next(iter(tables))]
+        self._summaries.clear()
         places = {place for place, _ in ended}
         self.past.forget(places)
         running = {place[0] for place in self.past.places}
@@ -115,4 +117,9 @@ class QuestionMemory:
     def _learnt(self, tables: Mapping[str, ProgramUsual], name: str) -> NDArray[np.float32] | None:
         """(4, signal) of a program or user with enough runs."""
         usual = tables.get(name) if name else None
-        return usual.summary() if usual is not None and usual.total >= self.settings.learn_runs else None
+        if usual is None or usual.total < self.settings.learn_runs:
+            return None
+        summary = self._summaries.get(id(usual))
+        if summary is None or summary[0] is not usual:
+            summary = self._summaries[id(usual)] = usual, usual.summary()
+        return summary[1]
