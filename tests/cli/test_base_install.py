@@ -45,6 +45,8 @@ LINES = {
     "token list --home @/home": "",
     "token remove ada --home @/home": "",
     "token reopen --home @/home": "",
+    "backup @/backup.tar --home @/home": "",
+    "restore @/backup.tar @/restored": "",
     "top --seconds 1": "",
     "record --out @/record --seconds 1": "",
     "campaign types": "",

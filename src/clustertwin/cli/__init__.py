@@ -15,6 +15,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("clustertwin.cli.audit:app", "The audit log: verdicts, promotions, maintenance, tokens."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
     "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
+    "backup": ("clustertwin.cli.backup:backup_app", "Back up a home, also while its service runs."),
+    "restore": ("clustertwin.cli.backup:restore_app", "Create a home from a backup."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "top": ("clustertwin.cli.top:app", "Threads live in the terminal, of this host or of a service."),
     "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
