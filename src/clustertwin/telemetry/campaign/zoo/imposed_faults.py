@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ _DUTY_S = 0.2  # one cycle of a process that is slowed
 _LEAK_MOST_MB = 8000.0
 _EATEN = "4g"
 _SWAP_BYTES = 4 << 30
-_KEPT_IN_MEMORY = 0.6  # of a job's anonymous memory, while it swaps
-_LEAST_MEMORY_BYTES = 8 << 20
+_FAULTS_PER_S = (200, 2000)  # major page faults of a job that swaps
+_LEAST_MEMORY_BYTES = 1 << 20
 _BLOCKED_BYTES_PER_S = 4096
 
 
@@ -87,6 +86,8 @@ def _process(scene: Scene, group: JobGroup, command: Sequence[str]) -> Iterator[
         with suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
         program.wait()
+        if group is scene.neighbours:
+            group.end_processes()  # workers of a hog have process groups of their own
 
 
 def _beside(*command: str) -> Callable[[Scene], AbstractContextManager[None]]:
@@ -238,7 +239,7 @@ def _descendants(ancestor: int) -> set[int]:
 
 @contextmanager
 def _swapping(scene: Scene) -> Iterator[None]:
-    """The job may keep only a part of its memory; the rest goes to a swap file."""
+    """The job may keep less and less memory until it waits for pages; the rest goes to a swap file."""
     file = scene.scratch / "swap"
     with file.open("wb") as out:
         os.posix_fallocate(out.fileno(), 0, _SWAP_BYTES)
@@ -247,25 +248,33 @@ def _swapping(scene: Scene) -> Iterator[None]:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise SettingsError(f"{' '.join(command)}: {done.stderr.strip()}")
-    wanted = max(round(scene.job.memory_bytes() * _KEPT_IN_MEMORY), _LEAST_MEMORY_BYTES)
+    over = threading.Event()
+    presser = threading.Thread(target=_press, args=(scene.job, over), daemon=True)
+    presser.start()
     try:
-        _press(scene.job, wanted)
         yield
     finally:
+        over.set()
+        presser.join()
         scene.job.limit_memory(scene.memory_limit_bytes)
         subprocess.run(["swapoff", str(file)], capture_output=True, check=False)
         file.unlink()
 
 
-def _press(group: JobGroup, limit_bytes: int) -> None:
-    """Lower the limit; the kernel refuses while it cannot write pages fast enough."""
-    for attempt in range(50):
-        try:
-            return group.limit_memory(limit_bytes)
-        except SettingsError:
-            if attempt == 49:
-                raise
-            time.sleep(0.1)
+def _press(group: JobGroup, over: threading.Event) -> None:
+    """Lower the limit every second until the job waits for enough pages; raise it a little when it waits for too many.
+
+    How much memory a program really uses differs: a fixed part of what it holds would leave most programs unharmed.
+    """
+    limit_bytes, faults = group.memory_bytes(), group.major_faults()
+    while not over.wait(1.0):
+        before, faults = faults, group.major_faults()
+        if faults - before < _FAULTS_PER_S[0]:
+            limit_bytes = max(round(limit_bytes * 0.8), _LEAST_MEMORY_BYTES)
+        elif faults - before > _FAULTS_PER_S[1]:
+            limit_bytes = round(limit_bytes * 1.05)
+        with suppress(SettingsError):  # the kernel refuses while it cannot write pages fast enough
+            group.limit_memory(limit_bytes)
 
 
 FAULTS: dict[str, ImposedFault] = {
@@ -300,7 +309,7 @@ FAULTS: dict[str, ImposedFault] = {
     ),
     "throttled": ImposedFault("a quota leaves the job half of its CPU time", "throttled", _throttled),
     "misbound": ImposedFault("two processes that need a CPU each share one", "misbound", _misbound),
-    "swapping": ImposedFault("the job may keep 60 % of its memory; the rest is swapped", "swapping", _swapping),
+    "swapping": ImposedFault("the job may keep less memory than it uses; the rest is swapped", "swapping", _swapping),
     "stopped-rank": ImposedFault("the busiest process is stopped", "idle", _stopped),
     "blocked-rank": ImposedFault(
         "the busiest process is stopped, and a read of the job is not answered", "stalled-io", _blocked

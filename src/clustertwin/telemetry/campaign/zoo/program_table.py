@@ -32,14 +32,290 @@ class Program:
 
 
 _SEQUENCES = '"$PYTHON" "$PROGRAMS/random_sequences.py"'
+_OURS = "$PYTHON --version"
 
+#: The order is that of the queue: kinds of work alternate, so that the first programs already differ much.
 PROGRAMS: dict[str, Program] = {
+    "gromacs": Program(
+        "molecular dynamics of 900 water molecules with PME",
+        "threads",
+        'gmx mdrun -ntmpi 1 -ntomp $THREADS -pin off -s "$INPUTS/topol.tpr" -nsteps 60000',
+        "gmx --version | grep -m1 'GROMACS version'",
+        'cp "$DECKS/water.top" topol.top; gmx solvate -cs spc216 -box 3 3 3 -p topol.top -o water.gro; '
+        'sed "s/^integrator.*/integrator = steep/; s/^nsteps.*/nsteps = 500/" "$DECKS/water.mdp" >relax.mdp; '
+        "gmx grompp -f relax.mdp -c water.gro -p topol.top -o relax.tpr -maxwarn 5; "
+        "gmx mdrun -ntmpi 1 -ntomp 1 -deffnm relax; "
+        'gmx grompp -f "$DECKS/water.mdp" -c relax.gro -p topol.top -o topol.tpr -maxwarn 5',
+        ("gmx",),
+    ),
+    "postgresql": Program(
+        "a database server with four clients that update accounts",
+        "serial",
+        'chown postgres .; rm -rf db; cp -a "$INPUTS/db" db; bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1); '
+        'run="setpriv --reuid=postgres --regid=postgres --clear-groups"; '
+        '$run $bin/postgres -D "$PWD/db" -k "$PWD/db" -c listen_addresses= -c synchronous_commit=off & server=$!; '
+        'for i in $(seq 50); do $bin/pg_isready -q -h "$PWD/db" && break; sleep 0.2; done; '
+        '$run $bin/pgbench -h "$PWD/db" -U postgres -c 4 -j 1 -T 120 bench; code=$?; kill -INT $server; wait $server; (exit $code)',
+        "psql --version",
+        'chown postgres .; chmod 755 .; bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1); '
+        'run="setpriv --reuid=postgres --regid=postgres --clear-groups"; mkdir db; chown postgres db; '
+        '$run $bin/initdb -D "$PWD/db" -A trust --no-sync; '
+        '$run $bin/pg_ctl -D "$PWD/db" -w -o "-k $PWD/db -c listen_addresses=" start >/dev/null; '
+        '$run $bin/createdb -h "$PWD/db" bench; $run $bin/pgbench -i -s 5 -h "$PWD/db" -U postgres bench; '
+        '$run $bin/pg_ctl -D "$PWD/db" -w stop',
+        ("psql", "setpriv"),
+    ),
+    "notebook": Program(
+        "short cells and long pauses: idle by design",
+        "serial",
+        '"$PYTHON" "$PROGRAMS/notebook.py"',
+        _OURS,
+    ),
+    "gcc": Program(
+        "a compiler: make of 60 C files, short processes",
+        "serial",
+        'cp "$INPUTS"/* .; make -s clean 2>/dev/null; rm -f *.o; make -s -j $THREADS',
+        "gcc --version",
+        '"$PYTHON" "$PROGRAMS/c_sources.py" 60',
+        ("gcc", "make"),
+    ),
+    "blastn": Program(
+        "search of 20,000 noisy reads in a genome of 10 million bases",
+        "threads",
+        'blastn -db "$INPUTS/genome" -query "$INPUTS/reads.fa" -num_threads $THREADS -outfmt 6 -word_size 11 -out hits.tsv',
+        "blastn -version",
+        f"{_SEQUENCES} genome --length 10000000 >genome.fa; makeblastdb -in genome.fa -dbtype nucl -out genome; "
+        f"{_SEQUENCES} reads --length 10000000 --count 20000 --error 0.08 | sed -n '1~4s/^@/>/p;2~4p' >reads.fa",
+        ("blastn", "makeblastdb"),
+    ),
+    "cp2k": Program(
+        "density-functional molecular dynamics of eight water molecules",
+        "MPI",
+        'cp "$INPUTS/water.xyz" .; OMP_NUM_THREADS=1 mpirun -n $RANKS cp2k -i "$DECKS/water.cp2k"',
+        "cp2k --version",
+        '"$PYTHON" "$PROGRAMS/water_lattice.py" 2 3.0 >water.xyz',
+        ("cp2k", "mpirun"),
+    ),
+    "sort-pipeline": Program(
+        "a pipeline of processes: decompress, filter, sort, compress",
+        "serial",
+        "zstd -dc \"$INPUTS/table.zst\" | awk '{print $2, $1, $3}' | sort -S 64M -T . | gzip -6 >sorted.gz",
+        "sort --version",
+        "\"$PYTHON\" -c 'import random; random.seed(1); "
+        "[print(random.getrandbits(40), random.random(), n) for n in range(3_000_000)]' | zstd -q -o table.zst",
+        ("zstd", "awk", "sort", "gzip"),
+    ),
+    "torch": Program(
+        "training of a convolutional network, batches read from a file",
+        "threads",
+        '"$PYTHON" "$PROGRAMS/train_network.py" "$INPUTS/images.npy" $THREADS',
+        "$PYTHON -c 'import torch; print(torch.__version__)'",
+        '"$PYTHON" -c "import numpy; r = numpy.random.default_rng(1); '
+        "numpy.save('images.npy', r.normal(size=(4096, 3, 32, 32)).astype('f4'))\"",
+    ),
+    "checkpointing": Program(
+        "a stencil code that writes 128 MB, flushed, every 20 s",
+        "serial",
+        '"$PYTHON" "$PROGRAMS/checkpointing.py"',
+        _OURS,
+    ),
+    "bwa": Program(
+        "alignment of short reads to a genome of 5 million bases",
+        "threads",
+        'bwa mem -t $THREADS "$INPUTS/genome.fa" "$INPUTS/reads.fq" >aligned.sam',
+        "bwa 2>&1 | grep -m1 Version",
+        f"{_SEQUENCES} genome --length 5000000 >genome.fa; bwa index genome.fa; "
+        f"{_SEQUENCES} reads --length 5000000 --count 200000 >reads.fq",
+        ("bwa",),
+    ),
+    "fio": Program(
+        "buffered writes and reads of a file, with a flush now and then",
+        "serial",
+        "fio --name=steady --size=256m --rw=randrw --bs=16k --ioengine=psync --fsync=256 --rate=8m --time_based "
+        "--runtime=120 --thinktime=2000",
+        "fio --version",
+        needs=("fio",),
+    ),
+    "espresso": Program(
+        "self-consistent field of silicon, plane waves",
+        "MPI",
+        'cp "$DECKS/silicon.gth" Si.gth; mpirun -n $RANKS pw.x -in "$DECKS/silicon.pw"',
+        "pw.x </dev/null 2>/dev/null | grep -m1 -o 'PWSCF v[^ ]*'",
+        needs=("pw.x", "mpirun"),
+    ),
+    "ffmpeg": Program(
+        "encoding of a synthetic video, 1280 by 720",
+        "threads",
+        "ffmpeg -v error -y -f lavfi -i mandelbrot=size=1280x720:rate=25 -t 8 -threads $THREADS -c:v libx264 video.mkv",
+        "ffmpeg -version",
+        needs=("ffmpeg",),
+    ),
+    "R": Program("linear models on resampled data, and clustering", "serial", 'Rscript "$DECKS/bootstrap.R"',
+        "Rscript --version", needs=("Rscript",)),
+    "redis": Program(
+        "a key-value server and its benchmark over a local socket",
+        "serial",
+        'redis-server --port 0 --unixsocket "$PWD/socket" --save "" --appendonly yes >/dev/null & server=$!; sleep 0.5; '
+        'timeout 90 redis-benchmark -s "$PWD/socket" -n 3000000 -c 20 -d 200 -t set,get,lpush -q; kill $server; wait $server; rm -rf appendonlydir; true',
+        "redis-server --version",
+        needs=("redis-server", "redis-benchmark"),
+    ),
     "lammps": Program(
         "molecular dynamics of a Lennard-Jones melt, 4,000 atoms",
         "MPI",
-        'mpirun -n $RANKS lmp -in "$DECKS/melt.lammps" -log none',
+        'mpirun -n $RANKS lmp -in "$DECKS/melt.lammps" -log none; code=$?; rm -f melt.restart.*; (exit $code)',
         "lmp -h | grep -m1 -i 'Large-scale'",
         needs=("lmp", "mpirun"),
+    ),
+    "samtools": Program(
+        "sorting and indexing of alignments, with temporary files",
+        "threads",
+        'samtools sort -m 32M -@ $((THREADS - 1)) -T tmp "$INPUTS/aligned.bam" -o sorted.bam && samtools index sorted.bam '
+        "&& samtools flagstat sorted.bam",
+        "samtools --version",
+        f"{_SEQUENCES} genome --length 2000000 >genome.fa; minimap2 -d genome.mmi genome.fa; "
+        f"{_SEQUENCES} reads --length 2000000 --count 400000 >reads.fq; "
+        "minimap2 -ax sr genome.mmi reads.fq | samtools view -b -o aligned.bam; rm reads.fq",
+        ("samtools", "minimap2"),
+    ),
+    "master-worker": Program(
+        "a master that hands tasks of random length to three workers",
+        "serial",
+        '"$PYTHON" "$PROGRAMS/master_worker.py"',
+        _OURS,
+    ),
+    "mrbayes": Program(
+        "Bayesian trees of 30 sequences by Markov chains",
+        "serial",
+        'cp "$INPUTS/data.nex" .; mb "$DECKS/tree.nex"',
+        "mb -v",
+        f"{_SEQUENCES} nexus --count 30 --length 1500 --error 0.05 >data.nex",
+        ("mb",),
+    ),
+    "scikit-learn": Program(
+        "a search over random forests",
+        "serial",
+        '"$PYTHON" "$PROGRAMS/forest_search.py"',
+        "$PYTHON -c 'import sklearn; print(sklearn.__version__)'",
+    ),
+    "nwchem": Program(
+        "geometry of a water dimer with B3LYP",
+        "MPI",
+        'mpirun -n $RANKS nwchem "$DECKS/water.nw"',
+        "dpkg-query -W nwchem",
+        needs=("nwchem", "mpirun"),
+    ),
+    "minimap2": Program(
+        "alignment of long reads to a genome of 5 million bases",
+        "threads",
+        'minimap2 -t $THREADS -ax map-ont "$INPUTS/genome.fa" "$INPUTS/reads.fq" >aligned.sam',
+        "minimap2 --version",
+        f"{_SEQUENCES} genome --length 5000000 >genome.fa; "
+        f"{_SEQUENCES} long-reads --length 5000000 --count 3000 --read-length 5000 --error 0.08 >reads.fq",
+        ("minimap2",),
+    ),
+    "octave": Program("dense algebra and interpreted loops", "threads", 'octave-cli --no-history "$DECKS/ode.m"',
+        "octave-cli --version", needs=("octave-cli",)),
+    "hmmer": Program(
+        "search of a protein family in 20,000 sequences",
+        "threads",
+        'hmmsearch --cpu $((THREADS - 1)) "$INPUTS/family.hmm" "$INPUTS/proteins.fa" >hits.txt',
+        "hmmsearch -h | grep -m1 HMMER",
+        f"{_SEQUENCES} alignment --count 40 --length 300 --error 0.2 >family.fa; hmmbuild --informat afa --amino family.hmm family.fa; "
+        f"{_SEQUENCES} proteins --count 20000 --length 350 --error 0.4 >proteins.fa",
+        ("hmmsearch", "hmmbuild"),
+    ),
+    "povray": Program(
+        "ray tracing of glass and metal spheres",
+        "threads",
+        'povray +I"$DECKS/spheres.pov" +O./image.png +W480 +H360 +A0.2 -D +WT$THREADS',
+        "povray --version",
+        needs=("povray",),
+    ),
+    "hpcc": Program(
+        "the HPC Challenge: Linpack, transforms, random access, streams",
+        "MPI",
+        'cp "$DECKS/hpccinf.txt" .; rm -f hpccoutf.txt; mpirun -n $RANKS hpcc',
+        "dpkg-query -W hpcc",
+        needs=("hpcc", "mpirun"),
+    ),
+    "abinit": Program(
+        "self-consistent field of silicon with pseudopotentials",
+        "MPI",
+        'sed "s|\\$DECKS|$DECKS|" "$DECKS/silicon.abi" >silicon.abi; rm -f silicon.abo*; mpirun -n $RANKS abinit silicon.abi',
+        "abinit --version",
+        needs=("abinit", "mpirun"),
+    ),
+    "zstd": Program(
+        "compression of a file of 200 MB, and its check",
+        "threads",
+        'zstd -q -f -12 -T$THREADS "$INPUTS/data" -o data.zst && zstd -q -t data.zst',
+        "zstd --version",
+        "\"$PYTHON\" -c 'import random, sys; random.seed(1); words = [random.randbytes(random.randint(2, 12)) for _ in range(5000)]; "
+        "[sys.stdout.buffer.write(random.choice(words)) for _ in range(28_000_000)]' >data",
+        ("zstd",),
+    ),
+    "raxml": Program(
+        "maximum-likelihood trees of 40 sequences",
+        "serial",
+        'rm -f RAxML_*; raxmlHPC -s "$INPUTS/data.phy" -n run -m GTRGAMMA -p 1',
+        "raxmlHPC -v | grep -m1 version",
+        f"{_SEQUENCES} phylip --count 40 --length 1500 --error 0.05 >data.phy",
+        ("raxmlHPC",),
+    ),
+    "gpaw": Program(
+        "plane waves: aluminium with a vacancy",
+        "MPI",
+        'mpirun -n $RANKS /usr/bin/gpaw python "$DECKS/aluminium.gpaw.py"',
+        "/usr/bin/gpaw --version",
+        needs=("gpaw", "mpirun"),
+    ),
+    "bowtie2": Program(
+        "alignment of short reads, compressed to BAM through a pipe",
+        "threads",
+        'bowtie2 -p $THREADS -x "$INPUTS/genome" -U "$INPUTS/reads.fq" | samtools view -b -o aligned.bam',
+        "bowtie2 --version",
+        f"{_SEQUENCES} genome --length 3000000 >genome.fa; bowtie2-build -q genome.fa genome; "
+        f"{_SEQUENCES} reads --length 3000000 --count 150000 >reads.fq",
+        ("bowtie2", "bowtie2-build", "samtools"),
+    ),
+    "numpy": Program(
+        "solutions, transforms and eigenvalues of random matrices",
+        "threads",
+        '"$PYTHON" "$PROGRAMS/matrix_products.py"',
+        "$PYTHON -c 'import numpy; print(numpy.__version__)'",
+    ),
+    "pbzip2": Program(
+        "compression in blocks",
+        "threads",
+        'pbzip2 -k -c -p$THREADS "$INPUTS/data" >data.bz2',
+        "pbzip2 -V",
+        "head -c 120000000 </dev/urandom | base64 -w 76 | head -c 120000000 >data",
+        ("pbzip2",),
+    ),
+    "blastp": Program(
+        "search of proteins in 5,000 sequences",
+        "threads",
+        'blastp -db "$INPUTS/proteins" -query "$INPUTS/query.fa" -num_threads $THREADS -outfmt 6 -out hits.tsv',
+        "blastp -version",
+        f"{_SEQUENCES} proteins --count 5000 --length 350 --error 0.6 >proteins.fa; "
+        "makeblastdb -in proteins.fa -dbtype prot -out proteins; head -c 60000 proteins.fa >query.fa",
+        ("blastp", "makeblastdb"),
+    ),
+    "sysbench": Program(
+        "prime numbers and mutexes in threads",
+        "threads",
+        "sysbench cpu --threads=$THREADS --time=20 run && sysbench threads --threads=4 --time=10 run "
+        "&& sysbench memory --threads=$THREADS --time=10 --memory-total-size=0 run",
+        "sysbench --version",
+        needs=("sysbench",),
+    ),
+    "sqlite": Program(
+        "transactions and joins of an embedded database",
+        "serial",
+        'rm -f data.db*; sqlite3 data.db <"$DECKS/orders.sql"',
+        "sqlite3 --version",
+        needs=("sqlite3",),
     ),
 }
 

@@ -1,0 +1,82 @@
+"""The queue of recordings: programs, rounds and faults -> runs in order, recorded one after the other.
+
+Breadth first: every program is recorded once before any is recorded twice. A complete run is kept, so that the queue
+can be stopped at any time and continued. A program that fails is noted in `NAME.failed` and not tried again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from clustertwin.core import files
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS, find_fault
+from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS, find_program
+from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX
+from clustertwin.telemetry.campaign.zoo.zoo_run import PlannedRun, RunSchedule, record_run
+
+FAULTS_PER_RUN = 2
+_STRIDE = 37  # between two rounds; prime to the number of faults, so that a program meets other faults
+
+
+def faults_of(place: int, round_number: int, faults: Sequence[str] = tuple(FAULTS)) -> tuple[str, ...]:
+    """The faults of a program's run. They do not depend on the programs that are added to the table later.
+
+    >>> faults_of(0, 0, "abc"), faults_of(1, 0, "abc")
+    (('a', 'b'), ('c', 'a'))
+    """
+    first = FAULTS_PER_RUN * (place + _STRIDE * round_number)
+    return tuple(faults[(first + k) % len(faults)] for k in range(FAULTS_PER_RUN))
+
+
+def plan_runs(rounds: int, programs: Sequence[str] = (), faults: Sequence[str] = ()) -> Iterator[PlannedRun]:
+    """All runs in the order of the queue; by default of every installed program with every fault."""
+    for name in faults:
+        find_fault(name)
+    places = list(PROGRAMS)
+    chosen = [name for name in programs or places if not find_program(name).missing]
+    if not chosen:
+        raise SettingsError("no program of the zoo is installed; deploy/install-zoo installs them")
+    for number in range(rounds):
+        for name in chosen:
+            yield PlannedRun(name, number, faults_of(places.index(name), number, tuple(faults) or tuple(FAULTS)))
+
+
+def is_done(run: PlannedRun, out: Path) -> bool:
+    return (out / f"{run.name}{SUFFIX}").exists() or (out / f"{run.name}.failed").exists()
+
+
+def record_queue(
+    runs: Sequence[PlannedRun],
+    schedule: RunSchedule,
+    cpus: Sequence[int],
+    out: Path,
+    *,
+    cache: Path,
+    most_runs: int = 0,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Record the runs that are missing, at most `most_runs` if this is not 0; returns the new files."""
+    files.make_directory(out)
+    files.make_directory(cache)
+    recorded: list[Path] = []
+    for run in runs:
+        if is_done(run, out):
+            continue
+        if most_runs and len(recorded) >= most_runs:
+            break
+        report(f"{run.name}: {', '.join(run.faults)}")
+        try:
+            recorded.append(record_run(run, schedule, cpus, cache=cache, out=out))
+        except TwinError as error:
+            report(f"{run.name} failed: {error}")
+            files.write(out / f"{run.name}.failed", f"{error}\n")
+    return recorded
+
+
+def check_host() -> None:
+    """Raise unless this process may make groups and bind programs."""
+    if os.geteuid() != 0:
+        raise SettingsError("the zoo makes cgroups and binds programs to CPUs: run it as root")
