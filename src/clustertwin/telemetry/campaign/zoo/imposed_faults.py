@@ -282,7 +282,9 @@ FAULTS: dict[str, ImposedFault] = {
         "another program computes on the job's CPU", "cpu-contention", _beside("stress-ng", "--cpu", "1", "-q")
     ),
     "cache-contention": ImposedFault(
-        "another program on the job's CPU empties the caches", "cpu-contention", _beside("stress-ng", "--cache", "1", "-q")
+        "another program on the job's CPU empties the caches",
+        "cpu-contention",
+        _beside("stress-ng", "--cache", "1", "-q"),
     ),
     "bandwidth-contention": ImposedFault(
         "another program on the job's CPU copies memory", "cpu-contention", _beside("stress-ng", "--stream", "1", "-q")

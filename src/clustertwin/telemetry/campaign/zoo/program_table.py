@@ -51,18 +51,9 @@ PROGRAMS: dict[str, Program] = {
     "postgresql": Program(
         "a database server with four clients that update accounts",
         "serial",
-        'chown postgres .; rm -rf db; cp -a "$INPUTS/db" db; bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1); '
-        'run="setpriv --reuid=postgres --regid=postgres --clear-groups"; '
-        '$run $bin/postgres -D "$PWD/db" -k "$PWD/db" -c listen_addresses= -c synchronous_commit=off & server=$!; '
-        'for i in $(seq 50); do $bin/pg_isready -q -h "$PWD/db" && break; sleep 0.2; done; '
-        '$run $bin/pgbench -h "$PWD/db" -U postgres -c 4 -j 1 -T 120 bench; code=$?; kill -INT $server; wait $server; (exit $code)',
+        'bash "$DECKS/postgresql.sh"',
         "psql --version",
-        'chown postgres .; chmod 755 .; bin=$(ls -d /usr/lib/postgresql/*/bin | tail -1); '
-        'run="setpriv --reuid=postgres --regid=postgres --clear-groups"; mkdir db; chown postgres db; '
-        '$run $bin/initdb -D "$PWD/db" -A trust --no-sync; '
-        '$run $bin/pg_ctl -D "$PWD/db" -w -o "-k $PWD/db -c listen_addresses=" start >/dev/null; '
-        '$run $bin/createdb -h "$PWD/db" bench; $run $bin/pgbench -i -s 5 -h "$PWD/db" -U postgres bench; '
-        '$run $bin/pg_ctl -D "$PWD/db" -w stop',
+        'bash "$DECKS/postgresql-inputs.sh"',
         ("psql", "setpriv"),
     ),
     "notebook": Program(
@@ -82,7 +73,7 @@ PROGRAMS: dict[str, Program] = {
     "blastn": Program(
         "search of 20,000 noisy reads in a genome of 10 million bases",
         "threads",
-        'blastn -db "$INPUTS/genome" -query "$INPUTS/reads.fa" -num_threads $THREADS -outfmt 6 -word_size 11 -out hits.tsv',
+        'blastn -db "$INPUTS/genome" -query "$INPUTS/reads.fa" -num_threads $THREADS -word_size 11 -out hits.txt',
         "blastn -version",
         f"{_SEQUENCES} genome --length 10000000 >genome.fa; makeblastdb -in genome.fa -dbtype nucl -out genome; "
         f"{_SEQUENCES} reads --length 10000000 --count 20000 --error 0.08 | sed -n '1~4s/^@/>/p;2~4p' >reads.fa",
@@ -101,8 +92,7 @@ PROGRAMS: dict[str, Program] = {
         "serial",
         "zstd -dc \"$INPUTS/table.zst\" | awk '{print $2, $1, $3}' | sort -S 64M -T . | gzip -6 >sorted.gz",
         "sort --version",
-        "\"$PYTHON\" -c 'import random; random.seed(1); "
-        "[print(random.getrandbits(40), random.random(), n) for n in range(3_000_000)]' | zstd -q -o table.zst",
+        '"$PYTHON" "$PROGRAMS/random_table.py" rows 3000000 | zstd -q -o table.zst',
         ("zstd", "awk", "sort", "gzip"),
     ),
     "torch": Program(
@@ -150,13 +140,17 @@ PROGRAMS: dict[str, Program] = {
         "ffmpeg -version",
         needs=("ffmpeg",),
     ),
-    "R": Program("linear models on resampled data, and clustering", "serial", 'Rscript "$DECKS/bootstrap.R"',
-        "Rscript --version", needs=("Rscript",)),
+    "R": Program(
+        "linear models on resampled data, and clustering",
+        "serial",
+        'Rscript "$DECKS/bootstrap.R"',
+        "Rscript --version",
+        needs=("Rscript",),
+    ),
     "redis": Program(
         "a key-value server and its benchmark over a local socket",
         "serial",
-        'redis-server --port 0 --unixsocket "$PWD/socket" --save "" --appendonly yes >/dev/null & server=$!; sleep 0.5; '
-        'timeout 90 redis-benchmark -s "$PWD/socket" -n 3000000 -c 20 -d 200 -t set,get,lpush -q; kill $server; wait $server; rm -rf appendonlydir; true',
+        'bash "$DECKS/redis.sh"',
         "redis-server --version",
         needs=("redis-server", "redis-benchmark"),
     ),
@@ -170,11 +164,11 @@ PROGRAMS: dict[str, Program] = {
     "samtools": Program(
         "sorting and indexing of alignments, with temporary files",
         "threads",
-        'samtools sort -m 32M -@ $((THREADS - 1)) -T tmp "$INPUTS/aligned.bam" -o sorted.bam && samtools index sorted.bam '
-        "&& samtools flagstat sorted.bam",
+        'samtools sort -m 32M -@ $((THREADS - 1)) -T tmp "$INPUTS/aligned.bam" -o sorted.bam '
+        "&& samtools index sorted.bam && samtools flagstat sorted.bam",
         "samtools --version",
         f"{_SEQUENCES} genome --length 2000000 >genome.fa; minimap2 -d genome.mmi genome.fa; "
-        f"{_SEQUENCES} reads --length 2000000 --count 400000 >reads.fq; "
+        f"{_SEQUENCES} reads --length 2000000 --count 300000 >reads.fq; "
         "minimap2 -ax sr genome.mmi reads.fq | samtools view -b -o aligned.bam; rm reads.fq",
         ("samtools", "minimap2"),
     ),
@@ -214,14 +208,20 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} long-reads --length 5000000 --count 3000 --read-length 5000 --error 0.08 >reads.fq",
         ("minimap2",),
     ),
-    "octave": Program("dense algebra and interpreted loops", "threads", 'octave-cli --no-history "$DECKS/ode.m"',
-        "octave-cli --version", needs=("octave-cli",)),
+    "octave": Program(
+        "dense algebra and interpreted loops",
+        "threads",
+        'octave-cli --no-history "$DECKS/ode.m"',
+        "octave-cli --version",
+        needs=("octave-cli",),
+    ),
     "hmmer": Program(
         "search of a protein family in 20,000 sequences",
         "threads",
         'hmmsearch --cpu $((THREADS - 1)) "$INPUTS/family.hmm" "$INPUTS/proteins.fa" >hits.txt',
         "hmmsearch -h | grep -m1 HMMER",
-        f"{_SEQUENCES} alignment --count 40 --length 300 --error 0.2 >family.fa; hmmbuild --informat afa --amino family.hmm family.fa; "
+        f"{_SEQUENCES} alignment --count 40 --length 300 --error 0.2 >family.fa; "
+        "hmmbuild --informat afa --amino family.hmm family.fa; "
         f"{_SEQUENCES} proteins --count 20000 --length 350 --error 0.4 >proteins.fa",
         ("hmmsearch", "hmmbuild"),
     ),
@@ -242,7 +242,8 @@ PROGRAMS: dict[str, Program] = {
     "abinit": Program(
         "self-consistent field of silicon with pseudopotentials",
         "MPI",
-        'sed "s|\\$DECKS|$DECKS|" "$DECKS/silicon.abi" >silicon.abi; rm -f silicon.abo*; mpirun -n $RANKS abinit silicon.abi',
+        'sed "s|\\$DECKS|$DECKS|" "$DECKS/silicon.abi" >silicon.abi; rm -f silicon.abo*; '
+        "mpirun -n $RANKS abinit silicon.abi",
         "abinit --version",
         needs=("abinit", "mpirun"),
     ),
@@ -251,8 +252,7 @@ PROGRAMS: dict[str, Program] = {
         "threads",
         'zstd -q -f -12 -T$THREADS "$INPUTS/data" -o data.zst && zstd -q -t data.zst',
         "zstd --version",
-        "\"$PYTHON\" -c 'import random, sys; random.seed(1); words = [random.randbytes(random.randint(2, 12)) for _ in range(5000)]; "
-        "[sys.stdout.buffer.write(random.choice(words)) for _ in range(28_000_000)]' >data",
+        '"$PYTHON" "$PROGRAMS/random_table.py" words 28000000 >data',
         ("zstd",),
     ),
     "raxml": Program(
@@ -266,7 +266,7 @@ PROGRAMS: dict[str, Program] = {
     "gpaw": Program(
         "plane waves: aluminium with a vacancy",
         "MPI",
-        'mpirun -n $RANKS /usr/bin/gpaw python "$DECKS/aluminium.gpaw.py"',
+        'mpirun -n $RANKS /usr/bin/gpaw python "$DECKS/aluminium.gpaw"',
         "/usr/bin/gpaw --version",
         needs=("gpaw", "mpirun"),
     ),
@@ -290,7 +290,7 @@ PROGRAMS: dict[str, Program] = {
         "threads",
         'pbzip2 -k -c -p$THREADS "$INPUTS/data" >data.bz2',
         "pbzip2 -V",
-        "head -c 120000000 </dev/urandom | base64 -w 76 | head -c 120000000 >data",
+        '"$PYTHON" "$PROGRAMS/random_table.py" words 12000000 >data',
         ("pbzip2",),
     ),
     "blastp": Program(

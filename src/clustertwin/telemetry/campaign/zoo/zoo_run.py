@@ -168,16 +168,23 @@ def record_run(
     path = out / f"{run.name}.jsonl.xz"
     scratch = cache / f".scratch-{os.getpid()}"
     scratch.mkdir()
+    place = "-".join(map(str, cpus))
     others = sorted(set(range(os.cpu_count() or 1)) - set(cpus))
     os.sched_setaffinity(0, others or cpus)
     os.setpriority(os.PRIO_PROCESS, 0, _SCHEDULER_FIRST)
     writer = RawWriter(path, _header(run, schedule, program, cpus))
     try:
-        with job_group("zoo-job", cpus) as job, job_group("zoo-neighbours", cpus) as neighbours:
+        with job_group(f"zoo-job-{place}", cpus) as job, job_group(f"zoo-neighbours-{place}", cpus) as neighbours:
             job.limit_memory(MEMORY_LIMIT_BYTES)
             running = _RunningProgram(program, job, inputs, scratch, run.ranks)
             scene = Scene(
-                job, neighbours, scratch, running.start, [], program.kind == "MPI", memory_limit_bytes=MEMORY_LIMIT_BYTES
+                job,
+                neighbours,
+                scratch,
+                running.start,
+                [],
+                program.kind == "MPI",
+                memory_limit_bytes=MEMORY_LIMIT_BYTES,
             )
             imposed = _record(run, schedule, scene, writer, running)
         report(f"{run.name}: {running.failures()} failures")

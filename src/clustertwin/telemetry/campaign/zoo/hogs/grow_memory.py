@@ -9,9 +9,9 @@ _STEPS_PER_S = 10
 
 
 def main(mb_per_s: float, most_mb: float) -> None:
-    blocks = []
+    blocks: list[bytearray] = []
     start_s = time.monotonic()
-    while (held_mb := sum(map(len, blocks)) / 1e6) < most_mb:
+    while (held_mb := sum(len(block) for block in blocks) / 1e6) < most_mb:
         due_mb = min((time.monotonic() - start_s) * mb_per_s, most_mb)
         if due_mb > held_mb:
             blocks.append(bytearray(b"\1") * round((due_mb - held_mb) * 1e6))  # every page is written

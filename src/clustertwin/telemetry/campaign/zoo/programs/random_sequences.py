@@ -6,22 +6,29 @@ import argparse
 import sys
 
 import numpy as np
+from numpy.typing import NDArray
 
-BASES, AMINO_ACIDS = np.array(list("ACGT")), np.array(list("ACDEFGHIKLMNPQRSTVWY"))
+Letters = NDArray[np.uint8]  # ASCII
+
+BASES, AMINO_ACIDS = (np.frombuffer(text, np.uint8) for text in (b"ACGT", b"ACDEFGHIKLMNPQRSTVWY"))
 _QUALITY = "I"
 
 
-def fasta(name: str, letters: np.ndarray) -> str:
-    text = "".join(letters)
+def text_of(letters: Letters) -> str:
+    return letters.tobytes().decode()
+
+
+def fasta(name: str, letters: Letters) -> str:
+    text = text_of(letters)
     return f">{name}\n" + "\n".join(text[i : i + 80] for i in range(0, len(text), 80)) + "\n"
 
 
-def mutated(letters: np.ndarray, alphabet: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndarray:
+def mutated(letters: Letters, alphabet: Letters, rate: float, rng: np.random.Generator) -> Letters:
     changed = rng.random(len(letters)) < rate
-    return np.where(changed, rng.choice(alphabet, len(letters)), letters)
+    return np.where(changed, alphabet[rng.integers(len(alphabet), size=len(letters))], letters)
 
 
-def genome(length: int, seed: int) -> np.ndarray:
+def genome(length: int, seed: int) -> Letters:
     return np.random.default_rng(seed).choice(BASES, length)
 
 
@@ -41,7 +48,7 @@ def main() -> None:
         source = genome(chosen.length, chosen.seed)
         for number in range(chosen.count):
             start = rng.integers(chosen.length - chosen.read_length)
-            read = "".join(mutated(source[start : start + chosen.read_length], BASES, chosen.error, rng))
+            read = text_of(mutated(source[start : start + chosen.read_length], BASES, chosen.error, rng))
             write(f"@read{number}\n{read}\n+\n{_QUALITY * len(read)}\n")
     elif chosen.kind == "proteins":
         ancestors = [rng.choice(AMINO_ACIDS, chosen.length) for _ in range(10)]
@@ -62,10 +69,11 @@ def _write_tree_data(kind: str, count: int, length: int, error: float, rng: np.r
         for number, row in enumerate(rows):
             write(fasta(f"seq{number}", row))
     elif kind == "phylip":
-        write(f"{count} {length}\n" + "".join(f"taxon{n:<6d} {''.join(row)}\n" for n, row in enumerate(rows)))
+        write(f"{count} {length}\n" + "".join(f"taxon{n:<6d} {text_of(row)}\n" for n, row in enumerate(rows)))
     else:
-        matrix = "".join(f"taxon{n} {''.join(row)}\n" for n, row in enumerate(rows))
-        write(f"#NEXUS\nbegin data;\ndimensions ntax={count} nchar={length};\nformat datatype=dna;\nmatrix\n{matrix};\nend;\n")
+        matrix = "".join(f"taxon{n} {text_of(row)}\n" for n, row in enumerate(rows))
+        size = f"dimensions ntax={count} nchar={length};"
+        write(f"#NEXUS\nbegin data;\n{size}\nformat datatype=dna;\nmatrix\n{matrix};\nend;\n")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-import torch
-from torch import nn
 
 
 def main(path: str, threads: int, epochs: int = 6) -> None:
+    import torch
+    from torch import nn
+
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     images = np.load(path, mmap_mode="r")  # (image, channel, row, column)
