@@ -58,6 +58,7 @@ class CampaignOptions:
     faults: Annotated[
         list[str], typer.Option("--fault", help="Zoo: fault to impose; repeat for more. Default: all in turn.")
     ] = field(default_factory=list)
+    faults_per_run: Annotated[int, typer.Option(min=0, help="Zoo: faults imposed one after the other in a run.")] = 2
     phase_seconds: Annotated[
         tuple[float, float, float], typer.Option(help="Zoo: healthy seconds, then each fault, and a recovery between.")
     ] = (300.0, 150.0, 40.0)

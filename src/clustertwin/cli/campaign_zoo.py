@@ -31,7 +31,7 @@ def run_zoo(options: CampaignOptions) -> None:
 
     if options.via != "direct":
         raise SettingsError("the zoo is recorded on this host; --via slurm is for --catalogue jobs")
-    runs = list(plan_runs(options.rounds, options.types, options.faults))
+    runs = list(plan_runs(options.rounds, options.types, options.faults, options.faults_per_run))
     check_host()
     stop_on_signals()
     cpus = cpu_list(options.cpus) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
@@ -71,7 +71,9 @@ def show_zoo(json: bool) -> None:
         "faults": (("fault", "what is imposed", "cause"), faults),
     }
     if json:
-        print_json({name: [dict(zip(columns, row, strict=True)) for row in rows] for name, (columns, rows) in tables.items()})
+        print_json(
+            {name: [dict(zip(columns, row, strict=True)) for row in rows] for name, (columns, rows) in tables.items()}
+        )
         return
     for name, (columns, rows) in tables.items():
         print_table(f"Zoo: {name}", columns, rows)

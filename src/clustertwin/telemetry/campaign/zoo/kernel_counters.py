@@ -49,8 +49,10 @@ def read_counters(groups: Mapping[str, JobGroup], proc: Path = PROC) -> dict[str
     return sample
 
 
-def process_names(group: JobGroup, proc: Path = PROC) -> dict[int, str]:
-    return {process: _text(proc / str(process) / "comm").strip() for process in group.processes()}
+def process_names(group: JobGroup, proc: Path = PROC) -> set[str]:
+    """The names of the programs that run in a group."""
+    names = {_text(proc / str(process) / "comm").strip() for process in group.processes()}
+    return names - {""}
 
 
 def _text(path: Path) -> str:

@@ -6,11 +6,13 @@
     [1794800000125, 0, 51, 3, -2]     milliseconds of the clock, then pairs: number of a name, change of its value
     {"imposed": [...], ...}           labels that are known at the end; only a complete run has them
 
-While a run is recorded its lines are appended to `NAME.jsonl`; a complete run is `NAME.jsonl.xz`.
+While a run is recorded its lines are appended to `NAME.jsonl`, which its recorder locks; a complete run is
+`NAME.jsonl.xz`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import lzma
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,11 +44,14 @@ class RawWriter:
     """Append samples to a file; `finish` packs it."""
 
     def __init__(self, path: Path, labels: Mapping[str, Any]) -> None:
-        self._path = path.with_suffix("").with_suffix(".jsonl") if path.name.endswith(SUFFIX) else path
-        self._packed = path
+        self._packed, self._path = path, lines_of(path)
         self._numbers: dict[str, int] = {}
         self._last: dict[str, int] = {}
-        self._file: BinaryIO = self._path.open("wb")
+        self._file: BinaryIO = self._path.open("ab")
+        if not _lock(self._file):
+            self._file.close()
+            raise RecordingError(self._path, "another process records this run")
+        self._file.truncate(0)  # the lines of a recorder that was killed
         self._line(dict(labels))
 
     def add(self, time_s: float, sample: Mapping[str, int]) -> None:
@@ -80,6 +85,29 @@ class RawWriter:
     def _line(self, content: object) -> None:
         self._file.write(orjson.dumps(content) + b"\n")
         self._file.flush()
+
+
+def lines_of(path: Path) -> Path:
+    """Where a run is while it is recorded."""
+    return path.with_name(path.name.removesuffix(".xz"))
+
+
+def is_being_recorded(path: Path) -> bool:
+    """Whether a living process records this run."""
+    try:
+        with lines_of(path).open("ab" if lines_of(path).exists() else "rb") as file:
+            return not _lock(file)
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a file until it is closed; False if another process has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def read_raw_run(path: Path) -> RawRun:

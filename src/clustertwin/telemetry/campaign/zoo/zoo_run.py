@@ -5,6 +5,7 @@ The program runs alone in a group that is bound to the recorded CPUs. The record
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -13,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,13 @@ from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TwinError, describe
 from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
-from clustertwin.telemetry.campaign.zoo.kernel_counters import read_counters
+from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
 from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter
 
 MEMORY_LIMIT_BYTES = 10 << 30
 _FOLDER = Path(__file__).parent
+_LOCKS = Path("/run")
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SCHEDULER_FIRST = -10  # the recorder must not be late while other work runs on its CPUs
@@ -54,6 +57,19 @@ class PlannedRun:
     @property
     def name(self) -> str:
         return f"{self.program}-{self.number}"
+
+
+@contextmanager
+def owning(cpus: Sequence[int], locks: Path = _LOCKS) -> Iterator[None]:
+    """Keep other recorders off these CPUs: they would end the processes of this one."""
+    with ExitStack() as held:
+        for cpu in cpus:
+            file = held.enter_context((locks / f"clustertwin-zoo-cpu{cpu}.lock").open("ab"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SettingsError(f"another process records programs on CPU {cpu}; choose other --cpus") from None
+        yield
 
 
 def program_environment(inputs: Path, threads: int) -> dict[str, str]:
@@ -152,49 +168,43 @@ class _RunningProgram:
         return self.output.read_text(errors="replace")[-800:].strip() if self.output.exists() else ""
 
 
-def record_run(
-    run: PlannedRun,
-    schedule: RunSchedule,
-    cpus: Sequence[int],
-    *,
-    cache: Path,
-    out: Path,
-    report: Callable[[str], None] = lambda _: None,
-) -> Path:
-    """Record a run to `out`; returns its file. A run whose program fails while it is healthy is refused."""
+def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, cache: Path, path: Path) -> None:
+    """Record a run to `path`. A run whose program fails while it is healthy is refused, and leaves no file."""
     program = find_program(run.program)
-    inputs = prepare_inputs(run.program, cache)
-    files.make_directory(out)
-    path = out / f"{run.name}.jsonl.xz"
-    scratch = cache / f".scratch-{os.getpid()}"
-    scratch.mkdir()
     place = "-".join(map(str, cpus))
-    others = sorted(set(range(os.cpu_count() or 1)) - set(cpus))
-    os.sched_setaffinity(0, others or cpus)
-    os.setpriority(os.PRIO_PROCESS, 0, _SCHEDULER_FIRST)
+    scratch = cache / f".scratch-{place}"
     writer = RawWriter(path, _header(run, schedule, program, cpus))
     try:
+        inputs = prepare_inputs(run.program, cache)
+        shutil.rmtree(scratch, ignore_errors=True)  # left by a run that was killed
+        scratch.mkdir()
+        _leave(cpus)
         with job_group(f"zoo-job-{place}", cpus) as job, job_group(f"zoo-neighbours-{place}", cpus) as neighbours:
             job.limit_memory(MEMORY_LIMIT_BYTES)
             running = _RunningProgram(program, job, inputs, scratch, run.ranks)
-            scene = Scene(
-                job,
-                neighbours,
-                scratch,
-                running.start,
-                [],
-                program.kind == "MPI",
-                memory_limit_bytes=MEMORY_LIMIT_BYTES,
-            )
+            of_one_rank = program.kind == "MPI"
+            scene = Scene(job, neighbours, scratch, running.start, [], of_one_rank, MEMORY_LIMIT_BYTES)
             imposed = _record(run, schedule, scene, writer, running)
-        report(f"{run.name}: {running.failures()} failures")
-        writer.finish({"imposed": imposed.labels, "failures": running.failures(), **imposed.foreign(cpus)})
+        writer.finish(
+            {
+                "imposed": imposed.labels,
+                "failures": running.failures(),
+                "process_names": sorted(imposed.process_names),
+                **imposed.foreign(cpus),
+            }
+        )
     except BaseException:
         writer.abandon()
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return path
+
+
+def _leave(cpus: Sequence[int]) -> None:
+    """Keep this process off the recorded CPUs if there are others, and ahead of other work on them."""
+    others = set(range(os.cpu_count() or 1)) - set(cpus)
+    os.sched_setaffinity(0, others or cpus)
+    os.setpriority(os.PRIO_PROCESS, 0, _SCHEDULER_FIRST)
 
 
 def _header(run: PlannedRun, schedule: RunSchedule, program: Program, cpus: Sequence[int]) -> dict[str, Any]:
@@ -221,6 +231,7 @@ class _Imposed:
     def __init__(self) -> None:
         self.labels: list[dict[str, Any]] = []
         self.healthy: list[Mapping[str, int]] = []
+        self.process_names: set[str] = set()
         self.error: BaseException | None = None
 
     def foreign(self, cpus: Sequence[int]) -> dict[str, float]:
@@ -257,6 +268,7 @@ def _record(
         writer.add(now_s, sample)
         if time.monotonic() - started_s < schedule.healthy_s:
             imposed.healthy = [*imposed.healthy[:1], sample]
+            imposed.process_names |= process_names(scene.job)
             if running.failures() > 2:
                 over.set()
                 raise SettingsError(f"{run.program} fails: {running.last_output()}")
