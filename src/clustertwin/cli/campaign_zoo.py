@@ -25,6 +25,7 @@ def check_catalogue(name: str) -> None:
 def run_zoo(options: CampaignOptions) -> None:
     """Record the runs that are missing in `--out`, and print a row for each run that is there."""
     from clustertwin.telemetry.campaign.jobs.pinning import cpu_list
+    from clustertwin.telemetry.campaign.zoo.zoo_card import write_card
     from clustertwin.telemetry.campaign.zoo.zoo_data import load_zoo, summary_of
     from clustertwin.telemetry.campaign.zoo.zoo_queue import check_host, plan_runs, record_queue
     from clustertwin.telemetry.campaign.zoo.zoo_run import RunSchedule, stop_on_signals
@@ -45,6 +46,7 @@ def run_zoo(options: CampaignOptions) -> None:
         most_runs=options.most_runs,
         report=lambda text: err.print(text, highlight=False),
     )
+    write_card(options.out)
     rows = [summary_of(run) for run in load_zoo(options.out)]
     if options.json:
         print_json(rows)

@@ -9,6 +9,7 @@ from clustertwin.core.channels import CPU, NODE
 from clustertwin.core.errors import RecordingError
 from clustertwin.telemetry.campaign.zoo.raw_run import RawRun, RawWriter
 from clustertwin.telemetry.campaign.zoo.raw_trace import SERIES, series_values, spans_of, trace_of
+from clustertwin.telemetry.campaign.zoo.zoo_card import write_card
 from clustertwin.telemetry.campaign.zoo.zoo_data import load_zoo, summary_of, zoo_run_of
 from clustertwin.telemetry.ingest.counters import MODES
 
@@ -24,6 +25,7 @@ def _labels(cpu_count=1, **more):
         "version": "1",
         "cpus": [0],
         "cpu_count": cpu_count,
+        "kernel": "6.1",
         "units": {"ticks_per_s": 100},
         "imposed": [fault],
         "healthy_cpu_s": 10.0,
@@ -99,6 +101,13 @@ def test_series_add_up_what_matches():
     assert np.isnan(series_values(run, "twin_unknown_total")).all()
 
 
+def test_a_counter_that_appears_later_was_zero_before():
+    names = ("diskstats/vda/sectors_read", "diskstats/vdb/sectors_read")
+    first, second = np.array([4.0, 5, 6, 7]), np.array([np.nan, np.nan, 1, np.nan])
+    run = RawRun({}, np.arange(4.0), dict(zip(names, (first, second), strict=True)))
+    np.testing.assert_array_equal(series_values(run, "twin_disk_read_bytes_total"), [2048, 2560, 3584, np.nan])
+
+
 def test_the_data_package_is_loaded_by_program(tmp_path):
     for program in ("lammps", "sort-pipeline"):
         writer = RawWriter(tmp_path / f"{program}-2.jsonl.xz", _labels() | {"program": program})
@@ -112,6 +121,10 @@ def test_the_data_package_is_loaded_by_program(tmp_path):
     assert runs[0].is_disturbed
     assert [run.program for run in load_zoo(tmp_path, ["sort-pipeline"])] == ["sort-pipeline"]
     assert summary_of(runs[0])["faults"] == "throttled"
+    card = write_card(tmp_path).read_text()
+    assert "2 runs of 2 programs" in card
+    assert "| lammps-2 | MPI | 1 | 21 | throttled | 0.900 | 0.030\\* |" in card
+    assert "throttled 2, misbound 0" in card
 
 
 def test_an_empty_folder_is_refused(tmp_path):

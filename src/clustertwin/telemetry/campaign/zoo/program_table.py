@@ -229,7 +229,7 @@ PROGRAMS: dict[str, Program] = {
         "ray tracing of glass and metal spheres",
         "threads",
         'povray +I"$DECKS/spheres.pov" +O./image.png +W480 +H360 +A0.2 -D +WT$THREADS',
-        "povray --version",
+        "povray --version 2>&1 | grep -m1 POV-Ray",
         needs=("povray",),
     ),
     "hpcc": Program(

@@ -48,7 +48,13 @@ def series_values(run: RawRun, selector: str, table: Mapping[str, tuple[str, flo
     """An exported series of a run: (sample,), NaN where it is unknown or not recorded."""
     pattern, factor = table.get(selector, ("", 1.0))
     parts = [values for name, values in run.values.items() if pattern and re.fullmatch(pattern, name)]
-    return factor * np.sum(parts, axis=0) if parts else np.full(len(run.times_s), np.nan)
+    return factor * np.sum([_from_zero(part) for part in parts], axis=0) if parts else np.full(len(run.times_s), np.nan)
+
+
+def _from_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A counter of a device appears with the first use of the device, and was 0 before."""
+    known = np.flatnonzero(~np.isnan(values))
+    return np.where(np.arange(len(values)) < known[0], 0.0, values) if len(known) else values
 
 
 def operands_of(run: RawRun, schema: Schema, table: Mapping[str, tuple[str, float]] = SERIES) -> NDArray[np.float64]:
