@@ -32,10 +32,10 @@ def run_zoo(options: CampaignOptions) -> None:
 
     if options.via != "direct":
         raise SettingsError("the zoo is recorded on this host; --via slurm is for --catalogue jobs")
-    runs = list(plan_runs(options.rounds, options.types, options.faults, options.faults_per_run))
+    cpus = cpu_list(options.cpus) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
+    runs = list(plan_runs(options.rounds, options.types, options.faults, options.faults_per_run, len(cpus)))
     check_host()
     stop_on_signals()
-    cpus = cpu_list(options.cpus) if options.cpus else tuple(sorted(os.sched_getaffinity(0)))
     cache = options.scratch or options.out / "cache"
     record_queue(
         runs,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import lzma
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,20 @@ class RawWriter:
     def _line(self, content: object) -> None:
         self._file.write(orjson.dumps(content) + b"\n")
         self._file.flush()
+
+
+def run_name(program: str, number: int, threads: int) -> str:
+    """The name of a run and of its file."""
+    return f"{program}-{number}" if threads == 1 else f"{program}-{threads}cpu-{number}"
+
+
+def program_of(name: str) -> str:
+    """The program of a run's name.
+
+    >>> program_of("sort-pipeline-0"), program_of("lammps-2cpu-1")
+    ('sort-pipeline', 'lammps')
+    """
+    return re.sub(r"(-\d+cpu)?-\d+$", "", name)
 
 
 def lines_of(path: Path) -> Path:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import NODE, Schema
 from clustertwin.core.traces import JobSpan, NodeChannels, Trace
-from clustertwin.telemetry.campaign.zoo.raw_run import RawRun
+from clustertwin.telemetry.campaign.zoo.raw_run import RawRun, run_name
 from clustertwin.telemetry.ingest.counters import MODES, Counters
 from clustertwin.telemetry.ingest.rates import to_trace
 
@@ -72,7 +72,7 @@ def spans_of(run: RawRun) -> tuple[JobSpan, ...]:
     """The job of a run, cut where a fault begins or ends: every part has one label."""
     labels, cpus = run.labels, tuple(run.labels["cpus"])
     start_s, end_s = float(run.times_s[0]), float(run.times_s[-1])
-    name, program = f"{labels['program']}-{labels['number']}", str(labels["program"])
+    name, program = run_name(labels["program"], labels["number"], len(labels["cpus"])), str(labels["program"])
     spans = []
     for imposed in labels["imposed"]:
         if "error" in imposed:

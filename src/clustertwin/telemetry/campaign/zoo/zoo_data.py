@@ -10,7 +10,7 @@ from typing import Any
 
 from clustertwin.core.errors import RecordingError
 from clustertwin.core.traces import Trace
-from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX, RawRun, read_raw_run
+from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX, RawRun, program_of, read_raw_run, run_name
 from clustertwin.telemetry.campaign.zoo.raw_trace import trace_of
 
 MOST_FOREIGN = 0.02  # of the healthy CPU time; a run with more is marked
@@ -52,7 +52,10 @@ def zoo_run_of(raw: RawRun, keep_shared: bool = False) -> ZooRun:
         for each in labels["imposed"]
         if "error" not in each
     )
-    name, foreign = f"{labels['program']}-{labels['number']}", labels["foreign_s"] / max(labels["healthy_cpu_s"], 1e-9)
+    name, foreign = (
+        run_name(labels["program"], labels["number"], len(labels["cpus"])),
+        labels["foreign_s"] / max(labels["healthy_cpu_s"], 1e-9),
+    )
     program, kind, version = (str(labels[key]) for key in ("program", "kind", "version"))
     return ZooRun(name, program, kind, version, trace_of(raw, keep_shared), phases, float(foreign), raw)
 
@@ -69,7 +72,7 @@ def load_zoo(folder: Path | None = None, programs: Sequence[str] = (), keep_shar
     if not paths:
         raise RecordingError(folder, f"holds no run (*{SUFFIX})")
     for path in paths:
-        if not programs or path.name.removesuffix(SUFFIX).rpartition("-")[0] in programs:
+        if not programs or program_of(path.name.removesuffix(SUFFIX)) in programs:
             yield zoo_run_of(read_raw_run(path), keep_shared)
 
 

@@ -34,7 +34,11 @@ def faults_of(number: int, per_run: int, faults: Sequence[str] = tuple(FAULTS)) 
 
 
 def plan_runs(
-    rounds: int, programs: Sequence[str] = (), faults: Sequence[str] = (), faults_per_run: int = 2
+    rounds: int,
+    programs: Sequence[str] = (),
+    faults: Sequence[str] = (),
+    faults_per_run: int = 2,
+    threads: int = 1,
 ) -> Iterator[PlannedRun]:
     """All runs in the order of the queue; by default of every installed program with every fault.
 
@@ -49,7 +53,8 @@ def plan_runs(
     for number in range(rounds):
         for name in chosen:
             place = places.index(name) + _STRIDE * number
-            yield PlannedRun(name, number, faults_of(place, faults_per_run, tuple(faults) or tuple(FAULTS)))
+            drawn = faults_of(place, faults_per_run, tuple(faults) or tuple(FAULTS))
+            yield PlannedRun(name, number, drawn, threads)
 
 
 def is_done(run: PlannedRun, out: Path) -> bool:

@@ -26,7 +26,7 @@ from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
 from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
 from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
-from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter
+from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter, run_name
 
 MEMORY_LIMIT_BYTES = 10 << 30
 _FOLDER = Path(__file__).parent
@@ -52,11 +52,12 @@ class PlannedRun:
     program: str
     number: int  # of the runs of this program
     faults: tuple[str, ...]
-    ranks: int = 1
+    threads: int = 1  # recorded CPUs; MPI programs have as many ranks
 
     @property
     def name(self) -> str:
-        return f"{self.program}-{self.number}"
+        """`lammps-0`; on several CPUs `lammps-2cpu-0`."""
+        return run_name(self.program, self.number, self.threads)
 
 
 @contextmanager
@@ -86,6 +87,7 @@ def program_environment(inputs: Path, threads: int) -> dict[str, str]:
         "PYTHON": sys.executable,
         "PYTHONPATH": str(source),
         "THREADS": str(threads),
+        "RANKS": str(threads),
         "LC_ALL": "C.UTF-8",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -133,8 +135,8 @@ def version_of(program: Program) -> str:
 class _RunningProgram:
     """Copies of a program that repeat until their group ends, each in a folder of its own."""
 
-    def __init__(self, program: Program, group: JobGroup, inputs: Path, scratch: Path, ranks: int) -> None:
-        self._program, self._group, self._inputs, self._scratch, self._ranks = program, group, inputs, scratch, ranks
+    def __init__(self, program: Program, group: JobGroup, inputs: Path, scratch: Path) -> None:
+        self._program, self._group, self._inputs, self._scratch = program, group, inputs, scratch
         self._copies = 0
         self.exit_codes = scratch / "exit-codes"
         self.output = scratch / "output"
@@ -146,12 +148,10 @@ class _RunningProgram:
         self._copies += 1
         body = f"{{ {self._program.command}\n}} >{self.output} 2>&1 </dev/null; code=$?; echo $code >>{self.exit_codes}"
         script = f"while :; do\n{body}\n[ $code = 0 ] || sleep 1\ndone"
-        threads = len(self._group.cpus)
-        environment = program_environment(self._inputs, threads) | {"RANKS": str(max(self._ranks, threads))}
         return subprocess.Popen(
             ["bash", "-c", script],
             cwd=folder,
-            env=environment,
+            env=program_environment(self._inputs, len(self._group.cpus)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -181,10 +181,11 @@ def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, c
         _leave(cpus)
         with job_group(f"zoo-job-{place}", cpus) as job, job_group(f"zoo-neighbours-{place}", cpus) as neighbours:
             job.limit_memory(MEMORY_LIMIT_BYTES)
-            running = _RunningProgram(program, job, inputs, scratch, run.ranks)
+            running = _RunningProgram(program, job, inputs, scratch)
             of_one_rank = program.kind == "MPI"
             scene = Scene(job, neighbours, scratch, running.start, [], of_one_rank, MEMORY_LIMIT_BYTES)
             imposed = _record(run, schedule, scene, writer, running)
+        os.sched_setaffinity(0, cpus)  # packing takes seconds, and another run may be recorded on the other CPUs
         writer.finish(
             {
                 "imposed": imposed.labels,
@@ -216,7 +217,6 @@ def _header(run: PlannedRun, schedule: RunSchedule, program: Program, cpus: Sequ
         "command": program.command,
         "version": version_of(program),
         "cpus": list(cpus),
-        "oversubscribed": program.kind == "MPI" and run.ranks > len(cpus),
         "schedule": asdict(schedule),
         "started_s": time.time(),
         "kernel": platform.release(),
