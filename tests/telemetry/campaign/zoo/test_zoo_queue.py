@@ -186,3 +186,29 @@ def test_a_killed_queue_goes_on_and_keeps_what_is_complete(tmp_path):
     assert not second.exists()
     assert not list((CGROUPS / "unified").glob(f"zoo-*-{CPU}"))
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["notebook"]
+
+
+@needs_groups
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.usefixtures("free_cpu")
+def test_an_interrupted_run_undoes_its_fault(tmp_path):
+    command = _command(tmp_path, "notebook", ["swapping"], "3 60 1")
+    recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline_s = time.monotonic() + 120
+    while str(tmp_path) not in Path("/proc/swaps").read_text():
+        assert recorder.poll() is None, recorder.stderr.read()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    recorder.terminate()
+    recorder.communicate(timeout=120)
+    assert str(tmp_path) not in Path("/proc/swaps").read_text()
+    assert not list((CGROUPS / "unified").glob(f"zoo-*-{CPU}"))
+    assert not list(tmp_path.glob("*.jsonl*"))
+
+
+@pytest.mark.parametrize("name", ["nonsense", "swap"])
+def test_an_unknown_fault_is_refused(name, tmp_path):
+    done = subprocess.run(_command(tmp_path, "notebook", [name], "3 60 1"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"unknown fault '{name}'; available faults: cpu-contention" in done.stderr.replace("\n", " ")

@@ -20,6 +20,7 @@ _DUTY_S = 0.2  # one cycle of a process that is slowed
 _LEAK_MOST_MB = 8000.0
 _EATEN = "4g"
 _SWAP_BYTES = 4 << 30
+_SWAP_FILE = "swap"
 _FAULTS_PER_S = (200, 2000)  # major page faults of a job that swaps
 _LEAST_MEMORY_BYTES = 1 << 20
 _BLOCKED_BYTES_PER_S = 4096
@@ -240,7 +241,7 @@ def _descendants(ancestor: int) -> set[int]:
 @contextmanager
 def _swapping(scene: Scene) -> Iterator[None]:
     """The job may keep less and less memory until it waits for pages; the rest goes to a swap file."""
-    file = scene.scratch / "swap"
+    file = scene.scratch / _SWAP_FILE
     with file.open("wb") as out:
         os.posix_fallocate(out.fileno(), 0, _SWAP_BYTES)
     file.chmod(0o600)
@@ -257,6 +258,13 @@ def _swapping(scene: Scene) -> Iterator[None]:
         over.set()
         presser.join()
         scene.job.limit_memory(scene.memory_limit_bytes)
+        release_swap(scene.scratch)
+
+
+def release_swap(scratch: Path) -> None:
+    """Give the swap file back, also that of a run that was killed."""
+    file = scratch / _SWAP_FILE
+    if file.exists():
         subprocess.run(["swapoff", str(file)], capture_output=True, check=False)
         file.unlink()
 

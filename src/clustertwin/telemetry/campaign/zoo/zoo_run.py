@@ -22,7 +22,7 @@ from typing import Any
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TwinError, describe
-from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault
+from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault, release_swap
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
 from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
 from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
@@ -33,6 +33,7 @@ _FOLDER = Path(__file__).parent
 _LOCKS = Path("/run")
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_MOST_FAILURES = 2  # of a program in the healthy phase
 _SCHEDULER_FIRST = -10  # the recorder must not be late while other work runs on its CPUs
 
 
@@ -176,6 +177,7 @@ def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, c
     writer = RawWriter(path, _header(run, schedule, program, cpus))
     try:
         inputs = prepare_inputs(run.program, cache)
+        release_swap(scratch)
         shutil.rmtree(scratch, ignore_errors=True)  # left by a run that was killed
         scratch.mkdir()
         _leave(cpus)
@@ -261,17 +263,20 @@ def _record(
     groups = {"job": scene.job, "neighbours": scene.neighbours}
     director.start()
     started_s = time.monotonic()
-    while director.is_alive():
-        time.sleep(1.0 - time.time() % 1.0)
-        now_s = time.time()
-        sample = read_counters(groups)
-        writer.add(now_s, sample)
-        if time.monotonic() - started_s < schedule.healthy_s:
-            imposed.healthy = [*imposed.healthy[:1], sample]
-            imposed.process_names |= process_names(scene.job)
-            if running.failures() > 2:
-                over.set()
-                raise SettingsError(f"{run.program} fails: {running.last_output()}")
+    try:
+        while director.is_alive():
+            time.sleep(1.0 - time.time() % 1.0)
+            now_s = time.time()
+            sample = read_counters(groups)
+            writer.add(now_s, sample)
+            if time.monotonic() - started_s < schedule.healthy_s:
+                imposed.healthy = [*imposed.healthy[:1], sample]
+                imposed.process_names |= process_names(scene.job)
+                if running.failures() > _MOST_FAILURES:
+                    raise SettingsError(f"{run.program} fails: {running.last_output()}")
+    finally:
+        over.set()  # a fault is undone before its groups are removed
+        director.join()
     if imposed.error:
         raise imposed.error
     return imposed
