@@ -65,7 +65,7 @@ def preemption_of(arrays, state, e, victim):  # type: ignore[no-untyped-def]
 
 @borrowing
 def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
-    """Fill `state.victims` with jobs that the entry's job may preempt on these nodes, in Slurm's order; their number."""
+    """Fill `state.victims` with the jobs to preempt on these nodes, in Slurm's order; returns their number."""
     found, keys, count = state.victims, state.victim_key, 0
     for k in range(state.counts[ACTIVE]):
         victim = state.active[k]
