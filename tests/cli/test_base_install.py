@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 #: A command line of every command -> the extra that it needs; empty if it works in a base install. @ is a directory.
 LINES = {
+    "demo --no-browser --stop": "service",
     "doctor": "",
     "up --home @/home --no-browser --port 0": "service",
     "serve --config @/service.toml": "service",

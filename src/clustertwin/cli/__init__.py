@@ -6,6 +6,7 @@ import sys
 
 #: name -> (import string of a typer app or command, its line in `twin --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("clustertwin.cli.demo:app", "See a job hang on a simulated cluster, and the event that explains it."),
     "doctor": ("clustertwin.cli.doctor:app", "Check what is installed, reachable and missing on this machine."),
     "up": ("clustertwin.cli.up:app", "Watch this machine, or replay a recording, in the browser."),
     "serve": ("clustertwin.cli.serve:app", "Watch a cluster through Prometheus or its exporters."),
@@ -31,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 #: command -> the extra to name if a package of it is missing
 NEEDED = {
+    "demo": "service",
     "up": "service",
     "serve": "service",
     "study": "study",
