@@ -8,13 +8,11 @@
     cluster = ct.simulate_cluster(fault="hung-rank")  # telemetry of every thread
     ct.load_detector().score(cluster).alarms()        # which threads are strange
 
-A name is imported when you use it, so `import clustertwin` loads neither numpy nor torch. `__init__.pyi` tells type
-checkers the same names.
+A name is imported when you use it: `import clustertwin` loads neither numpy nor torch, and not even `typing`.
+`__init__.pyi` tells type checkers the same names.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from clustertwin import gymnasium_hook
 
@@ -45,7 +43,7 @@ _MODULES = {
 __all__ = ["__version__", *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'clustertwin' has no attribute {name!r}")
     from importlib import import_module

@@ -8,10 +8,13 @@ Neither imports Gymnasium, numpy or the simulator.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # `import typing` would be the slowest part of `import clustertwin`
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 ID = "clustertwin/Schedule-v0"
 ENTRY_POINT = "clustertwin.workload.simulator.environment.schedule_env:make_schedule_env"
