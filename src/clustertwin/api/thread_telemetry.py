@@ -46,7 +46,7 @@ def simulate_cluster(
     """
     from clustertwin.telemetry.simulation.anomalies import ANOMALIES, family
     from clustertwin.telemetry.simulation.demand import ClusterSettings
-    from clustertwin.telemetry.simulation.imposed_fault import ImposedFault, impose
+    from clustertwin.telemetry.simulation.faulty_job import JobFault, with_fault
     from clustertwin.telemetry.simulation.signature import read_signatures
     from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
@@ -63,7 +63,7 @@ def simulate_cluster(
         spans = [span for trace in traces for span in trace.spans if span.start_s < onset_s < span.end_s]
         able = [span for span in spans if family(span.job_type) in ANOMALIES[fault].job_types]
         if able:
-            return ClusterTraces.of(impose(traces, ImposedFault(able[0].job, fault, onset_s), signatures, seed))
+            return ClusterTraces.of(with_fault(traces, JobFault(able[0].job, fault, onset_s), signatures, seed))
     kinds = ", ".join(ANOMALIES[fault].job_types)
     raise SettingsError(f"no job can have the fault {fault}: it strikes {kinds}; set job_types, or more threads")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.campaign.simulated_rounds import write_recording
 from clustertwin.telemetry.simulation.demand import ClusterSettings
-from clustertwin.telemetry.simulation.imposed_fault import ImposedFault, impose
+from clustertwin.telemetry.simulation.faulty_job import JobFault, with_fault
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
@@ -31,7 +31,7 @@ class DemoStory:
     settings: ClusterSettings
     jobs: int
     victim: JobSpan
-    fault: ImposedFault
+    fault: JobFault
 
     def clock(self, time_s: float) -> str:
         """A time of the recording as minutes and seconds since its start."""
@@ -45,6 +45,6 @@ def write_demo(directory: Path, seed: int = SEED) -> DemoStory:
     traces = simulate(SETTINGS, signatures, seed)
     spans = [span for trace in traces for span in trace.spans]
     victim = next(span for span in spans if span.job_type == MPI)
-    fault = ImposedFault(victim.job, FAULT, SETTINGS.start_s + ONSET_S)
-    write_recording(directory, impose(traces, fault, signatures, seed), "demo", "test")
+    fault = JobFault(victim.job, FAULT, SETTINGS.start_s + ONSET_S)
+    write_recording(directory, with_fault(traces, fault, signatures, seed), "demo", "test")
     return DemoStory(directory, SETTINGS, len({span.job for span in spans}), victim, fault)

@@ -16,7 +16,7 @@ from clustertwin.telemetry.simulation.stick_breaking import TICKS
 
 
 @dataclass(frozen=True, slots=True)
-class ImposedFault:
+class JobFault:
     """A fault that begins in the middle of a job."""
 
     job: str
@@ -24,7 +24,7 @@ class ImposedFault:
     onset_s: int  # epoch second
 
 
-def impose(traces: Sequence[Trace], fault: ImposedFault, signatures: Signatures, seed: int) -> list[Trace]:
+def with_fault(traces: Sequence[Trace], fault: JobFault, signatures: Signatures, seed: int) -> list[Trace]:
     """The traces with the seconds of the job's threads redrawn from the onset on. All other seconds stay."""
     spans = [span for trace in traces for span in trace.spans if span.job == fault.job]
     if not spans or not spans[0].start_s <= fault.onset_s < spans[0].end_s:
@@ -44,7 +44,7 @@ def impose(traces: Sequence[Trace], fault: ImposedFault, signatures: Signatures,
     return afflicted
 
 
-def _afflict(trace: Trace, span: JobSpan, fault: ImposedFault, ratios: NDArray[np.float32]) -> Trace:
+def _afflict(trace: Trace, span: JobSpan, fault: JobFault, ratios: NDArray[np.float32]) -> Trace:
     rows = [trace.cpus.index(cpu) for cpu in span.cpus]
     begin = fault.onset_s - trace.start_s
     values = trace.values.copy()

@@ -1,4 +1,4 @@
-"""A fault imposed on one job of a simulated cluster."""
+"""A fault of one job of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.simulation.demand import ClusterSettings
-from clustertwin.telemetry.simulation.imposed_fault import ImposedFault, impose
+from clustertwin.telemetry.simulation.faulty_job import JobFault, with_fault
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
@@ -21,7 +21,7 @@ def healthy():
 
 
 def test_only_the_jobs_threads_change_and_only_from_the_onset_on(healthy):
-    faulty = impose(healthy, ImposedFault("1", "hung-job", ONSET_S), read_signatures(None), 0)
+    faulty = with_fault(healthy, JobFault("1", "hung-job", ONSET_S), read_signatures(None), 0)
     for before, after in zip(healthy, faulty, strict=True):
         (span,) = (span for span in after.spans if span.job == "1")
         changed = (before.values != after.values).any(axis=2)  # (thread, second)
@@ -33,11 +33,11 @@ def test_only_the_jobs_threads_change_and_only_from_the_onset_on(healthy):
 
 
 def test_a_hung_rank_stops_one_thread_of_all_nodes_of_the_job(healthy):
-    faulty = impose(healthy, ImposedFault("1", "hung-rank", ONSET_S), read_signatures(None), 0)
+    faulty = with_fault(healthy, JobFault("1", "hung-rank", ONSET_S), read_signatures(None), 0)
     idle = [trace.values[:, 220:400, trace.schema.index("other")].mean(axis=1) for trace in faulty]
     assert (np.concatenate(idle) > 0.9).sum() == 1
 
 
 def test_a_job_that_does_not_run_then_is_refused(healthy):
     with pytest.raises(SettingsError, match="job '99' does not run at second"):
-        impose(healthy, ImposedFault("99", "hung-job", ONSET_S), read_signatures(None), 0)
+        with_fault(healthy, JobFault("99", "hung-job", ONSET_S), read_signatures(None), 0)
