@@ -30,7 +30,7 @@ PATIENCE_S = 120.0
 class DemoOptions:
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the event in a browser.")] = True
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0: any free port.")] = 0
-    speed: Annotated[float, typer.Option(min=1, max=200, help="Speed of the replay; 1 is real time.")] = 60.0
+    speed: Annotated[float, typer.Option(min=1, max=200, help="Speed of the replay; 1 is real time.")] = 40.0
     stop: Annotated[bool, typer.Option("--stop", help="Stop when the event is explained, instead of serving it.")] = (
         False
     )

@@ -19,7 +19,7 @@ SETTINGS = ClusterSettings(
 MPI = "mpi-8"
 FAULT = "hung-job"
 #: The fault begins after five minutes of usual work, the longest time that a view looks at, and a little more.
-ONSET_S = 420
+ONSET_S = 360
 SEED = 1  # its first jobs are one of each type
 
 
