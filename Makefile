@@ -67,7 +67,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: setup
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 CASES ?= 100000
 

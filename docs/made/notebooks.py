@@ -1,6 +1,6 @@
 """Execute the notebooks of the documentation in place, so that the site shows their results.
 
-python docs/made/notebooks.py [NAME …]    two minutes, and a few more when the simulators are compiled for the first time
+python docs/made/notebooks.py [NAME …]    two minutes; more at first, for compiling
 """
 
 from __future__ import annotations

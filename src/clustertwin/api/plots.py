@@ -67,12 +67,11 @@ def _scores(scores: ThreadScores) -> Any:
     """The highest score of each job over time, with the threshold."""
     figure = _figure(4)
     axes = figure.subplots()
-    first = int(scores.time_s.min())
     for job in np.unique(scores.job):
         mine = scores.job == job
         times = np.unique(scores.time_s[mine])
         highest = [np.nanmax(scores.score[mine & (scores.time_s == time)], initial=0.0) for time in times]
-        axes.plot((times - first) / 60, highest, label=f"job {job}" if job else "no job")
+        axes.plot((times - scores.start_s) / 60, highest, label=f"job {job}" if job else "no job")
     axes.axhline(scores.threshold, color="black", linestyle=":", label="threshold")
     axes.set(xlabel="minutes", ylabel="highest score of a thread")
     axes.legend(loc="upper left")

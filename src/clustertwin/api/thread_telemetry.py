@@ -110,6 +110,7 @@ class ThreadScores(ColumnTable):
     score: NDArray[np.float32]
     view: NDArray[np.str_]  # the view with the highest surprise
     threshold: float
+    start_s: int  # the first second of the telemetry
 
     def __len__(self) -> int:
         return len(self.score)
@@ -147,13 +148,14 @@ class TraceDetector:
         from clustertwin.telemetry.detection.batch_scoring import score_batches
         from clustertwin.telemetry.moments.moment import moments
 
-        parts = [moment for moment, _ in moments(traces_of(telemetry), every_s)]
+        traces = traces_of(telemetry)
+        parts = [moment for moment, _ in moments(traces, every_s)]
         if not parts:
             raise NoSamples("a score needs five minutes of every node; this telemetry is shorter")
         rows = [_rows(moment, scores) for moment, scores in
                 zip(parts, score_batches(self.detector, parts), strict=True)]  # fmt: skip
         columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-        return ThreadScores(**columns, threshold=self.threshold)
+        return ThreadScores(**columns, threshold=self.threshold, start_s=min(trace.start_s for trace in traces))
 
 
 def traces_of(telemetry: Telemetry | Iterable[Trace]) -> list[Trace]:
