@@ -324,6 +324,7 @@ class Loop:
     def _write(self, changes: list[tuple[Event, Explanation | None]]) -> None:
         """Store events. If the disk is full, they stay in memory and are stored in a later turn."""
         for event, why in changes:
+            self._tracker.entitle(event.id, event.title)
             previous = self._unwritten.get(event.id, (event, None))[1]
             self._unwritten[event.id] = event, why or previous
         try:
