@@ -11,7 +11,7 @@ import pytest
 from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.traces import JobChannels, NodeChannels, Trace
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
-from clustertwin.telemetry.recording.job_slots import SLOTS
+from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 
 START_S = 1_700_000_000
 SETTINGS = RecordingSettings(chunk_s=60, flush_s=5)

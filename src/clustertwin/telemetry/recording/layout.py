@@ -27,7 +27,7 @@ import orjson
 
 from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
-from clustertwin.telemetry.recording.job_slots import SLOTS
+from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"

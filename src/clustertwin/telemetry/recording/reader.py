@@ -14,9 +14,10 @@ from clustertwin.core.channels import Schema
 from clustertwin.core.errors import RecordingError
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, Windows
 from clustertwin.core.windows import cut, describe, steps
-from clustertwin.telemetry.recording import job_slots, label_log, layout
+from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_reader import ArrayReader
 from clustertwin.telemetry.recording.layout import RATIO, RecordingDescription
+from clustertwin.telemetry.recording.logs import job_slots, label_log
 from clustertwin.telemetry.recording.ticks import Ticks
 
 

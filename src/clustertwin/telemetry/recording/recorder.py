@@ -17,10 +17,11 @@ from clustertwin.core import files
 from clustertwin.core.channels import CPU, Channel, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
 from clustertwin.core.traces import JobSpan, NodeChannels, Trace
-from clustertwin.telemetry.recording import job_slots, label_log, layout
+from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_writer import ArrayWriter
-from clustertwin.telemetry.recording.job_slots import JobSlots
 from clustertwin.telemetry.recording.layout import ArrayLayout, RecordingDescription, RecordingSettings
+from clustertwin.telemetry.recording.logs import job_slots, label_log
+from clustertwin.telemetry.recording.logs.job_slots import JobSlots
 from clustertwin.telemetry.recording.retention import Retention
 
 
