@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
@@ -32,7 +33,14 @@ def router(state: ServiceState) -> APIRouter:
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
         anomalous = canvas_data.anomalous_threads(snapshot, node)
-        values: dict[str, Any] = {"node": node_state, "jobs": jobs, "events": events, "cpu": cpu}
+        forecasts = [each for each in snapshot.memory_forecasts if each.node == node]
+        values: dict[str, Any] = {
+            "forecasts": forecasts,
+            "node": node_state,
+            "jobs": jobs,
+            "events": events,
+            "cpu": cpu,
+        }
         return render(request, state, PAGE, "node.html", anomalous=anomalous, **values)
 
     @routes.get("/pictures/node")
@@ -49,6 +57,7 @@ def router(state: ServiceState) -> APIRouter:
             {"name": line.name, "label": line.label, "help": line.help, "now": plain(line.now)}
             | {"levels": canvas_data.encoded(canvas_data.levels(line.values))}
             for line in channel_lines(moment, node)
+            if not np.isnan(line.values).all()  # what this node never reports is left out
         ]
         return {"end_s": moment.end_s if moment is not None else None, "lines": lines}
 
