@@ -8,15 +8,17 @@ for moment in moments:                      # in time order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
 from clustertwin.telemetry.detection.questions.change import change_candidates, pending
-from clustertwin.telemetry.detection.questions.finding import CAUSES, Comparison, Finding
+from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Comparison, Finding
+from clustertwin.telemetry.detection.questions.forecast_findings import forecast_findings
 from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_used
 from clustertwin.telemetry.detection.questions.job_parts import (
     JobParts,
@@ -26,8 +28,7 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     parts_of,
 )
 from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
-from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.detection.views.combination import MAX_SCORE
+from clustertwin.telemetry.detection.scores import MAX_SCORE, Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
 _PEERS = ("peers", "peers-5min")
@@ -49,8 +50,12 @@ def assess(
     memory: QuestionMemory,
     threshold: float,
     labels: Mapping[str, JobLabel] | None = None,
+    forecasts: Sequence[MemoryForecast] = (),
 ) -> Assessment:
-    """Moments must come in time order. `labels` name the programs and users of jobs, where a source knows them."""
+    """Moments must come in time order. `labels` name the programs and users of jobs, where a source knows them.
+
+    `forecasts` are those of a `MemoryWatch`: memory that runs out soon is harm.
+    """
     settings = memory.settings
     memory.note(labels or {})
     memory.end_jobs(moment.end_s)
@@ -65,18 +70,20 @@ def assess(
     changed = change_candidates(parts, now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
+    beside_jobs = np.isin(parts.node, parts.node[held])
     ratio = np.zeros(len(parts))
     findings: list[Finding] = []
     for candidate in (*harmed, *changed):
-        # Threads without a job have no past of their own: work on them comes and goes.
-        applies = started & (held | (candidate.question == "harm"))
+        # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
+        applies = started & (held | (candidate.question == "harm") & ~beside_jobs)
         rated = np.where(applies, np.nan_to_num(candidate.ratio, nan=0.0), 0.0)
         hit = rated >= 1
-        if CAUSES[candidate.cause].opens_event:
+        if FINDING_CAUSES[candidate.cause].opens_event:
             ratio = np.maximum(ratio, rated)
         for part in np.flatnonzero(hit).tolist():
             other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
             findings.append(_finding(moment, parts, memory, candidate, part, other, threshold))
+    findings += forecast_findings(parts, moment, forecasts, threshold)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
@@ -162,7 +169,7 @@ def _deviating(moment: Moment, threads: NDArray[np.intp]) -> tuple[NDArray[np.in
     chosen = np.flatnonzero(distance >= 0.9 * np.nanmax(distance))
     idle = mean[rows][:, 3]
     left_behind = float(idle[chosen].mean()) > float(np.median(mean[:, 3])) + 0.25
-    return threads[chosen], "odd-rank" if left_behind else "straggler"
+    return threads[chosen], "hung-rank" if left_behind else "straggler"
 
 
 def _new_work(

@@ -15,36 +15,36 @@ Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """One row of the table of causes."""
+class Persistence:
+    """Whether a finding opens an event, and after how long."""
 
-    label: str  # for people, in the middle of a sentence
     opens_event: bool = True  # False: shown as information
     hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
 
 
-#: Every cause that a finding can have.
-CAUSES: dict[str, Cause] = {
-    "idle": Cause("the job stopped working"),
-    "stalled-io": Cause("the job waits for I/O and transfers next to nothing"),
-    "cpu-contention": Cause("other work takes CPU time from the job"),
-    "throttled": Cause("the kernel throttles the job", hold_s=60),
-    "steal": Cause("the hypervisor takes CPU time from the node", hold_s=60),
-    "memory-pressure": Cause("tasks wait for memory", hold_s=60),
-    "swapping": Cause("the node swaps", hold_s=60),
-    "out-of-memory": Cause("the kernel killed a task of the job for lack of memory", hold_s=0),
-    "leak": Cause("memory grows steadily", hold_s=60),
-    "kernel-time": Cause("much more time than usual is spent in the kernel"),
-    "straggler": Cause("a thread works differently from the others of its job"),
-    "odd-rank": Cause("a thread was left behind by the others of its job"),
-    "one-thread-left": Cause("all threads of the job but one stopped working", hold_s=240),
-    "spinning": Cause("the job only spins: it computes, and neither transfers nor waits any more"),
-    "misbound": Cause("all tasks of the job share one of its threads"),
-    "unlike-program": Cause("the job differs from earlier runs of its program"),
-    "unlike-itself": Cause("the job entered a phase that it did not have before", opens_event=False),
-    "oversubscribed": Cause("the job runs more tasks than it has threads", opens_event=False),
-    "new-program": Cause("a new kind of work", opens_event=False),
+#: Every cause that a finding can have. `events/causes.py` has their texts.
+FINDING_CAUSES: dict[str, Persistence] = {
+    "idle": Persistence(),  # the job stopped working
+    "stalled-io": Persistence(),  # it waits for I/O and transfers next to nothing
+    "cpu-contention": Persistence(),  # other work takes CPU time from it
+    "throttled": Persistence(hold_s=60),
+    "steal": Persistence(hold_s=60),  # the hypervisor takes CPU time from the node
+    "memory-pressure": Persistence(hold_s=60),
+    "swapping": Persistence(hold_s=60),
+    "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
+    "leak": Persistence(hold_s=60),  # memory grows steadily
+    "kernel-time": Persistence(),  # much more time than usual in the kernel
+    "straggler": Persistence(),  # a thread works differently from the others of its job
+    "hung-rank": Persistence(),  # a thread stopped while the others go on
+    "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
+    "spinning": Persistence(),  # the job computes, and neither transfers nor waits any more
+    "misbound": Persistence(),  # all tasks share one thread
+    "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
+    "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
+    "new-program": Persistence(opens_event=False),
 }
+#: Memory fails independently of progress, so a job can have an event of each kind.
+MEMORY_CAUSES = frozenset({"memory-pressure", "swapping", "out-of-memory", "leak"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Finding:
     """What was found about one job on one node at one moment."""
 
     question: Question
-    cause: str  # a row of CAUSES
+    cause: str  # a row of FINDING_CAUSES
     job: str  # empty: threads without a job
     node: str  # empty: the whole job
     cpus: tuple[int, ...]
@@ -66,8 +66,8 @@ class Finding:
     @property
     def opens_event(self) -> bool:
         """Whether it may open an event, once it has held long enough."""
-        return self.question != "new" and CAUSES[self.cause].opens_event
+        return self.question != "new" and FINDING_CAUSES[self.cause].opens_event
 
     def held(self, now_s: int) -> bool:
         """Whether it has held long enough."""
-        return now_s - self.since_s >= CAUSES[self.cause].hold_s
+        return now_s - self.since_s >= FINDING_CAUSES[self.cause].hold_s

@@ -86,7 +86,7 @@ def parts_of(moment: Moment) -> JobParts:
 
 
 def _channel_rows(moment: Moment) -> dict[tuple[str, str], int]:
-    channels = getattr(moment, "job_channels", None)
+    channels = moment.job_channels
     if channels is None:
         return {}
     return {(job, moment.nodes[n]): i for i, (job, n) in enumerate(zip(channels.jobs, channels.node, strict=True))}
@@ -165,7 +165,7 @@ def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDA
 
 
 def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signals) -> None:
-    channels = getattr(moment, "job_channels", None)
+    channels = moment.job_channels
     chosen = np.flatnonzero(parts.channel_row >= 0)
     if channels is None or not len(chosen):
         return

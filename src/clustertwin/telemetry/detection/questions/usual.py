@@ -101,7 +101,7 @@ NO_RUNS = ProgramUsual(np.empty((0, 4, len(SIGNALS)), np.float32))
 def programs_to_json(programs: dict[str, ProgramUsual]) -> dict[str, Any]:
     """The tables as plain numbers; None is unknown."""
     rows = {
-        name: {"total": usual.total, "runs": np.where(np.isnan(usual.runs), None, usual.runs.round(5)).tolist()}
+        name: {"total": usual.total, "runs": [[_plain(row) for row in run] for run in usual.runs]}
         for name, usual in programs.items()
     }
     return {"signals": list(SIGNALS), "programs": rows}
@@ -119,3 +119,7 @@ def programs_from_json(document: dict[str, Any]) -> dict[str, ProgramUsual]:
                 runs[:, :, i] = stored[:, :, names.index(name)]
         out[str(program)] = ProgramUsual(runs, int(row["total"]))
     return out
+
+
+def _plain(row: NDArray[np.float32]) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), 5) for value in row]
