@@ -46,7 +46,7 @@ from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 if TYPE_CHECKING:  # importing them imports torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
-    from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+    from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
     from clustertwin.telemetry.learning.champions.handover import Handover
 
 #: Up to this many threads, the newest data is published every second; above, only with each scoring.
@@ -311,7 +311,7 @@ class Loop:
         if self.settings.events.opened_by == "scores":
             return None
         from clustertwin.telemetry.detection.questions.assess import assess
-        from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
+        from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 
         self._questions = self._questions or QuestionMemory()
         labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}

@@ -27,7 +27,7 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     measure_signals,
     parts_of,
 )
-from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.scores import MAX_SCORE, Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
