@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,7 @@ def prepare_inputs(name: str, cache: Path) -> Path:
 
 
 def version_of(program: Program) -> str:
+    """What the version command prints, up to the version itself."""
     done = subprocess.run(
         ["bash", "-c", program.version],
         env=program_environment(_FOLDER, 1),
@@ -129,8 +131,18 @@ def version_of(program: Program) -> str:
         errors="replace",
         stdin=subprocess.DEVNULL,
     )
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return lines[0][:120] if lines else "unknown"
+    return parse_version(done.stdout + done.stderr)
+
+
+def parse_version(text: str) -> str:
+    """The first line, up to the first number with a dot.
+
+    >>> parse_version("*** Zstandard CLI (64-bit) v1.5.4, by its author ***\\n"), parse_version("29 Sep 2021\\nUsage")
+    ('Zstandard CLI (64-bit) v1.5.4', '29 Sep 2021')
+    """
+    line = next((line for line in text.splitlines() if line.strip()), "unknown")
+    numbered = re.match(r".*?\d+\.\d[\w.+~-]*", line)
+    return " ".join((numbered[0] if numbered else line).strip("*# ").split())[:120]
 
 
 class _RunningProgram:
