@@ -38,6 +38,7 @@ from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
 from clustertwin.telemetry.detection.events.tracker import Tracker
+from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
@@ -93,6 +94,7 @@ class Loop:
         )  # the round, its first second, its work so far
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
+        self._memory = MemoryWatch()
         self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
@@ -139,7 +141,9 @@ class Loop:
         if self._unwritten:
             self._write([])
         with self._failures.isolated("publishing", "the summary of this second is incomplete"):
-            self._now = self._summary(now_s)
+            moment = self._now.moment
+            forecasts = tuple(self._memory.forecast(moment)) if moment is not None else ()
+            self._now = replace(self._summary(now_s), memory_forecasts=forecasts)
         self._failures.end_turn(now_s)
         if self._failures.in_a_row("publishing"):
             self._now = replace(self._now, number=self._now.number + 1, problems=tuple(self._problems.values()))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.moments.moment import Moment
@@ -124,6 +125,7 @@ class Snapshot:
     scored_total: int = 0  # threads scored since the start
     engine: EngineState = EngineState("here")
     failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
+    memory_forecasts: tuple[MemoryForecast, ...] = ()  # of nodes and jobs, the soonest first
 
     @property
     def threshold(self) -> float:
