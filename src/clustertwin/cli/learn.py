@@ -118,21 +118,35 @@ def simulate(
     out: Path = typer.Option(..., "--out", help="Output directory. A strategy whose file exists is not run again."),
     seed: int = typer.Option(0, help="Random seed of the month."),
     workers: int = typer.Option(2, min=1, help="Strategies to run at the same time; the numbers do not depend on it."),
+    unseen: float = typer.Option(0.0, min=0, max=1, help="Part of the jobs whose programs were never recorded."),
+    foreign: bool = typer.Option(False, help="A foreign site: its usual programs were never recorded either."),
     json: bool = Json,
 ) -> None:
     """Simulate a month under each strategy.
 
-    Print a table and draw OUT/month.png.
+    Print a table and draw OUT/month.png. With --unseen or --foreign the month begins with the shipped detector, jobs of
+    every program go wrong every day, nobody gives a verdict, and the table has a row for each day.
     """
-    from clustertwin.telemetry.studies.month.month_settings import MonthSettings
+    from clustertwin.telemetry.studies.month.month_report import by_day, read_days
+    from clustertwin.telemetry.studies.month.month_settings import DEFAULT_STRATEGY, MonthSettings
     from clustertwin.telemetry.studies.month.month_study import run_month
+    from clustertwin.telemetry.studies.month.simulated_month import unseen_month
 
     names = strategies.split(",") if strategies else []
+    settings = MonthSettings(days=days, seed=seed)
+    if unseen or foreign:
+        settings = replace(settings, world=unseen_month(unseen, foreign), vetted=False)
+        names = names or [DEFAULT_STRATEGY]
     with step_progress() as progress:
-        settings = MonthSettings(days=days, seed=seed)
         summaries = run_month(settings, out, names, workers, lambda done, total: progress("strategies", done, total))
     if json:
         print_json([asdict(summary) for summary in summaries])
+        return
+    if unseen or foreign:
+        heads = ("day", "", "false events per node-day", "found, usual", "found, new", "faults seen", "night")
+        for summary in summaries:
+            rows = by_day(read_days(out / f"{summary.strategy}.json"))
+            print_table(f"{summary.strategy}: {days} simulated days", heads, rows)
         return
     columns = (
         "strategy",
@@ -223,12 +237,12 @@ def _print_night(night: NightResult, json: bool) -> None:
     from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
 
     rows = [
-        (row["name"], row["error"], row["false_alarms"], golden.mean_recall, golden.false_alarms)
+        (row["name"], row["error"], row["bits"], row["false_alarms"], golden.informedness, row["false_events"])
         for row in night.contestants
         for golden in [GoldenSetResult(**row["detection"])]
     ]
     if rows:
-        columns = ("contestant", "error", "false alarms", "golden-set recall", "golden-set false alarms")
+        columns = ("contestant", "error", "bits", "false alarms", "faults seen", "false events per node-day")
         print_table(f"Night of {night.day}", columns, rows)
     typer.echo(f"{night.day}: {night.outcome}: {night.because}. In service: {night.champion}")
     for note in [*(f"{name} is rejected: {why}" for name, why in night.refused.items()), *night.notes]:

@@ -159,8 +159,8 @@ def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
 
 
 def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
-    context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(fewest_windows=10**6)))
-    assert "at least 1000000 are needed" in run_night(context, day).because
+    context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(thread_hours=1e6)))
+    assert "at least 1e+06 thread-hours are needed" in run_night(context, day).because
 
 
 @pytest.mark.slow

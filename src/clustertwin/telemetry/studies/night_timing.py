@@ -31,7 +31,7 @@ from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 _THREADS_PER_NODE = 32
-_NO_LIMITS = DayLimits(fewest_windows=1, fewest_moments=1, drift=1.0)
+_NO_LIMITS = DayLimits(thread_hours=0.0, fewest_moments=1, drift=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ def test_a_verdict_halts_the_night_if_it_is_about_today_or_about_a_learned_day(a
     days = [replace(DAYS[0], day=3, outcome="halted"), replace(DAYS[0], day=4, outcome="promoted")]
     start_s = scenario.day(about).start_s + 100
     verdicts = [DelayedVerdict(5, VettedSpan("n1", (0,), start_s, start_s + 50, "confirmed"))]
-    state = StrategyState(champion=None, golden_results=[], memory={}, verdicts=verdicts, days=days)
+    state = StrategyState(champion=None, memory={}, verdicts=verdicts, days=days)
     assert is_halt_cause(scenario, state, 5) == halts
     assert not is_halt_cause(scenario, state, 6)  # the verdict was already known a night ago
 

@@ -32,11 +32,16 @@ STRATEGIES: tuple[Strategy, ...] = (
 )
 
 
+#: What the nightly cycle does.
+DEFAULT_STRATEGY = "warm+replay+gate+halt"
+
+
 @dataclass(frozen=True, slots=True)
 class MonthSettings:
     days: int = 30
     world: MonthScenario = MonthScenario()
     people: Reviewers = Reviewers()
+    vetted: bool = True  # False: nobody gives a verdict
     training: ChallengerTraining = ChallengerTraining(epochs=4, warm_epochs=2)
     moments: int = 60  # sampled from each day
     replay_moments: int = 4  # of each role and day in the rehearsal memory
