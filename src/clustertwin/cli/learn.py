@@ -50,8 +50,16 @@ class RunOptions:
     budget_s: Annotated[float, typer.Option("--budget-s", help="Wall time for all training.")] = 480.0
     workers: Annotated[int, typer.Option(min=1, help="How many challengers train at the same time.")] = 2
     gate: Annotated[
-        bool, typer.Option(help="Reject a challenger that detects fewer golden-set anomalies than the champion.")
+        bool,
+        typer.Option(help="Reject a challenger that sees less than the champion, unless it raises fewer false events."),
     ] = True
+    false_event_cost: Annotated[
+        float,
+        typer.Option(min=0, help="Part of all faults that is worth as much as one false event per node and day."),
+    ] = 0.05
+    thread_hours: Annotated[
+        float, typer.Option(min=0, help="The least evidence of a day: usable time of threads, counted once.")
+    ] = 1.0
     mlflow: str = Mlflow
     username: str = endpoint.Username
     password_file: Path | None = endpoint.PasswordFile
@@ -74,17 +82,20 @@ def run(options: RunOptions) -> None:
     from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 
     home, day = options.home.expanduser(), day_of(options.day) if options.day else yesterday(time.time())
+    store = open_store(home, make=True)
     with noted(home, day), step_progress() as progress:
         context = NightContext(
             home,
             _archive(options),
-            open_store(home, make=True),
+            store,
             _night_settings(options),
             registry_opener(home, options.mlflow),
             progress=progress,
             command=shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
         )
         night = run_night(context, day)
+    if night.shadow_ended:
+        store.append_audit("clustertwin", "shadow ended", "learning", time.time(), {"because": night.shadow_ended})
     _print_night(night, options.json)
 
 
@@ -220,11 +231,16 @@ def _archive(options: RunOptions) -> TraceArchive:
 
 
 def _night_settings(options: RunOptions) -> NightSettings:
-    from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+    from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+    from clustertwin.telemetry.learning.night.day_limits import DayLimits
     from clustertwin.telemetry.learning.night.night_run import NightSettings
 
-    rule = DuelRule(gate=options.gate)
-    settings = NightSettings(budget_s=options.budget_s, workers=options.workers, rule=rule)
+    settings = NightSettings(
+        budget_s=options.budget_s,
+        workers=options.workers,
+        rule=DuelRule(gate=options.gate, false_event_cost=options.false_event_cost),
+        limits=DayLimits(thread_hours=options.thread_hours),
+    )
     if not options.architectures:
         return settings
     return replace(settings, architectures=tuple(options.architectures.split(",")))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.telemetry.learning.conftest import SMALL
 
-from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelRule, decide
+from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import (
     GoldenSetResult,
     evaluate_on_golden_set,

@@ -8,7 +8,7 @@ from tests.telemetry.learning.conftest import QUICK, SMALL, small_day
 
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import evaluate_on_golden_set
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.learning.night.verdicts import FixedVerdicts, VettedSpan

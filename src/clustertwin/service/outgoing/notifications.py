@@ -24,6 +24,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
 #: title, body -> whether the target accepted the message
@@ -48,9 +49,11 @@ class Message:
     body: str
 
 
-def needs_notification(case: Case, silences: Iterable[Silence]) -> bool:
-    """Whether people should be notified: the event is not dismissed, not new normal and not silenced."""
-    return case.verdict not in ("dismissed", "new-normal") and not is_silenced(case.event, silences)
+def needs_notification(case: Case, silences: Iterable[Silence], shadow: Shadow = NO_SHADOW) -> bool:
+    """Whether people should be notified: the event is not dismissed, not new normal, not silenced, not in shadow."""
+    if case.verdict in ("dismissed", "new-normal") or shadow.covers(case.event.seen_s):
+        return False
+    return not is_silenced(case.event, silences)
 
 
 def compose(case: Case, kind: Literal["opened", "closed"], at_s: float, link: str = "") -> Message:
@@ -119,7 +122,9 @@ class Notifier:
         self._next_s = dict.fromkeys(settings.urls, 0.0)
         self._failures = dict.fromkeys(settings.urls, 0)
 
-    def spool(self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None) -> None:
+    def spool(
+        self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None, shadow: Shadow = NO_SHADOW
+    ) -> None:
         """Spool a message for each event that opened, and for each announced event that closed.
 
         Silences end by the feed's clock, which differs from real time in a replay. Messages age in real time.
@@ -129,7 +134,7 @@ class Notifier:
         now_open = {event.id: event for event in open_events}
         # If the store does not have the event, because the disk is full, send it without an explanation.
         opened = [self._stored(id) or Case(event, None) for id, event in now_open.items() if id not in announced]
-        opened = [case for case in opened if needs_notification(case, silences)]
+        opened = [case for case in opened if needs_notification(case, silences, shadow)]
         not_open = {id: self._stored(id) for id in announced - now_open.keys()}
         closed = [case for case in not_open.values() if case is not None and not case.event.open]
         deleted = {id for id, case in not_open.items() if case is None}  # the store is a new one
@@ -214,7 +219,7 @@ def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, 
     while not stop.wait(check_s):
         # If the disk is full, nothing is marked as announced, and the next check tries again.
         with suppress(TwinError):
-            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s)
+            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s, state.shadow)
         notifier.deliver(time.time())
 
 

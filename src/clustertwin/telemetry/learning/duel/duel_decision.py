@@ -16,15 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
-
-
-@dataclass(frozen=True, slots=True)
-class DuelRule:
-    gate: bool = True  # False: the reconstruction error alone decides, as in the reference system
-    false_event_cost: float = 0.05  # the part of all faults that is worth as much as one false event per node and day
-    tolerance: float = 0.02  # a smaller difference of worth is none: the shorter description wins
-    worn: float = 0.05  # the most that may be lost against an earlier champion, on the same night
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 from clustertwin.telemetry.studies.month.simulated_vetting import Reviewers

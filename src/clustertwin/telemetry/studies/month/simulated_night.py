@@ -19,7 +19,8 @@ from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.champions.shadow import ShadowRule, reason_to_end
 from clustertwin.telemetry.learning.duel.contestant_evaluation import NormalMoments, evaluate_contestant
-from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelRule, decide
+from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, standard_golden_set
 from clustertwin.telemetry.learning.duel.site_golden_set import SiteGoldenSet, site_golden_set
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start, training_settings
