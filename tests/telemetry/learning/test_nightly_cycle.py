@@ -227,6 +227,25 @@ def test_a_registry_that_was_down_gets_the_champion_that_a_person_promoted(make_
 
 
 @pytest.mark.slow
+def test_every_architecture_is_registered_and_losers_are_removed_with_their_night(make_context):
+    registry = StubRegistry()
+    settings = replace(QUICK, architectures=("linear", "patch"), keep_nights=1)
+    context, day = make_context(2, settings=settings, open_registry=lambda: registry)
+    night = run_night(context, day)
+    (record,) = registry.records
+    assert set(record.runs) == {"champion", "linear/scratch", "patch/scratch"}
+    assert all({"bits", "false_events", "sight"} <= set(metrics) for metrics in record.runs.values())
+    (loser,) = record.others.values()
+    assert {loser.version, record.version} <= {version.version for version in version_store.versions(context.home)}
+    assert version_store.digest(context.home / "models" / loser.version) == loser.sha256
+    later, next_day = make_context(3, settings=settings, open_registry=lambda: registry)
+    run_night(later, next_day)
+    remaining = {version.version for version in version_store.versions(context.home)}
+    assert loser.version not in remaining
+    assert {night.before, night.champion} <= remaining
+
+
+@pytest.mark.slow
 def test_a_damaged_challenger_does_not_compete_and_the_others_do(make_context):
     context, day = make_context(2, settings=replace(QUICK, architectures=("linear", "patch")))
 

@@ -202,7 +202,8 @@ def enter(
     """Store the best challenger of every architecture as a version, with its lineage. `chosen` is from `choose`."""
 
     def stored(name: str) -> Document:
-        origin = lineage(run, result, census, plan, verdicts, name) | {"fence": chosen["fence"]}
+        origin = lineage(run, result, census, plan, verdicts, name)
+        origin |= {"fence": chosen["fence"], "best": name == chosen["best"]}
         version = version_store.add_version(run.home, detector_store.read(run.challenger_directory(name)), origin)
         return {"version": version, "sha256": version_store.digest(run.home / version_store.DIRECTORY / version)}
 

@@ -7,7 +7,7 @@ night continues where it stopped. Until `promote` replaces champion.json, the ol
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,6 +164,17 @@ def _remove_old_files(run: NightRun) -> None:
                 shutil.rmtree(checkpoint, ignore_errors=True)
     # The registry still needs the report of a night whose record waits in the spool.
     waiting = {record.name for record in registry_spool.waiting(run.home)}
-    for directory in nights[: -run.settings.keep_nights]:
-        if directory.name not in waiting:
-            shutil.rmtree(directory, ignore_errors=True)
+    old = {directory.name for directory in nights[: -run.settings.keep_nights]} - waiting
+    _remove_old_versions(run, old)
+    for name in old:
+        shutil.rmtree(nights_directory(run.home) / name, ignore_errors=True)
+
+
+def _remove_old_versions(run: NightRun, nights: Collection[str]) -> None:
+    """Remove the versions of these nights that were never the best of their night and never served."""
+    serving = champion_store.read_champion(run.home)
+    served = {serving.version, serving.base, *serving.before} if serving else set()
+    for version in version_store.versions(run.home) if nights else ():
+        is_best = version.lineage.get("best", True)  # a version of an older home is the best of its night
+        if version.lineage.get("night") in nights and not is_best and version.version not in served:
+            shutil.rmtree(version.directory, ignore_errors=True)
