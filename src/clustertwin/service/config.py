@@ -96,6 +96,7 @@ class ScoringSection(_Section):
 
 
 class EventsSection(_Section):
+    opened_by: Literal["findings", "scores"] = _EVENTS.opened_by
     margin: float = Field(default=_EVENTS.margin, ge=1)
     chance_per_node_day: float = Field(default=_EVENTS.chance_per_node_day, gt=0)
     strongest: float = Field(default=_EVENTS.strongest, ge=1)
