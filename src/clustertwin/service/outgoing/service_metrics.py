@@ -192,7 +192,9 @@ def _events(snapshot: Snapshot, store: Store, limits: SeriesLimits) -> Iterator[
     onsets = [({"event": case.id}, case.event.onset_s) for case in announced]
     yield MetricFamily("twin_event_onset_timestamp_seconds", "When such an event began.", onsets)
     texts: list[Sample] = [(_texts(case), 1) for case in announced[: limits.texts]]
-    yield MetricFamily("twin_event_info", "Title, reason, next step and owner of the newest such events.", texts, LONGEST_TEXT)
+    yield MetricFamily(
+        "twin_event_info", "Title, reason, next step and owner of the newest such events.", texts, LONGEST_TEXT
+    )
 
 
 def _labels(case: Case) -> Mapping[str, str]:
