@@ -87,6 +87,7 @@ LINES = {
     "sched train @/log.swf --out @/policy.safetensors": "rl",
     "sched study @/log.swf --out @/policies": "rl",
     "sched whatif --squeue @/queue.txt --procs 4": "workload",
+    "sched start --squeue @/queue.txt --procs 4": "workload",
     "sched simulate-site @/jobs.sacct --site @/site.toml": "workload",
     "sched validate @/jobs.sacct --site @/site.toml": "workload",
     "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "workload",

@@ -44,6 +44,8 @@ NEEDED = {
     "audit": "service",
     "job": "service",
     "token": "service",
+    "backup": "service",
+    "restore": "service",
     "digest": "service",
     "top": "telemetry",
     "record": "telemetry",

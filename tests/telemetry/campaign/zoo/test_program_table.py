@@ -10,9 +10,9 @@ import pytest
 
 import clustertwin.telemetry.campaign.zoo as zoo
 from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs
 from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS, find_program
 from clustertwin.telemetry.campaign.zoo.zoo_queue import check_host, plan_runs
-from clustertwin.telemetry.campaign.zoo.zoo_run import prepare_inputs
 
 FOLDER = Path(zoo.__file__).parent
 INSTALLER = Path(__file__).parents[4] / "deploy" / "install-zoo"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,6 +140,28 @@ def test_a_clock_that_was_set_loses_the_hours_and_nothing_else() -> None:
         watch.forecast(moment_of(levels, end_s=end_s))
     (found,) = forecast(moment_of(jitter(leak(60, 300)), end_s=260))
     assert found.remaining_s > 0
+
+
+#: The resident memory, in MB, of programs that ran on a shared virtual machine, second by second. They were recorded
+#: after the constants of the forecast had been chosen.
+RECORDED = np.load(Path(__file__).parent / "recorded_memory.npz")
+
+
+@pytest.mark.parametrize("name", ["leak5", "leak50"])
+def test_a_recorded_leak_is_forecast_with_more_than_half_of_its_time_left(name: str) -> None:
+    """5 MB/s for seven minutes and 50 MB/s for 100 s; the limit is the memory that the program had at its end."""
+    used = RECORDED[name].astype(np.float64)
+    levels = used / used.max()
+    made = watched(levels, job=True)
+    assert made[0].end_s < len(levels) / 2
+    inside = [each.earliest_s <= len(levels) - each.end_s <= each.latest_s for each in made]
+    assert np.mean(inside) >= 0.9
+
+
+@pytest.mark.parametrize("name", ["stop", "steps", "teeth"])
+def test_a_recorded_program_that_does_not_leak_has_no_forecast(name: str) -> None:
+    """1.2 GB at 20 MB/s and no more, five steps of 300 MB, and 1 GB filled and freed five times, in 4 GB."""
+    assert watched(RECORDED[name].astype(np.float64) / 4000, job=True) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
+from clustertwin.core.channels import SPREAD
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.channel_lines import channel_lines
@@ -57,7 +58,8 @@ def router(state: ServiceState) -> APIRouter:
             {"name": line.name, "label": line.label, "help": line.help, "now": plain(line.now)}
             | {"levels": canvas_data.encoded(canvas_data.levels(line.values))}
             for line in channel_lines(moment, node)
-            if not np.isnan(line.values).all()  # what this node never reports is left out
+            # Memory and pressure are shown as unknown; of the others, what this node never reports is left out.
+            if line.name in SPREAD.names or not np.isnan(line.values).all()
         ]
         return {"end_s": moment.end_s if moment is not None else None, "lines": lines}
 

@@ -11,7 +11,6 @@ import platform
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,16 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TwinError, describe
 from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault, release_swap
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
 from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
+from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment, version_of
 from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter, run_name
 
 MEMORY_LIMIT_BYTES = 10 << 30
-_FOLDER = Path(__file__).parent
 _LOCKS = Path("/run")
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -72,65 +70,6 @@ def owning(cpus: Sequence[int], locks: Path = _LOCKS) -> Iterator[None]:
             except BlockingIOError:
                 raise SettingsError(f"another process records programs on CPU {cpu}; choose other --cpus") from None
         yield
-
-
-def program_environment(inputs: Path, threads: int) -> dict[str, str]:
-    """What the shell commands of the table can rely on."""
-    one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    source = _FOLDER.parents[3]
-    return {
-        **os.environ,
-        **one_thread,
-        "OMP_NUM_THREADS": str(threads),
-        "INPUTS": str(inputs),
-        "DECKS": str(_FOLDER / "decks"),
-        "PROGRAMS": str(_FOLDER / "programs"),
-        "PYTHON": sys.executable,
-        "PYTHONPATH": str(source),
-        "THREADS": str(threads),
-        "RANKS": str(threads),
-        "LC_ALL": "C.UTF-8",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "OMPI_MCA_hwloc_base_binding_policy": "none",
-        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-    }
-
-
-def prepare_inputs(name: str, cache: Path) -> Path:
-    """The folder of a program's inputs; made once, by the command of its row."""
-    program, folder = find_program(name), cache / name
-    if folder.exists():
-        return folder
-    draft = cache / f".{name}.new"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    done = subprocess.run(
-        ["bash", "-ec", program.inputs or ":"],
-        cwd=draft,
-        env=program_environment(draft, 1),
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
-    if done.returncode:
-        raise SettingsError(f"{name}: the inputs could not be made: {(done.stderr or done.stdout)[-600:].strip()}")
-    files.publish_directory(draft, folder)
-    return folder
-
-
-def version_of(program: Program) -> str:
-    done = subprocess.run(
-        ["bash", "-c", program.version],
-        env=program_environment(_FOLDER, 1),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-    )
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return lines[0][:120] if lines else "unknown"
 
 
 class _RunningProgram:
