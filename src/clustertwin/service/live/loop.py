@@ -356,6 +356,7 @@ class Loop:
             problems=problems,
             engine=self._score.state,
             failures_total=tuple(sorted(self._failures.total.items())),
+            replay_ended=bool(getattr(self.feed, "ended", False)),  # only a replay has an end
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

@@ -24,6 +24,8 @@ from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
+#: Verdicts after which an event needs nobody's attention, although its threads may still be above the threshold.
+SETTLED = ("dismissed", "new-normal")
 LONGEST_COMMENT = 4000
 
 #: What a later state of an event replaces. Its model, its cause and its question never change.
@@ -66,6 +68,7 @@ class Filter:
     view: str = ""
     start_s: float | None = None  # selects events that end at this second or later
     end_s: float | None = None  # selects events that begin at this second or earlier
+    unsettled: bool = False  # only events that are not dismissed and not new normal
 
 
 class Store:
@@ -104,6 +107,11 @@ class Store:
     def count(self, which: Filter = Filter()) -> int:
         where, values = _where(which)
         return int(self.database.rows(f"SELECT COUNT(*) FROM events WHERE {where}", tuple(values))[0][0])
+
+    def settled_open(self) -> frozenset[str]:
+        """The ids of open events that a verdict has settled; from an index, because every page needs them."""
+        rows = self.database.rows(f"SELECT id FROM events WHERE end_s IS NULL AND verdict IN {SETTLED}")
+        return frozenset(str(row["id"]) for row in rows)
 
     def event(self, event_id: str) -> Case:
         rows = self.database.rows("SELECT * FROM events WHERE id = ?", (event_id,))
@@ -267,6 +275,8 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     if which.verdict is not None:
         clauses.append("verdict = ?")
         values.append(which.verdict)
+    if which.unsettled:
+        clauses.append(f"verdict NOT IN {SETTLED}")
     # instr() first: it is several times as fast as parsing the JSON, and rules out most rows.
     if which.node:
         clauses.append(

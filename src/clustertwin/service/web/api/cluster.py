@@ -14,7 +14,6 @@ from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 from clustertwin.telemetry.detection.events.explanation import rows_of
 
@@ -26,7 +25,7 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/snapshot", summary="Show the current snapshot without its arrays")
     def snapshot() -> dict[str, Any]:
-        counts = {"open_events": len(open_events(state)), "replay_ended": replay_ended(state)}
+        counts = {"open_events": len(open_events(state)), "replay_ended": state.snapshot.replay_ended}
         return {**summary(state.snapshot), **counts, "problems": problems(state)}
 
     @api.get("/nodes", summary="List nodes, highest score first")

@@ -17,7 +17,6 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -65,7 +64,7 @@ def render(
         "title": page.title,
         "snapshot": state.snapshot,
         "open_events": open_events(state),
-        "phase": "replay-ended" if replay_ended(state) else state.snapshot.phase,
+        "phase": "replay-ended" if state.snapshot.replay_ended else state.snapshot.phase,
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,
