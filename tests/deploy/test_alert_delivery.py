@@ -124,7 +124,7 @@ def twin_serve(directory: Path, address: str, source: Server, webhook_url: str) 
         f'[service]\nhost = "{host}"\nport = {port}\nhome = "{directory / "home"}"\n'
         f'[source]\nkind = "prometheus"\nurl = "{source.url}"\n'
         "[scoring]\nstride_s = 2\n[events]\nneeded_s = 4\nof_s = 20\n"
-        f'[notify]\nurls = ["json://{webhook_url}"]\nevery_s = 0\n'
+        f'[notify]\nurls = ["json://{webhook_url}"]\nevery_s = 0\n[learning]\nshadow = false\n'
     )
     command = (sys.executable, "-m", "clustertwin", "serve", "--config", str(directory / "twin.toml"))
     with running(directory, address, command, "/healthz") as server:

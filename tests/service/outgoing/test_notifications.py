@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ from clustertwin.service.outgoing.notifications import (
 from clustertwin.service.store.event_store import Case, Store
 from clustertwin.service.store.quiet_periods import Silence
 from clustertwin.telemetry.detection.events.explanation import Ratio
+from clustertwin.telemetry.learning.champions.shadow import Shadow
 
 TITLE = "Job 17 is unusual: iowait 70 % on 2 threads for 3 min, more than the 2 % expected"
 IDLE_RATIO = Ratio("other", 0.9, 0.1, None)
@@ -193,6 +195,19 @@ def test_silenced_and_dismissed_events_are_not_announced(store, tmp_path, how):
     notifier = Notifier(tmp_path, store, ONE, [Target()])
     notifier.spool([EVENT], 5)
     assert pending(tmp_path) == 0
+
+
+def test_in_shadow_nobody_is_notified_until_an_event_outlasts_it(store, tmp_path):
+    notifier = Notifier(tmp_path, store, ONE, [Target()])
+    notifier.spool([EVENT], 5, shadow=Shadow(True, inf))
+    assert pending(tmp_path) == 0
+    ended = Shadow(False, EVENT.seen_s + 10.0, "learned")
+    notifier.spool([EVENT], 6, shadow=ended)
+    assert pending(tmp_path) == 0
+    later = replace(EVENT, seen_s=EVENT.seen_s + 20)
+    store.write([(later, None)])
+    notifier.spool([later], 7, shadow=ended)
+    assert pending(tmp_path) == 1
 
 
 def test_a_silence_ends_by_the_clock_of_the_feed(store, tmp_path):

@@ -17,6 +17,7 @@ from clustertwin import __version__
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.service_metrics import MetricFamily, SeriesLimits, _lines, render
 from clustertwin.service.store.quiet_periods import Silence
+from clustertwin.telemetry.learning.champions import learning_state
 from clustertwin.telemetry.learning.champions.learning_state import freeze
 
 GOLDEN = Path(__file__).with_name("golden.prom")
@@ -78,6 +79,22 @@ def test_an_event_is_exported_until_it_is_dismissed_or_silenced(state):
     state.store.quiet_periods.add_silence(Silence(NOW_S + 60, node="n*"), NOW_S)
     assert not is_exported()
     assert samples(render(state))["twin_events_open", "reconstruction"] == 1
+
+
+def test_in_shadow_no_event_is_exported_and_the_shadow_is(state):
+    event = "twin_event_score", "e1", "n1", "17", "reconstruction", "iowait"
+    assert samples(render(state))[("twin_shadow",)] == 0
+    state.may_be_in_shadow = True
+    values = samples(render(state))
+    assert values[("twin_shadow",)] == 1
+    assert event not in values
+    assert values["twin_events_open", "reconstruction"] == 1  # it is counted and shown
+    learning_state.end_shadow(state.home, "learned", NOW_S - 5.0)  # the event was last seen before that
+    assert event not in samples(render(state))
+    state.store.write([(replace(EVENT, seen_s=NOW_S), None)])  # and is seen again
+    values = samples(render(state))
+    assert event in values
+    assert values[("twin_shadow",)] == 0
 
 
 def test_verdicts_of_the_week_are_counted(state):

@@ -34,6 +34,7 @@ WITH_HOME = {
     "audit": [],
     "job": ["17"],
     "token": ["list"],
+    "backup": [],
     "digest": [],
     "model": ["list"],
     "learn": ["resume"],

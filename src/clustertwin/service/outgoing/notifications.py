@@ -25,6 +25,7 @@ from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import title_of
+from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
 Kind = Literal["opened", "changed", "closed"]
@@ -53,9 +54,11 @@ class Message:
     body: str
 
 
-def needs_notification(case: Case, silences: Iterable[Silence]) -> bool:
-    """Whether people should be notified: the event is not dismissed, not new normal and not silenced."""
-    return case.verdict not in ("dismissed", "new-normal") and not is_silenced(case.event, silences)
+def needs_notification(case: Case, silences: Iterable[Silence], shadow: Shadow = NO_SHADOW) -> bool:
+    """Whether people should be notified: the event is not dismissed, not new normal, not silenced, not in shadow."""
+    if case.verdict in ("dismissed", "new-normal") or shadow.covers(case.event.seen_s):
+        return False
+    return not is_silenced(case.event, silences)
 
 
 def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
@@ -134,7 +137,9 @@ class Notifier:
         self._next_s = dict.fromkeys(settings.urls, 0.0)
         self._failures = dict.fromkeys(settings.urls, 0)
 
-    def spool(self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None) -> None:
+    def spool(
+        self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None, shadow: Shadow = NO_SHADOW
+    ) -> None:
         """Spool a message for each event that opened, for each announced one whose reason changed, and for its end.
 
         Silences end by the feed's clock, which differs from real time in a replay. Messages age in real time.
@@ -144,11 +149,11 @@ class Notifier:
         now_open = {event.id: event for event in open_events}
         # If the store does not have the event, because the disk is full, send it without an explanation.
         opened = [self._stored(id) or Case(event, None) for id, event in now_open.items() if id not in announced]
-        opened = [case for case in opened if needs_notification(case, silences)]
+        opened = [case for case in opened if needs_notification(case, silences, shadow)]
         again = [self._stored(id) for id in self._to_ask_again(now_open, now_s)]
         known = [case for case in again if case is not None and reason_of(case)]
         changed = [case for case in known if announced[case.id].reason not in ("", reason_of(case))]
-        changed = [case for case in changed if needs_notification(case, silences)]
+        changed = [case for case in changed if needs_notification(case, silences, shadow)]
         # An event is announced before it is explained. Its first reason is no change.
         first = {case.id: Told(reason_of(case), announced[case.id].at_s) for case in known if not announced[case.id][0]}
         not_open = {id: self._stored(id) for id in announced.keys() - now_open.keys()}
@@ -247,7 +252,7 @@ def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, 
     while not stop.wait(check_s):
         # If the disk is full, nothing is marked as announced, and the next check tries again.
         with suppress(TwinError):
-            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s)
+            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s, state.shadow)
         notifier.deliver(time.time())
 
 

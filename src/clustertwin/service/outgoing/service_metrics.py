@@ -21,7 +21,7 @@ from clustertwin import __version__
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
-from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
+from clustertwin.service.store.event_store import VERDICTS, Case, Filter
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
@@ -62,7 +62,7 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
     """The text of a scrape. `threads` adds the series of every hardware thread."""
     snapshot = state.snapshot
     families = [*_loop(snapshot, state.age_s), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
-    families += [*_events(snapshot, state.store, limits), *_model(snapshot.model), *_home(state.home)]
+    families += [*_events(state, limits), *_model(snapshot.model), *_home(state.home)]
     if threads:
         families += _threads(snapshot, limits.threads)
     left_out = {
@@ -162,7 +162,9 @@ def _threads(snapshot: Snapshot, most: int) -> Iterator[MetricFamily]:
     )
 
 
-def _events(snapshot: Snapshot, store: Store, limits: SeriesLimits) -> Iterator[MetricFamily]:
+def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]:
+    snapshot, store, shadow = state.snapshot, state.store, state.shadow
+    yield _single("twin_shadow", "1 while the site is not known and nobody is notified, else 0.", float(shadow.on))
     opened = [({"view": view}, count) for view, count in snapshot.opened_total]
     yield MetricFamily("twin_events_opened_total", "Events opened since the start, by view.", opened)
     views = Counter({view: 0 for view, _ in snapshot.opened_total})
@@ -182,10 +184,12 @@ def _events(snapshot: Snapshot, store: Store, limits: SeriesLimits) -> Iterator[
         return
     yield _single("twin_store_readable", "1 if the stored events can be read, else 0.", 1)
     yield MetricFamily("twin_events_week", "Events of the last seven days, by verdict.", verdicts)
-    announced = [case for case in cases if notifications.needs_notification(case, silences)]
+    announced = [case for case in cases if notifications.needs_notification(case, silences, shadow)]
     scores = [(_labels(case), case.event.score) for case in announced]
     yield MetricFamily(
-        "twin_event_score", "Score of an open event that is not dismissed, not new normal and not silenced.", scores
+        "twin_event_score",
+        "Score of an open event that is not dismissed, not new normal, not silenced and not in shadow.",
+        scores,
     )
     threads = [({"event": case.id}, case.event.threads) for case in announced]
     yield MetricFamily("twin_event_threads", "Number of threads of such an event.", threads)

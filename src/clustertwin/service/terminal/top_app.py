@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
-from clustertwin.core.channels import label_of
+from clustertwin.core.channels import SPREAD, label_of
 from clustertwin.core.errors import TwinError
 from clustertwin.core.formatting import UNKNOWN, clock, duration, number, percent
 from clustertwin.service.terminal.board import Board, BoardSource, EventLine, Heat, JobLine, NodeLine
@@ -187,7 +187,9 @@ def _heading(heat: Heat, channel: str) -> str:
     means = [
         f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
     ]
-    means += [f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items()]
+    means += [
+        f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items() if name in SPREAD.names
+    ]
     return f"{heat.node}   {', '.join(means)}   one cell: the share of a second that is {_word(channel)}"
 
 

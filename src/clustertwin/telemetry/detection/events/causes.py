@@ -99,6 +99,18 @@ CAUSES: dict[str, Cause] = {
         node_channel="memory_pressure",
         faults=("swap-bursts",),
     ),
+    "out-of-memory": Cause(
+        "lost a process for lack of memory",
+        "Look at the kernel's log of the node and at the memory limit of the job.",
+        ("The kernel killed a process of the job for lack of memory:", "  #SBATCH --mem   a larger limit"),
+        node_channel="memory_pressure",
+    ),
+    "steal": Cause(
+        "loses CPU time to the hypervisor",
+        "Look at the other guests of the node's host.",
+        ("The node's host gives its CPUs to other guests. Nothing in the job can change that.",),
+        node_channel="steal",
+    ),
     "leak": Cause(
         "uses more and more memory",
         "Warn the owner: the job ends when it reaches its memory limit.",
@@ -111,6 +123,22 @@ CAUSES: dict[str, Cause] = {
         ("One thread is unlike the others. Check that all ranks have the same work and whole cores:",
          "  #SBATCH --cpu-bind=cores"),
         faults=("throttled", "noisy-neighbour"),
+    ),
+    "kernel-time": Cause(
+        "spends more time in the kernel",
+        "Look at the system calls of one process (perf top, strace -c): paging, small reads and locks are common.",
+        ("The job spends much more time in the kernel than before. Look at one process:",
+         "  srun --jobid={job} --overlap strace -c -p PID"),
+        question="change",
+        faults=("swap-bursts", "noisy-neighbour"),
+    ),
+    "one-thread-left": Cause(
+        "works on one thread only",
+        "Look at a stack of an idle process: a serial phase is normal, a collective call that never returns is not.",
+        ("All threads of the job but one are idle. Look at an idle process:",
+         "  srun --jobid={job} --overlap gdb -p PID   or py-spy dump"),
+        question="change",
+        faults=("hung-rank",),
     ),
     "spinning": Cause(
         "spins",

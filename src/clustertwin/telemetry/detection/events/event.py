@@ -30,7 +30,7 @@ class Event:
     seen_s: int  # the end of the last window that alarmed
     end_s: int | None
     score: float  # the highest so far
-    view: str  # the view of the detector that reported it
+    view: str  # the view of the detector that reported it; the question, if a finding opened it
     model: str
     cause: str = ""  # a row of `CAUSES`; empty: stored by a release without causes
     question: str = ""  # that the event answers: harm or change
@@ -54,6 +54,11 @@ class Event:
     def node(self) -> str:
         """The node where the event began."""
         return self.places[0][0] if self.places else ""
+
+    @property
+    def found(self) -> bool:
+        """Whether a finding opened it, and gave it its cause."""
+        return bool(self.question) and self.view == self.question
 
     @property
     def lasted_s(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from clustertwin.telemetry.detection.events.causes import UNUSUAL
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES
 
 
 @dataclass(slots=True, eq=False)
@@ -61,12 +62,16 @@ class OpenEventIndex:
             for name in names:
                 index[name].remove(entry)
 
-    def find(self, new: Event) -> OpenEvent | None:
-        """The open event of the same job, or of the same node's threads without a job. The same cause comes first."""
+    def find(self, new: Event, memory: bool = False) -> OpenEvent | None:
+        """The open event of the same job, or of the same node's threads without a job. The same cause comes first.
+
+        With `memory`, among those about memory only, otherwise among the others.
+        """
         if new.jobs:
             same = [entry for job in new.jobs for entry in self._by_job.get(job, ())]
         else:
             same = [entry for node in new.nodes for entry in self._by_node.get(node, ()) if not entry.event.jobs]
+        same = [entry for entry in same if (entry.event.cause in MEMORY_CAUSES) == memory]
         return min(same, key=lambda entry: entry.event.cause != new.cause, default=None)
 
     def find_on_node(self, new: Event, same_cause_s: int) -> OpenEvent | None:

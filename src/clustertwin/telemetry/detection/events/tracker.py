@@ -1,19 +1,26 @@
-"""From scores to events: moments in time order, each with its scores -> events that open, grow and close.
+"""From findings to events: moments in time order, each with scores and findings -> events that open, grow and close.
 
-A thread alarms while its score is above a bar. The bar is higher than the detector's threshold, because one window in a
+A finding that answers "is it harmed?" or "is it unlike itself?" opens an event once it has held for as long as its
+cause needs. A job has at most one event about its progress and one about its memory; the finding that holds longest
+names it. A score alone says that work is new, and opens no event.
+
+With `opened_by = "scores"`, or where no findings are given, scores open events, as before release 0.2. A thread alarms
+while its score is above a bar. The bar is higher than the detector's threshold, because one window in a
 thousand is not an event, and it grows with the size of a node, because more threads exceed a score by chance. An event
 opens when a thread alarmed for `needed_s` of the last `of_s` seconds; a second far above the bar counts for several.
 The alarming threads of one job with one cause form one event. Jobs of one node share an event if they have the same
 cause at the same time and a channel of the node shows that the whole node has it. An event on threads without a job
-ends when jobs hold them. A cause that lasts is a new event. An unknown score is neither alarm nor calm. This module
-reads no clock and writes no file.
+ends when jobs hold them. A cause that lasts is a new event. An unknown score is neither alarm nor calm.
+
+This module reads no clock and writes no file.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +30,7 @@ from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, Diagnosis,
 from clustertwin.telemetry.detection.events.event import (
     Change,
     Event,
+    Places,
     event_id,
     join_places,
     merge,
@@ -31,6 +39,7 @@ from clustertwin.telemetry.detection.events.event import (
 )
 from clustertwin.telemetry.detection.events.event_title import subject_of, write_title
 from clustertwin.telemetry.detection.events.open_events import OpenEvent, OpenEventIndex
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
@@ -41,6 +50,7 @@ NODE_WIDE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
+    opened_by: Literal["findings", "scores"] = "findings"  # what opens events; the next five are for scores only
     margin: float = 1.5  # the bar is this many thresholds, …
     chance_per_node_day: float = 1.0  # … or the score that normal windows of a node exceed this often in a day
     strongest: float = 6.0  # a second counts for at most this many, reached at this multiple of the bar
@@ -79,8 +89,11 @@ class Tracker:
         *,
         model: str = "",
         owners: Mapping[str, str] | None = None,
+        findings: Sequence[Finding] | None = None,
     ) -> list[Change]:
         """The changes by this moment. A moment that is not newer than the last one changes nothing.
+
+        `findings` are the answers of `assess` to the three questions; without them, scores open events.
 
         If time jumps back by more than `of_s`, the clock was set: recent alarms are dropped and open events stay.
         """
@@ -89,10 +102,44 @@ class Tracker:
                 return []
             self._times.clear()
             self._alarms.clear()
+        if findings is not None and self.settings.opened_by == "findings":
+            alarming = [finding for finding in findings if finding.opens_event]
+            step_s = self._remember(moment, scores, np.inf)
+            changes = self._open_found(moment, alarming, model, owners or {})
+            return changes + self._review(moment, self._found_scores(scores, alarming), threshold, step_s)
         bar = max(threshold * self.settings.margin, score_by_chance(moment, self.settings.chance_per_node_day))
         step_s = self._remember(moment, scores, bar)
         changes = self._open_or_extend(moment, scores, model, owners or {})
         changes += self._review(moment, scores, bar, step_s)
+        return changes
+
+    def _found_scores(self, scores: Scores, alarming: Sequence[Finding]) -> Scores:
+        """The strength of each thread's findings as its score: 0 without one, NaN where its score is unknown."""
+        strength = np.where(np.isnan(scores.score), np.float32(np.nan), np.float32(0))
+        for finding in alarming:
+            rows = [self._row_of[finding.node, cpu] for cpu in finding.cpus]
+            strength[rows] = np.fmax(strength[rows], np.float32(finding.strength))
+        return replace(scores, score=strength)
+
+    def _open_found(
+        self, moment: Moment, alarming: Sequence[Finding], model: str, owners: Mapping[str, str]
+    ) -> list[Change]:
+        """Open or extend the event of every finding that has held long enough, one for a job and kind of cause."""
+        groups: dict[tuple[str, bool], list[Finding]] = {}
+        for finding in alarming:
+            if finding.held(moment.end_s):
+                about = finding.job or f"\0{finding.node}", finding.cause in MEMORY_CAUSES
+                groups.setdefault(about, []).append(finding)
+        if not groups:
+            return []
+        index, changes = OpenEventIndex(self._open.values()), []
+        for found in groups.values():
+            lead = min(found, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
+            new = _event_of(lead, found, moment, model, owners)
+            known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
+            if known is not None and any(finding.cause == known.event.cause for finding in found):
+                new = replace(new, cause=known.event.cause, question=known.event.question)  # it still holds
+            changes += self._admit(new, moment, index)
         return changes
 
     def _remember(self, moment: Moment, scores: Scores, bar: float) -> int:
@@ -170,7 +217,7 @@ class Tracker:
     def _admit(self, new: Event, moment: Moment, index: OpenEventIndex) -> list[Change]:
         """Merge an alarm into an open event, or open one. A lasting new cause closes the event of the old cause."""
         changes = []
-        known = index.find(new)
+        known = index.find(new, memory=new.cause in MEMORY_CAUSES)
         if known is None and _is_node_wide(moment, new):
             known = index.find_on_node(new, self.settings.same_cause_s)
         if known is not None:
@@ -229,6 +276,28 @@ class Tracker:
                 entry.reported = event
                 changes.append(Change("extended", event))
         return changes
+
+
+def _event_of(lead: Finding, found: Sequence[Finding], moment: Moment, model: str, owners: Mapping[str, str]) -> Event:
+    """The event that findings about one job, or about one node's threads without a job, make together."""
+    places: Places = ()
+    for finding in (lead, *found):
+        places = join_places(places, ((finding.node, finding.cpus),))
+    return Event(
+        id="",
+        places=places,
+        jobs=(lead.job,) if lead.job else (),
+        owner=owners.get(lead.job, ""),
+        onset_s=lead.since_s,
+        seen_s=moment.end_s,
+        end_s=None,
+        score=max(finding.strength for finding in found),
+        view=lead.question,
+        model=model,
+        cause=lead.cause,
+        question=lead.question,
+        since_s=lead.since_s,
+    )
 
 
 def _diagnosed(new: Event, moment: Moment, diagnosis: Diagnosis | None) -> Event:
