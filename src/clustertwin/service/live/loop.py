@@ -293,7 +293,7 @@ class Loop:
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
         )
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
-        self._write(self._reasons.of(detector, moment, scores, changes))
+        self._write(self._reasons.of(detector, moment, scores, changes, findings or ()))
         self._summarise(moment, scores, detector.threshold, now_s, spans)
         self._now = replace(
             self._now, events=self._tracker.open, history=self._history.add(moment.end_s, self._now.nodes)

@@ -19,7 +19,7 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio, title_of
+from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
@@ -259,7 +259,9 @@ def _parse_case(row: sqlite3.Row) -> Case:
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, distance) for name, distance in plain.get("nearest", ()))
         node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
-        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
+        measure = Measure(**plain["measure"]) if plain.get("measure") else None
+        parsed = {"ratios": ratios, "nearest": nearest, "node_ratios": node_ratios, "measure": measure}
+        why = Explanation(**{**plain, **parsed})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 
