@@ -293,7 +293,7 @@ class Loop:
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
         )
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
-        self._write(self._reasons.of(detector, moment, scores, changes))
+        self._write(self._reasons.of(detector, moment, scores, changes, findings or ()))
         self._summarise(moment, scores, detector.threshold, now_s, spans)
         self._now = replace(
             self._now, events=self._tracker.open, history=self._history.add(moment.end_s, self._now.nodes)
@@ -386,6 +386,7 @@ class Loop:
             problems=problems,
             engine=self._score.state,
             failures_total=tuple(sorted(self._failures.total.items())),
+            replay_ended=bool(getattr(self.feed, "ended", False)),  # only a replay has an end
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

@@ -64,6 +64,7 @@ ALTER TABLE events ADD COLUMN cause TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN question TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN title TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN since_s INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX events_settled ON events (id) WHERE end_s IS NULL AND verdict IN ('dismissed', 'new-normal');
 CREATE INDEX events_without_title ON events (id) WHERE title = '';
 """
 
