@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
+from clustertwin.core.cluster_traces import ClusterTraces
 from clustertwin.core.errors import RecordingError
+from clustertwin.core.tables import html_table
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, Windows
 from clustertwin.core.windows import cut, describe, steps
 from clustertwin.telemetry.recording import layout
@@ -106,6 +108,18 @@ class Recording:
             node_channels=NodeChannels(self.node_schema, self._node_values(node, start_s, shape[1])),
             job_channels=self._job_channels(node, start_s, shape[1]),
         )
+
+    def traces(self, start_s: int | None = None, end_s: int | None = None) -> ClusterTraces:
+        """The traces of all nodes; by default the whole recording."""
+        return ClusterTraces.of(self.trace(node, start_s, end_s) for node in self.nodes)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "node": list(self.nodes),
+            "threads": [len(cpus) for cpus in self.nodes.values()],
+            "jobs": [len({span.job for span in self.spans if span.node == node}) for node in self.nodes],
+        }
+        return html_table(f"{self.directory.name}: {self.end_s - self.start_s:,} s of {len(self.nodes)} nodes", rows)
 
     def windows(self, length_s: int = 100, stride_s: int | None = None) -> Windows:
         """The windows of all nodes; their starts are the same on every node."""

@@ -28,7 +28,11 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/snapshot", summary="Show the current snapshot without its arrays")
     def snapshot() -> dict[str, Any]:
-        counts = {"open_events": len(open_events(state)), "replay_ended": replay_ended(state)}
+        counts = {
+            "open_events": len(open_events(state)),
+            "replay_ended": replay_ended(state),
+            "shadow": state.shadow.on,
+        }
         return {**summary(state.snapshot), **counts, "problems": problems(state)}
 
     @api.get("/nodes", summary="List nodes, highest score first")
