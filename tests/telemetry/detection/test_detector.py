@@ -184,7 +184,7 @@ def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: StoredModel, m
 def test_a_detector_that_could_not_score_anything_is_refused(stored):
     _, held_out = normal_moments()
     few = held_out[0].take(np.arange(4))
-    with pytest.raises(SettingsError, match="could not score any thread: .* normal windows are held out"):
+    with pytest.raises(SettingsError, match=r"could not score any thread: .* normal windows are held out"):
         calibrate(stored, [few] * 3, learn=held_out[:2])
 
 

@@ -42,7 +42,12 @@ def case_json(case: Case, silenced: bool = False, in_shadow: bool = False) -> di
     event = case.event
     why = None
     if case.why is not None:
-        why = {**plain(case.why), "channel": case.why.channel, "sentence": case.why.sentence}
+        why = {
+            **plain(case.why),
+            "channel": case.why.channel,
+            "sentence": case.why.sentence,
+            "next_step": case.why.next_step,
+        }
     return {
         **plain(event),
         "places": [{"node": node, "cpus": list(cpus)} for node, cpus in event.places],
