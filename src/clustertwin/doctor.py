@@ -16,9 +16,14 @@ from clustertwin import __version__
 
 #: extra -> (the distribution that stands for it, what it gives)
 EXTRAS: dict[str, tuple[str, str]] = {
+    "cli": ("typer", "every command but the exporter"),
+    "telemetry": ("numba", "recordings, live sources, the simulated cluster"),
+    "workload": ("gymnasium", "job logs, generators, the scheduling simulator"),
+    "arrow": ("pyarrow", "Parquet and Arrow"),
     "models": ("torch", "autoencoders and other networks"),
     "plots": ("matplotlib", "figures and reports"),
     "pandas": ("pandas", "job logs as DataFrames"),
+    "xarray": ("xarray", "traces as labelled arrays"),
     "service": ("fastapi", "the live service and its pages"),
     "notify": ("apprise", "mail and webhooks where there is no Alertmanager"),
     "learn": ("mlflow", "the registry of the nightly duel"),
