@@ -14,7 +14,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "made" not in path.parts)
 
 _FENCED = re.compile(
-    r"^(?P<indent> *)(?:<!-- not run: (?P<reason>[^>]+?) -->\n(?P=indent))?```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```",
+    r"^(?P<indent> *)(?:<!-- not run: (?P<reason>[^>]+?) -->\n(?P=indent))?"
+    r"```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -39,4 +40,11 @@ def twin_commands(text: str) -> Iterator[list[str]]:
             continue
         for part in re.split(r";|&&|\s\|\s|\s>\s|\s2>", re.sub(r"(^|\s{1,})#.*", "", match[1])):
             if part.strip().startswith("twin "):
-                yield shlex.split(part)[1:]
+                yield _words(part)[1:]
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quoted part was cut off
+        return command.split()
