@@ -4,6 +4,7 @@
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
 # make docs   build the documentation site in site/
 # make bench  every benchmark, with the peers in the same run
+# make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
@@ -18,7 +19,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up demo test quick lint format docs bench fuzz clean
+.PHONY: help setup servers up demo test quick lint format docs bench fuzz sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -73,6 +74,10 @@ CASES ?= 100000
 
 fuzz: setup
 	FUZZ_CASES=$(CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz -o faulthandler_timeout=0 tests/telemetry/ingest/test_hostile_bytes.py
+
+sbom: setup
+	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \
+	  --output-reproducible --output-file sbom.cdx.json
 
 BENCHES := exporter parser recording metrics scoring training detection events handover service pages simulator
 

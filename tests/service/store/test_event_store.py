@@ -18,6 +18,7 @@ from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
 EVENT = Event("e1", (("a", (0, 1)), ("b", (3,))), ("17",), "ada", 100, 160, None, 4.5, "reconstruction", "linear-x")
+EVENT = replace(EVENT, cause="stalled-io", question="harm", title="Job 17 waits for I/O", since_s=90)
 WHY = Explanation("reconstruction", 60, 160, 80, 3, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
 
 
@@ -189,7 +190,7 @@ def test_a_damaged_database_and_one_of_a_newer_release_are_refused(tmp_path):
         Store(tmp_path / "noise")
     with sqlite3.connect(tmp_path / "future") as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match=r"with format 99; clustertwin .* supports formats up to 2"):
+    with pytest.raises(InputError, match=r"with format 99; clustertwin .* supports formats up to 3"):
         Store(tmp_path / "future")
 
 

@@ -58,8 +58,17 @@ INSERT INTO access
   SELECT 1, EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM audit WHERE action = 'token added');
 """
 
+#: An event has a cause and a title. The store writes the titles of older events.
+_SCHEMA_3 = """
+ALTER TABLE events ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN question TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN title TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN since_s INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX events_without_title ON events (id) WHERE title = '';
+"""
+
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.

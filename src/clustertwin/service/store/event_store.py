@@ -19,12 +19,19 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio
+from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio, title_of
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 LONGEST_COMMENT = 4000
+
+#: What a later state of an event replaces. Its model, its cause and its question never change.
+_UPDATED = ("places", "jobs", "owner", "onset_s", "seen_s", "end_s", "score", "view", "title", "since_s")
+_COLUMNS = (
+    *("id", "places", "jobs", "owner", "onset_s", "seen_s", "end_s", "score", "view", "model"),
+    *("cause", "question", "title", "since_s", "why"),
+)
 
 
 class NoSuchEvent(TwinError):
@@ -65,6 +72,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.database = Database(path)
         self.quiet_periods = QuietPeriods(self.database)
+        self._write_missing_titles()
 
     def write(self, events: Iterable[tuple[Event, Explanation | None]]) -> None:
         """Insert or update events. An explanation stays until there is a newer one."""
@@ -73,13 +81,19 @@ class Store:
             return
         with self.database.transaction() as connection:
             connection.executemany(
-                "INSERT INTO events (id, places, jobs, owner, onset_s, seen_s, end_s, score, view, model, why)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-                " places = excluded.places, jobs = excluded.jobs, owner = excluded.owner, onset_s = excluded.onset_s,"
-                " seen_s = excluded.seen_s, end_s = excluded.end_s, score = excluded.score, view = excluded.view,"
+                f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+                f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _UPDATED)},"
                 " why = COALESCE(excluded.why, why)",
                 rows,
             )
+
+    def _write_missing_titles(self) -> None:
+        """Give the events of a release without titles their titles."""
+        rows = self.database.rows("SELECT * FROM events WHERE title = ''")
+        if rows:
+            titles = [(title_of(case.event, case.why), case.id) for case in map(_case, rows)]
+            with self.database.transaction() as connection:
+                connection.executemany("UPDATE events SET title = ? WHERE id = ?", titles)
 
     def events(self, which: Filter = Filter(), limit: int = 100, offset: int = 0) -> list[Case]:
         """Events, newest first."""
@@ -199,6 +213,10 @@ def _row(event: Event, why: Explanation | None) -> tuple[Any, ...]:
         event.score,
         event.view,
         event.model,
+        event.cause,
+        event.question,
+        event.title or title_of(event, why),
+        event.since_s,
         None if why is None else json.dumps(asdict(why)),
     )
 
@@ -222,6 +240,10 @@ def _parse_case(row: sqlite3.Row) -> Case:
         score=row["score"],
         view=row["view"],
         model=row["model"],
+        cause=row["cause"],
+        question=row["question"],
+        title=row["title"],
+        since_s=row["since_s"],
     )
     why = None
     if row["why"] is not None:

@@ -63,6 +63,7 @@ def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:
         "phase": snapshot.phase,
         "ready_in_s": snapshot.ready_in_s,
         "replay_ended": replay_ended(state),
+        "shadow": state.shadow.on,
         "open_events": len(events),
         "newest": events[0].id if events else None,
         "worst": [[node.node, plain(node.score)] for node in snapshot.nodes[:5]],

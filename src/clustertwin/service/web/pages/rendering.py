@@ -56,16 +56,26 @@ def environment() -> Environment:
     return jinja
 
 
+def _phase(state: ServiceState, in_shadow: bool) -> str:
+    """The phase as the head of a page shows it."""
+    if replay_ended(state):
+        return "replay-ended"
+    phase = state.snapshot.phase
+    return "shadow" if in_shadow and phase == "watching" else phase
+
+
 def render(
     request: Request, state: ServiceState, page: Page, template: str, code: int = 200, /, **values: Any
 ) -> HTMLResponse:
     """The whole page; or only the block that HTMX asks for."""
     loaded = environment().get_template(template)
+    shadow = state.shadow
     values = {
         "title": page.title,
         "snapshot": state.snapshot,
         "open_events": open_events(state),
-        "phase": "replay-ended" if replay_ended(state) else state.snapshot.phase,
+        "phase": _phase(state, shadow.on),
+        "shadow": shadow,
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,
