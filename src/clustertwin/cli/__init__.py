@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("clustertwin.cli.audit:app", "The audit log: verdicts, promotions, maintenance, tokens."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
     "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
+    "evidence": ("clustertwin.cli.evidence:app", "What a job's processes wait for: take, serve, show."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "top": ("clustertwin.cli.top:app", "Threads live in the terminal, of this host or of a service."),
     "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
