@@ -50,6 +50,11 @@ def main() -> None:
         from clustertwin.telemetry.exporter.__main__ import main as exporter
 
         sys.exit(exporter(sys.argv[2:]))
+    if sys.argv[1:2] == ["evidence"] and sys.argv[2:3] in (["take"], ["serve"]):
+        # The helper runs on every node too.
+        from clustertwin.telemetry.diagnosis.__main__ import main as evidence
+
+        sys.exit(evidence(sys.argv[2:]))
     from clustertwin.cli.app import run
 
     sys.exit(run(COMMANDS, NEEDED))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from clustertwin.core.errors import SettingsError, TwinError
@@ -21,7 +20,7 @@ def main(argv: list[str]) -> int:
         if options.command == "serve":
             from clustertwin.telemetry.diagnosis.helper_server import serve
 
-            return serve(options.address, options.config, options.node, options.per_minute)
+            return serve(options.address, options.config, options.node, options.per_minute, options.json)
         return _take(options)
     except TwinError as error:
         sys.stderr.write(f"twin: {error}\n")
@@ -90,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     server.add_argument("--node", default=node_name(), help="name of the node (%(default)s)")
     server.add_argument("--per-minute", type=int, default=6, help="most requests that take evidence (%(default)s)")
+    server.add_argument("--json", action="store_true", help="print the address that is served as one JSON document")
     return parser
 
 

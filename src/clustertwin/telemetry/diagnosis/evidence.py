@@ -167,7 +167,9 @@ def _shortened(evidence: JobEvidence, frames: int) -> JobEvidence:
 def _process(entry: dict[str, Any]) -> ProcessEvidence:
     waiting = entry.pop("waiting")
     stack = entry.pop("stack")
-    texts = {key: clean(str(entry.pop(key))) for key in ("node", "does", "state", "wchan", "mpi_call", "note")}
+    texts: dict[str, Any] = {
+        key: clean(str(entry.pop(key))) for key in ("node", "does", "state", "wchan", "mpi_call", "note")
+    }
     kernel = tuple(clean(str(frame)) for frame in entry.pop("kernel_stack")[:MOST_FRAMES])
     rank = entry.pop("rank")
     return ProcessEvidence(

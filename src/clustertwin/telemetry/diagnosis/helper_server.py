@@ -6,6 +6,7 @@ programs of other users do. It refuses to listen beyond this host without TLS.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
@@ -85,7 +86,7 @@ def take_here(node: str, budget: Budget = Budget()) -> Take:
     return take_job
 
 
-def serve(address: str, config_path: str | None, node: str, per_minute: int) -> int:
+def serve(address: str, config_path: str | None, node: str, per_minute: int, as_json: bool = False) -> int:
     """Serve until SIGINT or SIGTERM; the exit code."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
@@ -104,6 +105,10 @@ def serve(address: str, config_path: str | None, node: str, per_minute: int) -> 
         signal.signal(number, lambda *_: stop.set())
     server.start()
     sys.stderr.write(f"clustertwin evidence helper {__version__} for node {node}: {host}:{server.port}\n")
+    if as_json:
+        scheme = "https" if config.tls else "http"
+        sys.stdout.write(json.dumps({"node": node, "url": f"{scheme}://{host}:{server.port}/evidence"}) + "\n")
+        sys.stdout.flush()
     while not stop.wait(1.0):
         server.reap(time.monotonic())
     server.close()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from clustertwin.telemetry.diagnosis.evidence import Finding, JobEvidence, ProcessEvidence
+from clustertwin.telemetry.diagnosis.program_order import order
 from clustertwin.telemetry.diagnosis.rank_state import caller
 
 #: kind -> its meaning. Those in `HANGS` are hangs.
@@ -83,16 +84,36 @@ def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float)
         call = seen[0].mpi_call
         text = f"All {len(seen)} ranks wait in {call}, and no message passed for {evidence.window_s:.0f} s."
         return Finding("stalled", len(seen) > 1, text, sure=min(sure, 0.9) if len(seen) > 1 else 0.0)
-    fewest = min(places.values())
-    odd = [process for process in seen if places[process.mpi_call, caller(process.stack)] == fewest]
+    odd = _odd_group(seen, places)
     if 2 * len(odd) >= len(seen):
-        # A tie: a rank that waits for one message is a better suspect than one that waits for all ranks.
-        waits = [process for process in odd if process.mpi_call in POINT_TO_POINT]
-        odd = waits if waits and 2 * len(waits) <= len(seen) else odd
-        sure = min(sure, 0.8)
+        sure = min(sure, 0.8)  # of two equal halves, neither is the odd one
     calls = {process.mpi_call for process in odd}
     kind = "lost-message" if calls <= POINT_TO_POINT else "mismatch"
     return _finding(kind, odd, seen, evidence, sure)
+
+
+def _odd_group(seen: Sequence[ProcessEvidence], places: Counter[tuple[str, str]]) -> list[ProcessEvidence]:
+    """The ranks that differ from the most common place.
+
+    A rank in another collective call is at fault before one that waits for a neighbour: the neighbour may be its
+    victim. Of several ranks that wait for one message, the one at the earliest place is at fault.
+    """
+    groups: dict[tuple[str, str], list[ProcessEvidence]] = {}
+    for process in seen:
+        groups.setdefault((process.mpi_call, caller(process.stack)), []).append(process)
+    main = max(groups, key=lambda place: (places[place], place[0] not in POINT_TO_POINT))
+    others = [group for place, group in groups.items() if place != main]
+    collective = [group for group in others if group[0].mpi_call not in POINT_TO_POINT]
+    candidates = collective or others
+    earliest = [
+        group
+        for group in candidates
+        if all(order(group[0].stack, other[0].stack) < 0 for other in candidates if other is not group)
+    ]
+    if len(earliest) == 1:
+        return earliest[0]
+    fewest = min(len(group) for group in candidates)
+    return [process for group in candidates if len(group) == fewest for process in group]
 
 
 def _straggler(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> Finding:

@@ -22,6 +22,7 @@ STATES: dict[str, str] = {
     "unknown": "it could not be read twice",
 }
 _MPI = re.compile(r"^(?:P?MPI_([A-Z]\w*?)(?:_c)?|p?mpi_([a-z]\w*?)_{1,2})$")
+_NAME = re.compile(r" \[.*\]$")  # after the name of a function: its module and offset
 #: Frames inside mpi4py that name the call, where native frames cannot be read.
 _MPI4PY = re.compile(r"^__pyx_\w*?_\d+(?:Comm|Intracomm|Request|Win|File)_\d+([A-Z][a-z]\w*)$")
 
@@ -43,7 +44,7 @@ def mpi_call(stack: Stack) -> str:
     'MPI_Allreduce'
     """
     for frame in reversed(stack.native):
-        if match := _MPI.match(frame):
+        if match := _MPI.match(_NAME.sub("", frame)):
             name = match[1] or match[2]
             return f"MPI_{name[0].upper()}{name[1:]}"
         if match := _MPI4PY.match(frame):
@@ -55,7 +56,7 @@ def caller(stack: Stack) -> str:
     """Where the program stands: its Python line, or the function that called MPI."""
     if stack.python:
         return stack.python[0]
-    names = list(stack.native)
+    names = [_NAME.sub("", frame) for frame in stack.native]
     inside = [i for i, frame in enumerate(names) if _MPI.match(frame)]
     rest = names[inside[-1] + 1 :] if inside else names
     return next((frame for frame in rest if frame != "?"), "")

@@ -1,9 +1,8 @@
-"""The stacks of a process: eu-stack and py-spy, within limits of time -> a `Stack`.
+"""The stacks of a process: a snapshot that eu-stack unwinds, and py-spy, within limits of time -> a `Stack`.
 
-eu-stack stops the process while it reads (about 15 ms on an idle machine). A watch measures this from the kernel's
-TracerPid. It kills eu-stack at `MAX_STOP_S`, which lets the process run again. py-spy reads with --nonblocking and
-stops nothing. A process that is stopped already, or that waits in the kernel without signals (state D), is not
-attached to: the attach would wait for it.
+`stack_snapshot` stops the process for a fraction of a millisecond. eu-stack then unwinds the copy, which exists only in
+memory. py-spy reads with --nonblocking and stops nothing. A process that is stopped already, or that waits in the
+kernel without signals (state D), is not attached to: the attach would wait for it.
 """
 
 from __future__ import annotations
@@ -12,19 +11,21 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import time
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
 
-MAX_STOP_S = 0.045
-NATIVE_TIMEOUT_S = 1.0
-PYTHON_TIMEOUT_S = 1.0
+NATIVE_TIMEOUT_S = 3.0
+PYTHON_TIMEOUT_S = 3.0
 MAX_OUTPUT = 1 << 20
+#: Where the system's libraries are. The place in one of them says nothing about the program.
+SYSTEM = ("/usr/lib", "/lib", "/dev/", "/memfd:", "/SYSV")
 _FRAME = re.compile(r"^#\d+\s+0x([0-9a-f]+)(?:\s+-\s+1)?(?:\s+(\S.*))?$")
 
 
@@ -38,30 +39,25 @@ class NativeStack:
 @cache
 def tool(name: str) -> str | None:
     """The path of a tool; a tool beside this Python counts."""
-    import sys
-
     beside = os.path.join(os.path.dirname(sys.executable), name)
     return shutil.which(name) or (beside if os.access(beside, os.X_OK) else None)
 
 
-def native_stack(pid: int, max_stop_s: float = MAX_STOP_S) -> NativeStack:
-    """The main thread's stack. The process is stopped for at most about `max_stop_s`."""
+def native_stack(pid: int) -> NativeStack:
+    """The main thread's stack."""
     path = tool("eu-stack")
     if path is None:
         return NativeStack((), 0.0, "eu-stack is not installed")
-    command = [path, "-1", "-n", str(2 * MOST_FRAMES), "-p", str(pid)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env={"LC_ALL": "C"}
-    )
-    stopped_s, killed = _watch(process, pid, max_stop_s)
-    text = (process.stdout.read(MAX_OUTPUT) if process.stdout else b"").decode("utf-8", "replace")
-    if process.stdout:
-        process.stdout.close()
-    process.wait()
-    if killed:
-        _wake(pid)
-        return NativeStack((), stopped_s, f"reading the native stack took longer than {1000 * max_stop_s:.0f} ms")
-    return NativeStack(parse_eu_stack(text), stopped_s)
+    try:
+        moment = _in_own_thread(pid)
+        core = core_file(pid, moment)
+    except NotImplementedError:
+        return NativeStack((), 0.0, "native stacks are read on x86_64 only")
+    except CannotAttach as error:
+        return NativeStack((), 0.0, f"the native stack could not be read: {error}")
+    modules = program_modules(pid)
+    frames = parse_eu_stack(_unwind(path, core), modules)
+    return NativeStack(frames, moment.stopped_s, "" if frames else "eu-stack could not read the stack")
 
 
 def python_stack(pid: int) -> tuple[str, ...]:
@@ -100,16 +96,38 @@ def is_python(pid: int) -> bool:
     return b"python" in text
 
 
-def parse_eu_stack(text: str) -> tuple[str, ...]:
-    """The names of the functions, the innermost first.
+def program_modules(pid: int) -> list[tuple[int, int, str]]:
+    """(begin, end, name) of the program and of libraries that are not the system's, at their load addresses."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            lines = file.read(1 << 20).splitlines()
+    except OSError:
+        return []
+    spans: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        words = line.split(None, 5)
+        if len(words) == 6 and words[5].startswith("/") and not words[5].startswith(SYSTEM):
+            begin, end = (int(part, 16) for part in words[0].split("-"))
+            low, high = spans.get(words[5], (begin, end))
+            spans[words[5]] = (min(low, begin), max(high, end))
+    return [(begin, end, os.path.basename(path)) for path, (begin, end) in spans.items()]
 
-    >>> parse_eu_stack("PID 7 - process\\nTID 7:\\n#0  0x00007f52e310c017 read\\n#1  0x00007f52e1f1bf95\\n")
+
+def parse_eu_stack(text: str, modules: Sequence[tuple[int, int, str]] = ()) -> tuple[str, ...]:
+    """The names of the functions, the innermost first; those of the program with their place in it.
+
+    >>> parse_eu_stack("PID 7 - process\\nTID 7:\\n#0  0x00007f52e310c017 read\\n#1  0x0000000000401126\\n")
     ('read', '?')
+    >>> parse_eu_stack("#0  0x0000000000401126 main\\n", [(0x400000, 0x402000, "solver")])
+    ('main [solver+0x1126]',)
     """
     frames = []
     for line in text.splitlines():
         if match := _FRAME.match(line.rstrip()):
-            frames.append(clean((match[2] or "?").partition("@")[0]))
+            address = int(match[1], 16)
+            name = (match[2] or "?").partition("@")[0]
+            place = next((f" [{file}+0x{address - low:x}]" for low, end, file in modules if low <= address < end), "")
+            frames.append(clean(name + place))
     return tuple(frames[: 2 * MOST_FRAMES])
 
 
@@ -126,45 +144,40 @@ def parse_py_spy(data: bytes, pid: int) -> tuple[str, ...]:
         return ()
 
 
-def _watch(process: subprocess.Popen[bytes], pid: int, max_stop_s: float) -> tuple[float, bool]:
-    """Wait for eu-stack to end. Kill it if it holds the process too long, or takes too long in all."""
-    begin_s = time.monotonic()
-    held_since_s: float | None = None
-    last_s = begin_s
-    while process.poll() is None:
-        now_s = time.monotonic()
-        held = _tracer(pid) == process.pid
-        if held and held_since_s is None:
-            held_since_s = last_s  # it may have been attached since the last check
-        if held:
-            last_held_s = now_s
-        if (held_since_s is not None and held and now_s - held_since_s > max_stop_s) or (
-            now_s - begin_s > NATIVE_TIMEOUT_S
-        ):
-            process.kill()
-            process.wait()
-            return time.monotonic() - (held_since_s or begin_s), True
-        last_s = now_s
-        time.sleep(0.0005 if not held else 0.001)
-    return (last_held_s - held_since_s if held_since_s is not None else 0.0), False
+def _in_own_thread(pid: int) -> StackSnapshot:
+    """Take the snapshot in a thread that ends: the kernel then detaches from a process that did not stop in time."""
+    result: list[StackSnapshot | Exception] = []
+
+    def attach() -> None:
+        try:
+            result.append(snapshot(pid))
+        except (CannotAttach, NotImplementedError) as error:
+            result.append(error)
+
+    thread = threading.Thread(target=attach)
+    thread.start()
+    thread.join()
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
 
 
-def _wake(pid: int) -> None:
-    """A tracer that is killed may leave its own SIGSTOP behind."""
-    time.sleep(0.002)
-    with suppress(OSError):
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-        if stat[stat.rfind(b")") + 2 :][:1] == b"T":
-            os.kill(pid, signal.SIGCONT)
-
-
-def _tracer(pid: int) -> int:
+def _unwind(path: str, core: bytes) -> str:
+    """The output of eu-stack for a core that is never on a disk: it contains memory of the user's program."""
+    descriptor = os.memfd_create("core", os.MFD_CLOEXEC)
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            status = file.read(4096)
-    except OSError:
-        return 0
-    _, _, rest = status.partition(b"TracerPid:\t")
-    number = rest.partition(b"\n")[0]
-    return int(number) if number.isdigit() else 0
+        rest = memoryview(core)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        done = subprocess.run(
+            [path, "-n", str(2 * MOST_FRAMES), f"--core=/proc/self/fd/{descriptor}"],
+            capture_output=True,
+            timeout=NATIVE_TIMEOUT_S,
+            env={"LC_ALL": "C"},
+            pass_fds=(descriptor,),
+        )
+        return done.stdout[:MAX_OUTPUT].decode("utf-8", "replace")
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
+    finally:
+        os.close(descriptor)

@@ -82,8 +82,11 @@ def take(
 
 
 def _half(
-    ranks: tuple[RankProcess, ...], mappings: list[shared_memory.SharedMapping], may_go_on: Callable[[], bool]
+    ranks: tuple[RankProcess, ...],
+    mappings: list[shared_memory.SharedMapping],
+    may_go_on: Callable[[], bool],
 ) -> _Half:
+    """One look at every process."""
     half = _Half({}, {}, {}, {}, {}, None, {})
     for process in ranks:
         seen = look(process.pid)
