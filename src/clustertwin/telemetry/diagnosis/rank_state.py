@@ -76,12 +76,12 @@ def state_of(looks: TwoLooks) -> str:
     if calls and "" not in calls:
         places = {caller(stack) for stack in looks.stacks if stack.native}
         return "waits-in-mpi" if len(calls) == 1 and len(places) == 1 else "communicates"
+    if idle and first.state == last.state == "D":
+        return "blocked"
     if idle and first.waiting is not None and first.waiting == last.waiting and last.state in "SD":
         if first.waiting.call in FILE_CALLS and first.io_bytes == last.io_bytes:
             return "blocked"
         return "sleeps"
-    if idle and first.state == last.state == "D":
-        return "blocked"
     if idle and last.waiting is not None and last.waiting.call in SLEEPS:
         return "sleeps"
     if _stands_still(looks):
