@@ -29,8 +29,9 @@ def start() -> Iterator[Start]:
     """Start Python code, and wait until it prints a line."""
     processes = []
 
-    def run(code: str, **options) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, **options)
+    def run(code: str, shell: bool = False, **options) -> subprocess.Popen[bytes]:
+        command = ["/bin/sh", "-c", code] if shell else [sys.executable, "-c", code]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/", **options)
         processes.append(process)
         assert process.stdout is not None
         process.stdout.readline()
@@ -163,8 +164,8 @@ def test_a_job_that_is_not_here_has_no_process():
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to start processes of another user")
 def test_processes_of_another_user_are_refused(start):
     environment = {**os.environ, "SLURM_JOB_ID": "77124"}
-    start("import time; print('ready', flush=True); time.sleep(60)", env=environment, user="nobody")
-    mine = start("import time; print('ready', flush=True); time.sleep(60)", env=environment, user="daemon")
+    start("echo ready; exec sleep 60", shell=True, env=environment, user="nobody")
+    mine = start("echo ready; exec sleep 60", shell=True, env=environment, user="daemon")
     with pytest.raises(SettingsError, match="several users"):
         find_processes("77124")
     found = find_processes("77124", owner=os.stat(f"/proc/{mine.pid}").st_uid)
