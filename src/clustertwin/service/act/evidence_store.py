@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from clustertwin.service.store.database import Database
 from clustertwin.telemetry.diagnosis.evidence import Finding, JobEvidence, parse_evidence, to_json
@@ -16,18 +19,19 @@ class StoredEvidence:
     id: int
     evidence: JobEvidence
     finding: Finding
+    outcomes: tuple[dict[str, Any], ...] = ()  # of each choice, if Slurm answered
 
 
 class EvidenceStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add(self, event: str, evidence: JobEvidence) -> None:
+    def add(self, event: str, evidence: JobEvidence, outcomes: Sequence[dict[str, Any]] = ()) -> None:
         """Store a document. Beyond the limit, the oldest after the first is deleted."""
         with self._db.transaction() as connection:
             connection.execute(
-                "INSERT INTO evidence (event, taken_s, document) VALUES (?, ?, ?)",
-                (event, evidence.taken_s, to_json(evidence).decode()),
+                "INSERT INTO evidence (event, taken_s, document, outcomes) VALUES (?, ?, ?, ?)",
+                (event, evidence.taken_s, to_json(evidence).decode(), json.dumps(list(outcomes))),
             )
             connection.execute(
                 "DELETE FROM evidence WHERE event = ? AND id NOT IN (SELECT MIN(id) FROM evidence WHERE event = ?)"
@@ -37,9 +41,12 @@ class EvidenceStore:
 
     def of(self, event: str) -> list[StoredEvidence]:
         """The evidence of an event, newest first."""
-        rows = self._db.rows("SELECT id, document FROM evidence WHERE event = ? ORDER BY id DESC", (event,))
-        entries = [(int(row["id"]), parse_evidence(row["document"].encode(), "state.sqlite")) for row in rows]
-        return [StoredEvidence(number, evidence, find(evidence)) for number, evidence in entries]
+        rows = self._db.rows("SELECT * FROM evidence WHERE event = ? ORDER BY id DESC", (event,))
+        stored = []
+        for row in rows:
+            evidence = parse_evidence(row["document"].encode(), "state.sqlite")
+            stored.append(StoredEvidence(int(row["id"]), evidence, find(evidence), tuple(json.loads(row["outcomes"]))))
+        return stored
 
 
 def lasting(stored: list[StoredEvidence]) -> tuple[Finding, float] | None:

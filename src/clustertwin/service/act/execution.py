@@ -74,12 +74,17 @@ class Executor:
         return self._journal.finish(action.id, True, f"{begun}done", self._clock())
 
     def _commands(self, commands: Sequence[Sequence[str]], action: ActionRecord) -> None:
-        for position, command in enumerate(commands):
+        """Run the commands after the last one that was begun before a crash. The last command may run again."""
+        for number, command in enumerate(commands, 1):
+            last = number == len(commands)
+            if number <= action.step and not last:
+                continue
             if command[0] == "sleep":
                 self._wait(float(command[1]), action)
                 continue
-            if position and action.verb == "cancel" and is_done("cancel", action.plan.facts, action.id, self._run):
+            if number > 1 and action.verb == "cancel" and is_done("cancel", action.plan.facts, action.id, self._run):
                 return  # the signal was enough
+            self._journal.begin_step(action.id, number)
             self._run(command)
 
     def _wait(self, grace_s: float, action: ActionRecord) -> None:

@@ -1,8 +1,9 @@
 """The journal of actions: a proposal -> its states, each on disk before the next step begins.
 
-proposed -> approved -> running -> done or failed; proposed -> dismissed or expired. `running` is written before the
-first command. Only one process at a time acts (`acting`), so a row that is `running` when the lock is taken belongs to a
-process that was killed. It is completed or closed by what Slurm shows, never blindly repeated.
+proposed -> approved -> running -> done or failed; proposed -> dismissed or expired; advised stays. `running` is written
+before the first command, and each command's number before that command. Only one process at a time acts (`acting`), so
+a row that is `running` when the lock is taken belongs to a process that was killed. It is completed or closed by what
+Slurm shows, and a signal that may have been sent is not sent again.
 
 An approval carries a code. The code is a keyed hash of what the page showed, so a forged one, one of an older page and
 one that was used before are refused.
@@ -68,6 +69,7 @@ class ActionRecord:
     who: str
     result: str
     plan: ActionPlan
+    step: int = 0  # commands that were begun
     measured_node_hours: float | None = None
 
 
@@ -77,8 +79,8 @@ class Journal:
 
     def propose(self, event: str, verb: str, rule: str, plan: ActionPlan, now_s: float) -> ActionRecord | None:
         """Store a proposal. None if there is one for this event and action already."""
-        action_id = secrets.token_hex(6)
-        row = (action_id, event, plan.facts.job, verb, rule, "proposed", now_s, now_s, json.dumps(asdict(plan)))
+        action_id, state = secrets.token_hex(6), "advised" if plan.mode == "advise" else "proposed"
+        row = (action_id, event, plan.facts.job, verb, rule, state, now_s, now_s, json.dumps(asdict(plan)))
         try:
             with self._db.transaction() as connection:
                 connection.execute(
@@ -87,7 +89,7 @@ class Journal:
                     row,
                 )
                 after = {"action": verb, "job": plan.facts.job, "rule": rule, "event": event}
-                audit_log.append(connection, now_s, f"rule {rule}", "action proposed", action_id, after=after)
+                audit_log.append(connection, now_s, f"rule {rule}", f"action {state}", action_id, after=after)
         except sqlite3.IntegrityError:
             return None
         return self.action(action_id)
@@ -113,7 +115,8 @@ class Journal:
     def count_since(self, rule: str, since_s: float) -> int:
         """Actions of a rule that were begun since this time."""
         rows = self._db.rows(
-            "SELECT COUNT(*) FROM actions WHERE rule = ? AND changed_s >= ? AND state IN ('approved', 'running', 'done')",
+            "SELECT COUNT(*) FROM actions WHERE rule = ? AND changed_s >= ?"
+            " AND state IN ('approved', 'running', 'done', 'failed')",
             (rule, since_s),
         )
         return int(rows[0][0])
@@ -147,6 +150,11 @@ class Journal:
         """The write ahead: from now on the action counts as begun, whatever happens."""
         self._move(action_id, ("approved",), "running", "", now_s)
         return self.action(action_id)
+
+    def begin_step(self, action_id: str, step: int) -> None:
+        """Write ahead that the command with this number (from 1) is about to run."""
+        with self._db.transaction() as connection:
+            connection.execute("UPDATE actions SET step = ? WHERE id = ?", (step, action_id))
 
     def finish(self, action_id: str, ok: bool, result: str, now_s: float) -> ActionRecord:
         self._move(action_id, ("running",), "done" if ok else "failed", "", now_s, result)
@@ -225,4 +233,5 @@ def _record(row: sqlite3.Row) -> ActionRecord:
     facts = JobFacts(**plain.pop("facts"))
     plan = ActionPlan(**{**plain, "facts": facts, "outcomes": tuple(plain["outcomes"])})
     keys = ("id", "event", "job", "verb", "rule", "state", "proposed_s", "changed_s", "who", "result")
-    return ActionRecord(**{key: row[key] for key in keys}, plan=plan, measured_node_hours=row["measured_node_hours"])
+    values = {key: row[key] for key in keys}
+    return ActionRecord(**values, plan=plan, step=row["step"], measured_node_hours=row["measured_node_hours"])

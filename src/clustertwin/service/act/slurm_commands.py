@@ -126,7 +126,7 @@ def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s
 
 
 def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_command) -> bool:
-    """Whether Slurm shows the effect of an action, so that it must not be repeated. A job that has ended is done with."""
+    """Whether Slurm shows the effect of an action, so that it must not be repeated, or the job has ended."""
     if verb == "drain":
         states = [run(["scontrol", "--oneliner", "show", "node", check_node(node)]) for node in planned.nodes]
         return all(f"clustertwin {action_id}" in text for text in states)

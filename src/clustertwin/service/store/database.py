@@ -61,16 +61,19 @@ INSERT INTO access
 #: Evidence of jobs, actions with their journal, and rules that a person has suspended.
 _SCHEMA_3 = """
 CREATE TABLE evidence (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL, taken_s REAL NOT NULL, document TEXT NOT NULL
+  id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL, taken_s REAL NOT NULL, document TEXT NOT NULL,
+  outcomes TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 CREATE INDEX evidence_by_event ON evidence (event, id);
 CREATE TABLE actions (
   id TEXT PRIMARY KEY, event TEXT NOT NULL, job TEXT NOT NULL, verb TEXT NOT NULL, rule TEXT NOT NULL,
   state TEXT NOT NULL, proposed_s REAL NOT NULL, changed_s REAL NOT NULL, who TEXT NOT NULL DEFAULT '',
-  result TEXT NOT NULL DEFAULT '', plan TEXT NOT NULL, measured_node_hours REAL
+  result TEXT NOT NULL DEFAULT '', step INTEGER NOT NULL DEFAULT 0, plan TEXT NOT NULL, measured_node_hours REAL
 ) STRICT;
-CREATE UNIQUE INDEX actions_once ON actions (event, verb) WHERE state NOT IN ('dismissed', 'expired', 'failed');
-CREATE TABLE suspended_rules (rule TEXT PRIMARY KEY, since_s REAL NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL) STRICT;
+CREATE UNIQUE INDEX actions_once ON actions (event, verb) WHERE state != 'expired';
+CREATE TABLE suspended_rules (
+  rule TEXT PRIMARY KEY, since_s REAL NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL
+) STRICT;
 CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
