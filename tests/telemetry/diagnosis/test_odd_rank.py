@@ -87,6 +87,21 @@ def test_of_two_ranks_that_wait_for_a_message_the_one_at_the_earlier_place_is_at
     assert (finding.kind, finding.ranks) == ("lost-message", (3,))
 
 
+def test_of_three_ranks_in_three_calls_the_earliest_collective_is_at_fault():
+    early = Stack(("PMPI_Barrier",), ("fail (a.py:30)", "main (a.py:2)"))
+    ranks = [
+        replace(in_mpi(0, "MPI_Barrier"), stack=early),
+        in_mpi(1, "MPI_Sendrecv", "step (a.py:8)"),
+        in_mpi(2, "MPI_Allreduce", "step (a.py:9)"),
+    ]
+    assert (find(of(ranks)).kind, find(of(ranks)).ranks) == ("mismatch", (0,))
+
+
+def test_of_two_ranks_the_one_that_waits_for_a_message_is_named():
+    finding = find(of([in_mpi(0, "MPI_Recv", "a (a.py:1)"), in_mpi(1, "MPI_Allreduce", "b (a.py:2)")]))
+    assert (finding.kind, finding.ranks) == ("lost-message", (0,))
+
+
 def test_two_ranks_in_two_collectives_are_both_named_with_less_certainty():
     finding = find(of([in_mpi(0, "MPI_Barrier", "a (a.py:1)"), in_mpi(1, "MPI_Allreduce", "b (a.py:2)")]))
     assert finding.sure <= 0.8

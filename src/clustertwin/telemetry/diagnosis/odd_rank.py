@@ -101,10 +101,14 @@ def _odd_group(seen: Sequence[ProcessEvidence], places: Counter[tuple[str, str]]
     groups: dict[tuple[str, str], list[ProcessEvidence]] = {}
     for process in seen:
         groups.setdefault((process.mpi_call, caller(process.stack)), []).append(process)
-    main = max(groups, key=lambda place: (places[place], place[0] not in POINT_TO_POINT))
-    others = [group for place, group in groups.items() if place != main]
+    most = max(places.values())
+    common = [place for place, count in places.items() if count == most]
+    # Without one most common place, every group is a candidate, and the order of the program decides.
+    others = [group for place, group in groups.items() if len(common) > 1 or place != common[0]]
     collective = [group for group in others if group[0].mpi_call not in POINT_TO_POINT]
-    candidates = collective or others
+    if len(common) > 1 and len(collective) == 1:
+        collective = []  # the one collective call is where the others wait
+    candidates = collective or [group for group in others if group[0].mpi_call in POINT_TO_POINT]
     earliest = [
         group
         for group in candidates
