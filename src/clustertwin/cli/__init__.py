@@ -13,6 +13,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "maintenance": ("clustertwin.cli.maintenance:app", "Maintenance windows: list, add, end."),
     "silence": ("clustertwin.cli.silence:app", "Silences: list, add, end."),
     "audit": ("clustertwin.cli.audit:app", "The audit log: verdicts, promotions, maintenance, tokens."),
+    "act": ("clustertwin.cli.act:app", "Actions on jobs: list, show, approve, dismiss, resume, check, recover."),
+    "savings": ("clustertwin.cli.savings:app", "What actions promised, and what they saved."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
     "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
     "evidence": ("clustertwin.cli.evidence:app", "What a job's processes wait for: take, serve, show."),
@@ -34,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 NEEDED = {
     "up": "service",
     "serve": "service",
+    "act": "service",
     "study": "study",
     "train": "models",
     "model": "learn",

@@ -16,7 +16,8 @@ from tests.service.act.paper_slurm import START_S, PaperSlurm
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
-from clustertwin.service.act.hand import Hand, HandSettings
+from clustertwin.service.act.hand import Hand
+from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.savings import measure_action, overrun, rows_by, week
 from clustertwin.service.act.slurm_commands import check_job, read_facts
@@ -84,8 +85,8 @@ def test_an_approved_action_is_done_once(journal, executor, slurm):
     journal.approve(action.id, journal.code(action), "ada", NOW_S)
     assert executor.execute(action.id).state == "done"
     assert slurm.calls == ["scancel --signal=TERM --full 42"]
-    with pytest.raises(ApprovalRefused, match="is done"):
-        executor.execute(action.id)
+    assert executor.execute(action.id).state == "done"
+    assert executor.recover() == []
     assert len(slurm.calls) == 1
 
 
@@ -115,6 +116,22 @@ def test_each_action_is_one_command_that_a_dry_run_shows_first(journal, executor
     journal.approve(action.id, journal.code(action), "ada", NOW_S)
     assert executor.execute(action.id).state == "done"
     assert slurm.calls == [command.format(id=action.id)]
+
+
+def test_an_action_that_was_approved_before_a_kill_is_done_after_it(tmp_path, journal, slurm):
+    action = propose(journal, slurm)
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    executor = Executor(tmp_path, journal, slurm, sleep=lambda _: None, clock=lambda: NOW_S + 5)
+    assert [done.state for done in executor.recover()] == ["done"]
+    assert len(slurm.calls) == 1
+
+
+def test_an_approval_does_not_act_a_day_later(tmp_path, journal, slurm):
+    action = propose(journal, slurm)
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    executor = Executor(tmp_path, journal, slurm, sleep=lambda _: None, clock=lambda: NOW_S + 86_400)
+    assert [done.result for done in executor.recover()] == ["it was approved too long ago"]
+    assert slurm.calls == []
 
 
 def test_an_action_that_nobody_approved_is_not_done(journal, executor, slurm):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clustertwin.core.errors import SourceError, TwinError
-from clustertwin.service.act.journal import ActionRecord, Journal, acting
+from clustertwin.service.act.journal import EXPIRES_S, ActionRecord, Journal, acting
 from clustertwin.service.act.slurm_commands import RunCommand, commands_of, is_done, read_facts, run_command
 
 #: title, body -> nothing; how `notify` and `advise` reach a person
@@ -41,13 +41,22 @@ class Executor:
         """Do an approved action. The record says what came of it."""
         with acting(self._home):
             self._recover_locked()
+            if self._journal.action(action_id).state in ("done", "failed"):
+                return self._journal.action(action_id)  # another process was faster
             action = self._journal.begin(action_id, self._clock())
             return self._finish(action, again=False)
 
     def recover(self) -> list[ActionRecord]:
-        """Complete or close the actions of a process that was killed."""
+        """Complete or close the actions of a process that was killed, and do those that it had only approved."""
         with acting(self._home):
-            return self._recover_locked()
+            done = self._recover_locked()
+            for action in self._journal.actions(("approved",)):
+                begun = self._journal.begin(action.id, self._clock())
+                if self._clock() - action.changed_s > EXPIRES_S:
+                    done.append(self._journal.finish(action.id, False, "it was approved too long ago", self._clock()))
+                else:
+                    done.append(self._finish(begun, again=False))
+            return done
 
     def _recover_locked(self) -> list[ActionRecord]:
         return [self._finish(action, again=True) for action in self._journal.actions(("running",))]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from clustertwin.service.act.decision import DAY_S, decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
+from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
 from clustertwin.service.act.savings import measure_action, read_overrun
@@ -32,13 +32,6 @@ from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettin
 
 #: Which outcome belongs to which action.
 CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
-
-
-@dataclass(frozen=True, slots=True)
-class HandSettings:
-    policy: Path | None = None
-    past: Path | None = None  # a job log, from which run times are predicted
-    every_s: float = 60.0  # between two looks at one job
 
 
 class Hand:
@@ -193,6 +186,7 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
     """Take turns until `stop` is set; the work of a thread beside the loop."""
     with suppress(TwinError):
         hand.executor.recover()
-    clock: Callable[[], float] = time.time
     while not stop.wait(check_s):
-        hand.turn(state.snapshot.events, clock())
+        hand.turn(state.snapshot.events, time.time())
+        with suppress(TwinError):
+            hand.executor.recover()  # what a page has approved

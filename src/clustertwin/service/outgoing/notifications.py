@@ -41,7 +41,7 @@ class NotifySettings:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    kind: Literal["opened", "closed"]
+    kind: Literal["opened", "closed", "action"]
     event: str
     at_s: float
     title: str
@@ -179,7 +179,10 @@ def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple
     if len(messages) == 1:
         return messages[0].title, messages[0].body
     opened = sum(message.kind == "opened" for message in messages)
-    title = f"{formatting.counted(opened, 'new event')}, {len(messages) - opened} resolved"
+    closed = sum(message.kind == "closed" for message in messages)
+    title = f"{formatting.counted(opened, 'new event')}, {closed} resolved"
+    if actions := len(messages) - opened - closed:
+        title += f", {formatting.counted(actions, 'action')}"
     parts = [f"{message.title}\n{message.body}" for message in messages[:most]]
     if len(messages) > most:
         parts.append(f"and {len(messages) - most} more{f': {link.rstrip(chr(47))}/events' if link else ''}")
