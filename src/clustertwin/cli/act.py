@@ -16,7 +16,7 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.act.journal import ActionRecord, Journal
+    from clustertwin.service.act.action_journal import ActionRecord, Journal
 
 app = group("Actions on jobs: what the policy proposed, and your decision.")
 Id = typer.Argument(help="The id of an action.")
@@ -109,7 +109,7 @@ def recover(home: Path = Home, json: bool = Json) -> None:
 
 
 def _journal(home: Path) -> Journal:
-    from clustertwin.service.act.journal import Journal
+    from clustertwin.service.act.action_journal import Journal
 
     return Journal(open_store(home).database)
 

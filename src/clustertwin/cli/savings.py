@@ -14,7 +14,7 @@ from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
-    from clustertwin.service.act.journal import ActionRecord
+    from clustertwin.service.act.action_journal import ActionRecord
 
 app = group()
 
@@ -25,7 +25,7 @@ def savings(
 ) -> None:
     """Print promised and measured savings in node-hours, and false actions."""
     from clustertwin.core.errors import SettingsError
-    from clustertwin.service.act.journal import Journal
+    from clustertwin.service.act.action_journal import Journal
     from clustertwin.service.act.savings import rows_by, week
     from clustertwin.service.store.event_store import NoSuchEvent
 

@@ -31,12 +31,13 @@ from clustertwin.telemetry.detection.events.tracker import EventSettings
 
 PREFIX = "CLUSTERTWIN_"
 
-_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY = (
+_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND = (
     Binding(),
     SourceSettings(),
     LoopSettings(),
     EventSettings(),
     NotifySettings(),
+    HandSettings(),
 )
 
 
@@ -147,17 +148,16 @@ class HandSection(_Section):
     """Evidence and actions. Off by default: without `on`, no process is looked at and nothing is done."""
 
     on: bool = False
-    policy: str = ""  # a file with rules; empty: evidence is taken, and nothing is proposed
-    past: str = ""  # a job log from which run times are predicted
-    every_s: float = Field(default=60.0, ge=5)
+    policy: str = _HAND.policy
+    past: str = _HAND.past
+    every_s: float = Field(default=_HAND.every_s, ge=5)
     helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
     helper_username: str = "twin"
     helper_password_file: str = ""
     helper_ca_file: str = ""
 
     def settings(self) -> HandSettings:
-        policy, past = (Path(text).expanduser() if text else None for text in (self.policy, self.past))
-        return HandSettings(policy, past, self.every_s)
+        return HandSettings(self.policy, self.past, self.every_s)
 
 
 class ServiceConfig(_Section):

@@ -189,7 +189,7 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
     from clustertwin.service.outgoing.action_notices import queue_notices
 
     section, settings = config.hand, config.hand.settings()
-    read_policy(settings.policy)
+    read_policy(Path(settings.policy).expanduser() if settings.policy else None)
     take: evidence_sources.TakeEvidence = evidence_sources.take_on_this_host
     if section.helper:
         take = evidence_sources.from_helpers(

@@ -18,7 +18,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
+from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.savings import measure_action, overrun, rows_by, week
 from clustertwin.service.act.slurm_commands import check_job, read_facts
 from clustertwin.service.store.event_store import Store
@@ -74,7 +74,7 @@ def stopped(taken_s: float) -> JobEvidence:
 def hand_of(tmp_path, store, slurm, mode: str) -> Hand:
     (tmp_path / "policy.toml").write_text(RULE.format(mode=mode))
     taken = iter(range(1000))
-    settings = HandSettings(tmp_path / "policy.toml", every_s=60.0)
+    settings = HandSettings(str(tmp_path / "policy.toml"), every_s=60.0)
     hand = Hand(tmp_path, store, settings, lambda job, owner, nodes: stopped(NOW_S + 60 * next(taken)), slurm)
     hand.executor = Executor(tmp_path, hand.journal, slurm, sleep=lambda _: None)
     return hand
@@ -331,7 +331,7 @@ KILLED = """
     sys.path[:0] = {path!r}
     from tests.service.act.paper_slurm import PaperSlurm
     from clustertwin.service.act.execution import Executor
-    from clustertwin.service.act.journal import Journal
+    from clustertwin.service.act.action_journal import Journal
     from clustertwin.service.store.event_store import Store
     home = Path({home!r})
     class Slurm(PaperSlurm):

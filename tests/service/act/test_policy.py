@@ -10,11 +10,11 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.service.act.decision import decide
 from clustertwin.service.act.policy import ActionPolicy, check_names, parse_policy, read_policy
 from clustertwin.service.act.slurm_commands import JobFacts
-from clustertwin.telemetry.diagnosis.evidence import Finding
+from clustertwin.telemetry.diagnosis.evidence import JobFinding
 
 GOOD = '[[rule]]\nname = "hung"\ncauses = ["stopped"]\naction = "cancel"\nmode = "auto"\nfor = "1 min"\n'
 FACTS = JobFacts("42", "ada", 1000, "physics", "batch", "RUNNING", 1.0, ("n1",), 3600.0, 1, 0)
-STOPPED = Finding("stopped", True, "Rank 3 of 8 is stopped.", (3,), 0.99)
+STOPPED = JobFinding("stopped", True, "Rank 3 of 8 is stopped.", (3,), 0.99)
 
 
 def test_without_a_file_nothing_is_allowed():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clustertwin.service.act.journal import ActionRecord
+from clustertwin.service.act.action_journal import ActionRecord
 from clustertwin.service.act.policy import UNDO
 from clustertwin.telemetry.diagnosis.evidence import clean
 

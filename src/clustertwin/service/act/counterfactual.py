@@ -10,7 +10,7 @@ import numpy as np
 
 from clustertwin.core.job_health import JobHealth
 from clustertwin.service.act.slurm_commands import RunCommand, run_command
-from clustertwin.telemetry.diagnosis.evidence import Finding
+from clustertwin.telemetry.diagnosis.evidence import JobFinding
 from clustertwin.workload.formats import read
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings, predict_outcomes
 from clustertwin.workload.simulator.forecast.squeue import COMMAND, parse_squeue
@@ -19,7 +19,7 @@ from clustertwin.workload.simulator.forecast.start_times import Scenario
 
 def outcomes_of(
     job: str,
-    finding: Finding,
+    finding: JobFinding,
     past: Path | None = None,
     run: RunCommand = run_command,
     settings: ActionSettings = ActionSettings(),

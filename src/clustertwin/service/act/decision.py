@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clustertwin.service.act.policy import ActionPolicy, Rule
 from clustertwin.service.act.slurm_commands import JobFacts
-from clustertwin.telemetry.diagnosis.evidence import Finding
+from clustertwin.telemetry.diagnosis.evidence import JobFinding
 
 DAY_S = 86_400.0
 
@@ -22,7 +22,7 @@ class Decision:
 
 def decide(
     policy: ActionPolicy,
-    finding: Finding,
+    finding: JobFinding,
     lasts_s: float,
     facts: JobFacts,
     used_today: Mapping[str, int],
@@ -42,7 +42,7 @@ def decide(
     return Decision(None, reason)
 
 
-def _against(rule: Rule, finding: Finding, lasts_s: float, facts: JobFacts, used: int) -> str:
+def _against(rule: Rule, finding: JobFinding, lasts_s: float, facts: JobFacts, used: int) -> str:
     if facts.state != "RUNNING" and rule.action != "hold":
         return f"the job is {facts.state}"
     if finding.sure < rule.sure:

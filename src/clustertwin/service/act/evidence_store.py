@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clustertwin.service.store.database import Database
-from clustertwin.telemetry.diagnosis.evidence import Finding, JobEvidence, parse_evidence, to_json
+from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, parse_evidence, to_json
 from clustertwin.telemetry.diagnosis.odd_rank import find
 
 MOST_OF_EVENT = 8  # the first stays, because it shows how the event began
@@ -18,7 +18,7 @@ MOST_OF_EVENT = 8  # the first stays, because it shows how the event began
 class StoredEvidence:
     id: int
     evidence: JobEvidence
-    finding: Finding
+    finding: JobFinding
     outcomes: tuple[dict[str, Any], ...] = ()  # of each choice, if Slurm answered
 
 
@@ -49,7 +49,7 @@ class EvidenceStore:
         return stored
 
 
-def lasting(stored: list[StoredEvidence]) -> tuple[Finding, float] | None:
+def lasting(stored: list[StoredEvidence]) -> tuple[JobFinding, float] | None:
     """The newest finding and for how many seconds it has been the same, kind and ranks; None without evidence."""
     if not stored:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clustertwin.core.errors import SourceError, TwinError
-from clustertwin.service.act.journal import EXPIRES_S, ActionRecord, Journal, acting
+from clustertwin.service.act.action_journal import EXPIRES_S, ActionRecord, Journal, acting
 from clustertwin.service.act.slurm_commands import RunCommand, commands_of, is_done, read_facts, run_command
 
 #: title, body -> nothing; how `notify` and `advise` reach a person

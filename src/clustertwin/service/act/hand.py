@@ -20,14 +20,14 @@ from clustertwin.service.act.evidence_sources import TakeEvidence
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.journal import ActionPlan, ActionRecord, Journal
+from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
 from clustertwin.service.act.savings import measure_action, read_overrun
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.diagnosis.evidence import Finding, JobEvidence
+from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
 #: Which outcome belongs to which action.
@@ -80,7 +80,7 @@ class Hand:
         with suppress(SourceError, SettingsError):
             overrun_s = read_overrun(self._run)
             outcomes = outcomes_of(
-                facts.job, finding, self.settings.past, self._run, ActionSettings(overrun_s=overrun_s)
+                facts.job, finding, _path(self.settings.past), self._run, ActionSettings(overrun_s=overrun_s)
             )
         self.evidence.add(event.id, evidence, outcomes)
         latest = lasting(self.evidence.of(event.id))
@@ -95,7 +95,7 @@ class Hand:
 
     def policy(self) -> ActionPolicy:
         """The policy as it is on disk now. A policy that is not valid raises, and nothing is done."""
-        policy = read_policy(self.settings.policy)
+        policy = read_policy(_path(self.settings.policy))
         if any(rule.partitions for rule in policy.rules):
             check_names(policy, partitions(self._run), self.settings.policy)
         return policy
@@ -104,7 +104,7 @@ class Hand:
         self,
         event: Event,
         rule: Rule,
-        finding: Finding,
+        finding: JobFinding,
         facts: JobFacts,
         outcomes: tuple[dict[str, Any], ...],
         now_s: float,
@@ -180,6 +180,10 @@ class Hand:
             for action in unmeasured[:10]:
                 if (hours := measure_action(action, overrun_s, self._run)) is not None:
                     self.journal.measure(action.id, hours)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
 
 
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class HandSettings:
-    policy: Path | None = None
-    past: Path | None = None  # a job log, from which run times are predicted
+    policy: str = ""  # a file with rules; empty: evidence is taken, and nothing is proposed
+    past: str = ""  # a job log, from which run times are predicted
     every_s: float = 60.0  # between two looks at one job

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from clustertwin.service.act.journal import ActionRecord, Journal
+from clustertwin.service.act.action_journal import ActionRecord, Journal
 from clustertwin.service.act.slurm_commands import RunCommand, check_job, run_command
 
 SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")

@@ -19,7 +19,7 @@ import numpy as np
 
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
-from clustertwin.service.act.journal import Journal
+from clustertwin.service.act.action_journal import Journal
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store

@@ -60,7 +60,7 @@ class ProcessEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class JobFinding:
     """What the processes of a job do together. A `hang` needs every rank to wait and no message to pass."""
 
     kind: str  # one of `odd_rank.KINDS`

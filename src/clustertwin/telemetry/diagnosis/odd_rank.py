@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from clustertwin.telemetry.diagnosis.evidence import Finding, JobEvidence, ProcessEvidence
+from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
 from clustertwin.telemetry.diagnosis.program_order import order
 from clustertwin.telemetry.diagnosis.rank_state import caller
 
@@ -37,32 +37,32 @@ POINT_TO_POINT = frozenset(
 )  # fmt: skip
 
 
-def find(evidence: JobEvidence) -> Finding:
+def find(evidence: JobEvidence) -> JobFinding:
     """The finding of a job."""
     seen = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
     ended = [process for process in evidence.processes if process.does == "ended"]
     if not seen:
-        return Finding("unknown", False, "No process of the job could be read twice.")
+        return JobFinding("unknown", False, "No process of the job could be read twice.")
     does = Counter(process.does for process in seen)
     stopped = _those(seen, "stopped")
     if stopped and len(stopped) == len(seen):
         text = "Every process of the job is stopped, as scontrol suspend does."
-        return Finding("suspended", False, text, sure=0.5, since_s=_since(stopped))
+        return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
     if stopped:
         return _finding("stopped", stopped, seen, evidence, 0.99)
     if len(evidence.nodes) < evidence.wanted_nodes:
         text = f"The evidence has {len(evidence.nodes)} of {evidence.wanted_nodes} nodes: {_counts(does)}."
-        return Finding("unknown", False, text)
+        return JobFinding("unknown", False, text)
     if not does.keys() & {"waits-in-mpi", "blocked", "spins"}:
         return _quiet(seen, does)
     if gone := _missing(evidence, ended):
         if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
             others = _others(_those(seen, "waits-in-mpi"), seen)
             text = f"{_ranks(gone, evidence)} ended, and {others}."
-            return Finding("gone", True, _sentence(text), tuple(gone), 0.95, None)
-        return Finding("unknown", False, "A process ended while the evidence was taken.")
+            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.95, None)
+        return JobFinding("unknown", False, "A process ended while the evidence was taken.")
     if evidence.messages_pass:
-        return Finding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
+        return JobFinding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
     if does.keys() & {"communicates", "sleeps"} or (does["computes"] and len(seen) == 1):
         return _not_a_hang(seen, does, evidence)
     sure = 0.97 if evidence.messages_pass is False else 0.75
@@ -77,13 +77,13 @@ def find(evidence: JobEvidence) -> Finding:
     return _in_mpi(seen, evidence, sure)
 
 
-def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float) -> Finding:
+def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float) -> JobFinding:
     """Every rank waits in MPI: the smallest group of ranks at one place is the odd one."""
     places = Counter((process.mpi_call, caller(process.stack)) for process in seen)
     if len(places) == 1:
         call = seen[0].mpi_call
         text = f"All {len(seen)} ranks wait in {call}, and no message passed for {evidence.window_s:.0f} s."
-        return Finding("stalled", len(seen) > 1, text, sure=min(sure, 0.9) if len(seen) > 1 else 0.0)
+        return JobFinding("stalled", len(seen) > 1, text, sure=min(sure, 0.9) if len(seen) > 1 else 0.0)
     odd = _odd_group(seen, places)
     if 2 * len(odd) >= len(seen):
         sure = min(sure, 0.8)  # of two equal halves, neither is the odd one
@@ -120,33 +120,33 @@ def _odd_group(seen: Sequence[ProcessEvidence], places: Counter[tuple[str, str]]
     return [process for group in candidates if len(group) == fewest for process in group]
 
 
-def _straggler(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> Finding:
+def _straggler(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
     computing = _those(seen, "computes")
     text = f"{_ranks(_numbers(computing), evidence)} {_verb(computing, 'computes', 'compute')}, and "
     text += f"{_others(_those(seen, 'waits-in-mpi'), seen)}."
     ranks = _numbers(computing) if 2 * len(computing) <= len(seen) else ()
-    return Finding("straggler", False, _sentence(text), tuple(ranks), 0.5)
+    return JobFinding("straggler", False, _sentence(text), tuple(ranks), 0.5)
 
 
-def _not_a_hang(seen: Sequence[ProcessEvidence], does: Counter[str], evidence: JobEvidence) -> Finding:
+def _not_a_hang(seen: Sequence[ProcessEvidence], does: Counter[str], evidence: JobEvidence) -> JobFinding:
     sleeping = _those(seen, "sleeps")
     if sleeping and not does.keys() & {"communicates", "computes"} and 2 * len(sleeping) <= len(seen):
         text = f"{_ranks(_numbers(sleeping), evidence)} {_verb(sleeping, 'sleeps', 'sleep')}"
         text += f"{_place(sleeping[0])}, and {_others(_those(seen, 'waits-in-mpi'), seen)}."
-        return Finding("straggler", False, _sentence(text), tuple(_numbers(sleeping)), 0.5, _since(sleeping))
-    return Finding("progress", False, f"The ranks move: {_counts(does)}.", sure=0.5)
+        return JobFinding("straggler", False, _sentence(text), tuple(_numbers(sleeping)), 0.5, _since(sleeping))
+    return JobFinding("progress", False, f"The ranks move: {_counts(does)}.", sure=0.5)
 
 
-def _quiet(seen: Sequence[ProcessEvidence], does: Counter[str]) -> Finding:
+def _quiet(seen: Sequence[ProcessEvidence], does: Counter[str]) -> JobFinding:
     if does.keys() == {"sleeps"}:
         text = f"No process uses CPU time: all {len(seen)} sleep{_place(seen[0])}."
-        return Finding("idle", False, text, sure=0.6, since_s=_since(seen))
-    return Finding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
+        return JobFinding("idle", False, text, sure=0.6, since_s=_since(seen))
+    return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
 
 
 def _finding(
     kind: str, odd: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float
-) -> Finding:
+) -> JobFinding:
     since_s = _since(odd)
     when = f" since {datetime.fromtimestamp(since_s):%H:%M:%S}" if since_s is not None else ""
     numbers = _numbers(odd)
@@ -155,7 +155,7 @@ def _finding(
     others = [process for process in seen if process not in odd]
     if waiting := _those(others, "waits-in-mpi"):
         text += f", and {_others(waiting, seen)}"
-    return Finding(kind, kind in HANGS, _sentence(f"{text}."), tuple(numbers), sure, since_s)
+    return JobFinding(kind, kind in HANGS, _sentence(f"{text}."), tuple(numbers), sure, since_s)
 
 
 def _action(kind: str, process: ProcessEvidence) -> str:
