@@ -1,6 +1,7 @@
 # make up     install and watch this machine     make test   install and run every test
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
 # make bench  every benchmark, with the peers in the same run
+# make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
@@ -13,7 +14,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up test quick lint format bench fuzz clean
+.PHONY: help setup servers up test quick lint format bench duel fuzz clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -61,6 +62,11 @@ bench: setup servers ## LOG=log.swf and DATA=directory of labelled servers for t
 	@for b in $(BENCHES); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
 	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: skipped, needs LOG="; fi
 	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: skipped, needs DATA="; fi
+
+EPISODES ?= 30
+
+duel: setup servers ## both arms over the same seeded jobs; DUEL= for more options
+	$(BIN)/python benchmarks/duel.py --episodes $(EPISODES) $(DUEL)
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

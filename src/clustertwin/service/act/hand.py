@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
 from clustertwin.service.act.savings import measure_action, read_overrun
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clustertwin.service.act.action_message import compose_message
 from clustertwin.service.act.action_journal import ActionRecord
+from clustertwin.service.act.action_message import compose_message
 from clustertwin.service.outgoing.notifications import Message, NotifySettings, Outbox
 
 

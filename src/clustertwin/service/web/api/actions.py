@@ -11,9 +11,9 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from pydantic import BaseModel, Field
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service.act.action_journal import ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.evidence_store import EvidenceStore
 from clustertwin.service.act.execution import Executor
-from clustertwin.service.act.action_journal import ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.savings import rows_by, week
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import NoSuchEvent

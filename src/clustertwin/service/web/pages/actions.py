@@ -10,8 +10,8 @@ from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.action_journal import ApprovalRefused, Journal
+from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.policy import UNDO
 from clustertwin.service.act.savings import rows_by, week
 from clustertwin.service.live.snapshot import ServiceState

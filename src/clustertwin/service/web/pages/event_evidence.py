@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clustertwin.service.act.evidence_store import EvidenceStore
 from clustertwin.service.act.action_journal import Journal
+from clustertwin.service.act.evidence_store import EvidenceStore
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case
 from clustertwin.service.web.pages.actions import shown_actions
