@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +40,7 @@ PROGRAM = Path(__file__).with_name("mpi_program.py")
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 HANGS = ("stopped", "blocked-io", "mismatch", "lost-message")
 OTHERS = ("idle", "straggler", "healthy-compute", "healthy-exchange", "healthy-io", "healthy-uneven")
-LIMIT_S = 60
+LIMIT_S = 120
 ZERO_SAMPLES = 6  # the rule cancels after this many samples without CPU time
 SAMPLE_S = 5.0
 POLICY = """[[rule]]
@@ -88,7 +89,7 @@ class Run:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--episodes", type=int, default=30)
-    parser.add_argument("--at-once", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -100,6 +101,7 @@ def main() -> None:
 def duel(episodes: int, at_once: int, seed: int, out: Path | None = None) -> list[tuple[Run, Run]]:
     """Both arms over the same episodes -> (watched, acted) of each."""
     plan = draw(episodes, random.Random(seed))
+    compile_simulator()
     with tempfile.TemporaryDirectory(prefix="duel", dir="/var/tmp") as directory:
         os.chmod(directory, 0o755)
         nodes = {f"n{i}": tuple(range(4)) for i in range(1, at_once + 1)}
@@ -111,6 +113,18 @@ def duel(episodes: int, at_once: int, seed: int, out: Path | None = None) -> lis
     if out:
         out.write_text("".join(json.dumps({"watch": asdict(a), "act": asdict(b)}) + "\n" for a, b in pairs))
     return pairs
+
+
+def compile_simulator() -> None:
+    """Compile before the clock runs: the first simulation of a process takes seconds."""
+    from clustertwin.service.act.counterfactual import outcomes_of
+    from clustertwin.telemetry.diagnosis.evidence import JobFinding
+
+    def paper(arguments: list[str]) -> str:
+        queue = "1|a|RUNNING|4|1|2:00|0:10|None\n2|b|PENDING|4|1|2:00|0:00|Resources\n"
+        return queue if arguments[0] == "squeue" else "4/0/0/4\n"
+
+    outcomes_of("1", JobFinding("stopped", True, "", (0,), 0.9), run=paper)  # type: ignore[arg-type]
 
 
 def draw(count: int, rng: random.Random) -> list[Episode]:
@@ -159,26 +173,32 @@ def wave(slurm: Slurm, episodes: list[Episode], home: Path, hand: Hand | None, r
                 cpu[job] = used
             if zero[job] >= ZERO_SAMPLES:
                 zero_s.setdefault(job, time.time())
-            if hand is not None:
-                look(hand, job, events, run)
+        if hand is not None:
+            look(hand, running, events, run)
         time.sleep(max(SAMPLE_S - (time.monotonic() - begin_s), 0.1))
     return [finished(job, episode, home, hand, events.get(job), zero_s.get(job), run) for job, episode in jobs.items()]
 
 
-def look(hand: Hand, job: str, events: dict[str, Event], run: RunCommand) -> None:
-    """Open an event when the job has run for ten seconds, and give it to the hand."""
-    try:
+def look(hand: Hand, jobs: list[str], events: dict[str, Event], run: RunCommand) -> None:
+    """Open an event when a job has run for ten seconds, take the evidence of all jobs at once, and give it to the hand."""
+    due = []
+    for job in jobs:
         facts = read_facts(job, run)
         if facts.state != "RUNNING" or time.time() - facts.start_s < 10:
-            return
+            continue
         if job not in events:
             places = tuple((node, (0,)) for node in facts.nodes)
             now_s = int(time.time())
             events[job] = Event(f"duel{job}", places, (job,), "root", now_s, now_s, None, 9.0, "duel", "none")
             hand.store.write([(events[job], None)])
-        hand.look_at(events[job], time.time())
-    except TwinError as error:
-        print(f"  job {job}: {error}", flush=True)
+        due.append(facts)
+    with ThreadPoolExecutor(max(len(due), 1)) as pool:
+        taken = [(facts, pool.submit(take_on_this_host, facts.job, facts.uid, facts.nodes)) for facts in due]
+        for facts, evidence in taken:
+            try:
+                hand.judge(events[facts.job], facts, evidence.result(), time.time())
+            except TwinError as error:
+                print(f"  job {facts.job}: {error}", flush=True)
 
 
 def finished(
@@ -218,7 +238,7 @@ def submit(slurm: Slurm, episode: Episode, home: Path) -> str:
     # The launcher starts the ranks itself. Otherwise it would call srun, which these nodes cannot place.
     hidden = " ".join(f"-u {name}" for name in os.environ if name.startswith("SLURM_") and name != "SLURM_CONF")
     names = "-u SLURM_NODELIST -u SLURM_JOB_NODELIST -u SLURM_TASKS_PER_NODE -u SLURM_NNODES -u SLURM_JOB_NUM_NODES"
-    program = f"{sys.executable} {PROGRAM} {episode.kind} {max(episode.faulty, 0)} {directory} --after 6 --lasts 28"
+    program = f"{sys.executable} {PROGRAM} {episode.kind} {max(episode.faulty, 0)} {directory} --after 6 --lasts 40"
     script = f"exec env {hidden} {names} {MPIEXEC} -launcher fork -n {episode.ranks} {program}"
     options = ("--nodes=1", f"--ntasks={episode.ranks}", f"--time={LIMIT_S // 60}", "--mem=1", "--output=/dev/null")
     return slurm.run("sbatch", "--parsable", *options, f"--wrap={script}").strip()

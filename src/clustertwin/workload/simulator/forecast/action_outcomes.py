@@ -59,7 +59,7 @@ class ActionOutcome:
 @dataclass(frozen=True, slots=True)
 class ActionSettings:
     futures: int = 100
-    grace_s: float = 30.0  # from the cancellation to the end of the job
+    grace_s: float = 2.0  # from the cancellation to the end of a job that obeys the signal
     overrun_s: float = 0.0  # how long Slurm lets a job run beyond its limit
     checkpoint_s: float | None = None  # since the last checkpoint; None: since the start
     unit: Unit = "cpus"
