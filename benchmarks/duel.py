@@ -180,7 +180,7 @@ def wave(slurm: Slurm, episodes: list[Episode], home: Path, hand: Hand | None, r
 
 
 def look(hand: Hand, jobs: list[str], events: dict[str, Event], run: RunCommand) -> None:
-    """Open an event when a job has run for ten seconds, take the evidence of all jobs at once, and give it to the hand."""
+    """Open an event when a job has run for ten seconds, and give the evidence of all jobs to the hand."""
     due = []
     for job in jobs:
         facts = read_facts(job, run)
