@@ -28,9 +28,9 @@ from clustertwin.telemetry.detection.events.explanation import title_of
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
-Kind = Literal["opened", "changed", "closed"]
+Kind = Literal["opened", "changed", "closed", "action"]
 _ASK_S = 60.0  # between two looks at the reasons of announced events
-_WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved"}
+_WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
 #: title, body -> whether the target accepted the message
 Send = Callable[[str, str], bool]
 
@@ -216,8 +216,10 @@ def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple
     """Title and body of one message that combines these."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
-    opened, changed, closed = (sum(message.kind == kind for message in messages) for kind in _WORDS)
+    opened, changed, closed, actions = (sum(message.kind == kind for message in messages) for kind in _WORDS)
     title = f"{formatting.counted(opened, 'new event')}, {f'{changed} changed, ' if changed else ''}{closed} resolved"
+    if actions:
+        title += f", {formatting.counted(actions, 'action')}"
     parts = [f"{message.title}\n{message.body}" for message in messages[:most]]
     if len(messages) > most:
         parts.append(f"and {len(messages) - most} more{f': {link.rstrip(chr(47))}/events' if link else ''}")

@@ -17,6 +17,7 @@ from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.embedding import nearest
+from clustertwin.service.web.pages.event_evidence import event_evidence
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
 
@@ -109,6 +110,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             "verdicts": state.store.audit(case.id, limit=20),
             "near": nearest(state.snapshot, case.event),
             "alike": state.store.alike(case, 6),
+            "hand": event_evidence(state, case, request.state.role),
         }
         return render(request, state, PAGE, "event.html", silenced=silenced([case]), **values)
 
