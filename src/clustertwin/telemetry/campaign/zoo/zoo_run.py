@@ -160,7 +160,7 @@ def _header(run: PlannedRun, schedule: RunSchedule, program: ZooProgram, cpus: S
         "cpus": list(cpus),
         "schedule": asdict(schedule),
         "started_s": time.time(),
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "cpu_count": os.cpu_count(),
         "units": {"ticks_per_s": _TICKS_PER_S, "page_bytes": os.sysconf("SC_PAGE_SIZE")},
     }
