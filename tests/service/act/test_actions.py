@@ -14,11 +14,11 @@ import pytest
 from tests.service.act.paper_slurm import START_S, PaperSlurm
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.savings import measure_action, overrun, rows_by, week
 from clustertwin.service.act.slurm_commands import check_job, read_facts
 from clustertwin.service.store.event_store import Store
