@@ -1,12 +1,18 @@
-# make up     install and watch this machine     make test   install and run every test
+# make up     install what the service needs, and watch this machine; a minute or two, then it runs
+# make demo   the same install; a job hangs on a simulated cluster, and an event explains it
+# make test   install everything and run every test; half an hour or more
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
+# make docs   build the documentation site in site/
 # make bench  every benchmark, with the peers in the same run
+# make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
+# Two installs in one environment: what `twin up` needs, and everything that the tests use.
+RUN     := $(VENV)/.installed-to-run
 STAMP   := $(VENV)/.installed
 # uv does not read pip's find-links. Pass them on, so that a local wheel directory works for both.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -14,26 +20,37 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up test quick lint format bench duel fuzz clean
+.PHONY: help setup servers up demo test quick lint format docs bench duel fuzz sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/uv:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed ($(PYTHON) not found)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --compile-bytecode -e '.[all,sdv,dev]'
+
+INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --compile-bytecode -e
+
+$(RUN): pyproject.toml constraints.txt | $(BIN)/uv
+	$(INSTALL) '.[service,plots]'
 	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/uv
+	$(INSTALL) '.[all,sdv,dev]'
+	@touch $@ $(RUN)
 
 servers: ## the servers that the tests use; where they cannot be installed, the tests say what they skip
 	@deploy/install-test-servers
 
-up: setup
+up: $(RUN)
 	@$(BIN)/twin up
+
+demo: $(RUN)
+	@$(BIN)/twin demo
 
 test: setup servers lint
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -51,10 +68,17 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 CASES ?= 100000
 
 fuzz: setup
 	FUZZ_CASES=$(CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz -o faulthandler_timeout=0 tests/telemetry/ingest/test_hostile_bytes.py
+
+sbom: setup
+	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \
+	  --output-reproducible --output-file sbom.cdx.json
 
 BENCHES := exporter parser recording metrics scoring training detection events handover service pages simulator
 
@@ -69,4 +93,4 @@ duel: setup servers ## both arms over the same seeded jobs; DUEL= for more optio
 	$(BIN)/python benchmarks/duel.py --episodes $(EPISODES) $(DUEL)
 
 clean:
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

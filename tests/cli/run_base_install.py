@@ -1,6 +1,7 @@
-"""Run `twin` in this process as a base install would: no package outside the base dependencies can be imported.
+"""Run `twin` in this process as a small install would: no package outside its dependencies can be imported.
 
-Reads a list of command lines from standard input, as JSON, and prints [exit code, stdout, stderr] of each.
+The arguments are the extras of the install; none is the base install. Reads a list of command lines from standard
+input, as JSON, and prints [exit code, stdout, stderr] of each.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 
-def base_distributions() -> set[str]:
-    """The distributions that `pip install clustertwin` installs: the dependencies and theirs."""
-    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    waiting, known = list(pyproject["project"]["dependencies"]), set()
+def distributions(extras: Sequence[str] = ()) -> set[str]:
+    """The distributions that `pip install 'clustertwin[extras]'` installs: the dependencies and theirs."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    waiting, known = list(project["dependencies"]), set()
+    waiting += [f"clustertwin[{extra}]" for extra in extras]
     while waiting:
         requirement = Requirement(waiting.pop())
         name = canonicalize_name(requirement.name)
+        if name == "clustertwin":
+            waiting += [text for extra in requirement.extras for text in project["optional-dependencies"][extra]]
+            continue
         if name in known or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
         known.add(name)
@@ -35,11 +40,11 @@ def base_distributions() -> set[str]:
     return known
 
 
-class BaseInstall:
-    """A finder that refuses every module of a distribution outside the base install."""
+class SmallInstall:
+    """A finder that refuses every module of a distribution outside the install."""
 
-    def __init__(self) -> None:
-        base = base_distributions() | {"clustertwin"}
+    def __init__(self, extras: Sequence[str]) -> None:
+        base = distributions(extras) | {"clustertwin"}
         self.refused = {
             module
             for module, owners in metadata.packages_distributions().items()
@@ -69,7 +74,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
 
 if __name__ == "__main__":
     command_lines = json.load(sys.stdin)
-    refusing = BaseInstall()
+    refusing = SmallInstall(sys.argv[1:])
     for loaded in [name for name in sys.modules if name.partition(".")[0] in refusing.refused]:
         del sys.modules[loaded]
     sys.meta_path.insert(0, refusing)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +23,42 @@ from clustertwin.workload.jobs import Jobs, Machine
 
 ROOT = Path(__file__).parents[2]
 
-#: A command line of every command -> the extra that it needs; empty if it works in a base install. @ is a directory.
+#: A command line of every command -> the extra that a base install names; empty if it works there. @ is a directory.
 LINES = {
-    "doctor": "",
+    "demo --no-browser --stop": "service",
+    "doctor": "cli",
     "up --home @/home --no-browser --port 0": "service",
     "serve --config @/service.toml": "service",
-    "events list --home @/home": "",
-    "events show e1 --home @/home": "",
-    "events confirm e1 --home @/home": "",
-    "events dismiss e1 --home @/home": "",
-    "events new-normal e1 --home @/home": "",
-    "events undo e1 --home @/home": "",
-    "maintenance add n1 --for 1h --home @/home": "",
-    "maintenance list --home @/home": "",
-    "maintenance end 1 --home @/home": "",
-    "silence add --node n1 --for 1h --home @/home": "",
-    "silence list --home @/home": "",
-    "silence end 1 --home @/home": "",
-    "audit --home @/home": "",
-    "token add ada --home @/home": "",
-    "token list --home @/home": "",
-    "token remove ada --home @/home": "",
-    "token reopen --home @/home": "",
-    "top --seconds 1": "",
-    "record --out @/record --seconds 1": "",
-    "campaign types": "",
-    "campaign simulate --out @/simulated --nodes 2 --threads 4 --hours 1 --rounds 1": "",
+    "events list --home @/home": "service",
+    "events show e1 --home @/home": "service",
+    "events confirm e1 --home @/home": "service",
+    "events dismiss e1 --home @/home": "service",
+    "events new-normal e1 --home @/home": "service",
+    "events undo e1 --home @/home": "service",
+    "maintenance add n1 --for 1h --home @/home": "service",
+    "maintenance list --home @/home": "service",
+    "maintenance end 1 --home @/home": "service",
+    "silence add --node n1 --for 1h --home @/home": "service",
+    "silence list --home @/home": "service",
+    "silence end 1 --home @/home": "service",
+    "audit --home @/home": "service",
+    "token add ada --home @/home": "service",
+    "token list --home @/home": "service",
+    "token remove ada --home @/home": "service",
+    "token reopen --home @/home": "service",
+    "backup @/backup.tar --home @/home": "service",
+    "restore @/backup.tar @/restored": "service",
+    "top --seconds 1": "telemetry",
+    "record --out @/record --seconds 1": "telemetry",
+    "campaign types": "telemetry",
+    "campaign simulate --out @/simulated --nodes 2 --threads 4 --hours 1 --rounds 1": "telemetry",
     "campaign run --out @/campaign": "campaign",
-    "campaign fit @/simulated": "",
+    "campaign fit @/simulated": "telemetry",
     "campaign compare @/simulated @/simulated --out @/compared": "models",
-    "recording info @/simulated/round-000": "",
-    "recording windows @/simulated/round-000": "",
-    "recording export @/simulated/round-000 --out @/windows.npz": "",
-    "job 1 --recording @/simulated/round-000 --home @/home": "",
+    "recording info @/simulated/round-000": "telemetry",
+    "recording windows @/simulated/round-000": "telemetry",
+    "recording export @/simulated/round-000 --out @/windows.npz": "telemetry",
+    "job 1 --recording @/simulated/round-000 --home @/home": "service",
     "study --out @/study": "study",
     "train @/simulated --out @/model": "models",
     "model list --home @/home": "learn",
@@ -64,29 +67,36 @@ LINES = {
     "model rollback --home @/home": "learn",
     "model sync --home @/home --mlflow @/mlflow": "learn",
     "learn run --home @/home": "learn",
-    "learn freeze --home @/home": "",
-    "learn resume --home @/home": "",
+    "learn freeze --home @/home": "learn",
+    "learn resume --home @/home": "learn",
     "learn simulate --days 1 --out @/month": "learn",
     "learn timing --hours 1": "learn",
-    "digest --home @/home": "",
-    "trace convert @/log.swf @/log.csv": "",
-    "trace clean @/log.swf @/clean.swf": "",
-    "trace anonymise @/log.swf @/secret.swf": "",
-    "trace describe @/log.swf": "",
-    "trace describe @/log.swf --out @/log.html": "plots",
-    "trace generate @/log.swf --out @/made.swf": "",
-    "trace compare @/log.swf @/made.swf": "models",
-    "trace generators": "",
-    "trace study @/log.swf --out @/traces": "models",
-    "sched simulate @/log.swf": "",
-    "sched simulate @/log.swf --gantt @/chart.png": "plots",
-    "sched evaluate @/log.swf --window 0:100": "",
+    "digest --home @/home": "service",
+    "trace convert @/log.swf @/log.csv": "workload",
+    "trace clean @/log.swf @/clean.swf": "workload",
+    "trace anonymise @/log.swf @/secret.swf": "workload",
+    "trace describe @/log.swf": "workload",
+    "trace describe @/log.swf --out @/log.html": "workload",
+    "trace generate @/log.swf --out @/made.swf": "workload",
+    "trace compare @/log.swf @/made.swf": "generate",
+    "trace generators": "workload",
+    "trace study @/log.swf --out @/traces": "generate",
+    "sched simulate @/log.swf": "workload",
+    "sched simulate @/log.swf --gantt @/chart.png": "workload",
+    "sched evaluate @/log.swf --window 0:100": "workload",
     "sched train @/log.swf --out @/policy.safetensors": "rl",
     "sched study @/log.swf --out @/policies": "rl",
-    "sched whatif --squeue @/queue.txt --procs 4": "",
-    "sched simulate-site @/jobs.sacct --site @/site.toml": "",
-    "sched validate @/jobs.sacct --site @/site.toml": "",
-    "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "",
+    "sched whatif --squeue @/queue.txt --procs 4": "workload",
+    "sched start --squeue @/queue.txt --procs 4": "workload",
+    "sched simulate-site @/jobs.sacct --site @/site.toml": "workload",
+    "sched validate @/jobs.sacct --site @/site.toml": "workload",
+    "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "workload",
+}
+
+#: The extras without torch -> the lines that work with them alone.
+LIGHT = {
+    extra: [line for line, needs in LINES.items() if needs == extra and not line.endswith(("log.html", "chart.png"))]
+    for extra in ("cli", "telemetry", "workload")
 }
 
 
@@ -104,8 +114,8 @@ def test_every_command_has_a_line_in_this_test():
     assert {name for name in names if not any(line.startswith(name) for line in LINES)} == {"exporter"}
 
 
-def run_lines(place: Path) -> dict[str, tuple[int, str, str]]:
-    """Exit code, output and errors of every line, run in one process that cannot import optional packages."""
+def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> dict[str, tuple[int, str, str]]:
+    """Exit code, output and errors of every line, run in one process that cannot import other packages."""
     from tests.cli import test_sched_site as site
     from tests.service.web.test_api import EVENT, WHY
 
@@ -127,13 +137,13 @@ def run_lines(place: Path) -> dict[str, tuple[int, str, str]]:
     store = Store(place / "home" / "state.sqlite")
     store.write([(EVENT, WHY)])
     store.close()
-    lines = [[word.replace("@", str(place)) for word in line.split()] for line in LINES]
+    words = [[word.replace("@", str(place)) for word in line.split()] for line in lines]
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("run_base_install.py")],
-        input=json.dumps(lines), capture_output=True, text=True, cwd=place, timeout=300,
+        [sys.executable, Path(__file__).with_name("run_base_install.py"), *extras],
+        input=json.dumps(words), capture_output=True, text=True, cwd=place, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return dict(zip(LINES, map(tuple, json.loads(done.stdout)), strict=True))
+    return dict(zip(lines, map(tuple, json.loads(done.stdout)), strict=True))
 
 
 def fault(extra: str, code: int, errors: str) -> str:
@@ -148,10 +158,33 @@ def fault(extra: str, code: int, errors: str) -> str:
 
 @pytest.mark.slow
 def test_every_command_works_or_names_its_extra(tmp_path: Path):
-    """One process runs all lines, because most of the time is the import of numba."""
-    outcomes = run_lines(tmp_path)
+    outcomes = run_lines(tmp_path, list(LINES))
     faults = {line: fault(LINES[line], code, errors) for line, (code, _, errors) in outcomes.items()}
     assert {line: text for line, text in faults.items() if text} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", LIGHT)
+def test_every_light_command_works_without_torch(tmp_path: Path, extra: str):
+    """One process runs all lines, because most of the time is the import of numba."""
+    outcomes = run_lines(tmp_path, LIGHT[extra], [extra])
+    faults = {line: fault("", code, errors) for line, (code, _, errors) in outcomes.items()}
+    assert {line: text for line, text in faults.items() if text} == {}
+
+
+@pytest.mark.slow
+def test_help_in_a_base_install_lists_every_command(tmp_path: Path):
+    code, out, _ = run_lines(tmp_path, ["--help"])["--help"]
+    assert code == 0
+    assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
+
+
+def test_the_base_install_has_only_what_the_exporter_needs():
+    from tests.cli.run_base_install import distributions
+
+    assert distributions() == {"bcrypt", "pyyaml"}
+    assert "sdv" not in distributions(["all"])
+    assert "mlflow" not in distributions(["service", "plots"])
 
 
 def test_the_table_of_extras_is_that_of_the_package():
@@ -161,7 +194,7 @@ def test_the_table_of_extras_is_that_of_the_package():
         "sb3-contrib": "sb3_contrib",
     }  # fmt: skip
     expected: dict[str, set[str]] = {}
-    for extra in set(declared) - {"all", "dev"}:
+    for extra in set(declared) - {"all", "dev", "docs"}:
         requirements = [Requirement(text) for text in declared[extra]]
         own = {imported_as.get(each.name, each.name) for each in requirements if each.name != "clustertwin"}
         included = {name for each in requirements if each.name == "clustertwin" for name in each.extras}

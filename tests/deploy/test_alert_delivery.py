@@ -124,7 +124,7 @@ def twin_serve(directory: Path, address: str, source: Server, webhook_url: str) 
         f'[service]\nhost = "{host}"\nport = {port}\nhome = "{directory / "home"}"\n'
         f'[source]\nkind = "prometheus"\nurl = "{source.url}"\n'
         "[scoring]\nstride_s = 2\n[events]\nneeded_s = 4\nof_s = 20\n"
-        f'[notify]\nurls = ["json://{webhook_url}"]\nevery_s = 0\n'
+        f'[notify]\nurls = ["json://{webhook_url}"]\nevery_s = 0\n[learning]\nshadow = false\n'
     )
     command = (sys.executable, "-m", "clustertwin", "serve", "--config", str(directory / "twin.toml"))
     with running(directory, address, command, "/healthz") as server:
@@ -177,7 +177,10 @@ def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> N
         enter(alertmanager(tmp_path / "alertmanager", alerts, url))
         (alert,) = wait_for("the call", lambda: alerts_in("firing"), within_s=30)[:1]
         assert (alert["labels"]["node"], alert["labels"]["jobid"]) == ("n1", "666")
-        assert "iowait" in alert["annotations"]["summary"]
+        assert alert["labels"]["cause"] == "stalled-io"
+        assert alert["annotations"]["summary"].startswith("Job 666 waits for I/O: iowait ")
+        assert "iowait was" in alert["annotations"]["description"]
+        assert "Next step: " in alert["annotations"]["description"]
         event = alert["labels"]["event"]
         assert alert["annotations"]["url"] == f"http://{service}/events/{event}"
         assert urllib.request.urlopen(f"{twin.url}/events/{event}", timeout=10).status == 200
@@ -185,9 +188,14 @@ def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> N
         bad.end_job()
         (resolved,) = wait_for("the resolved alert", lambda: alerts_in("resolved"), within_s=60)[:1]
         assert resolved["labels"]["event"] == event
+        # One event is one alert of each severity: its labels do not change while it is open.
+        labels = {tuple(sorted(alert["labels"].items())) for alert in alerts_in("firing")}
+        assert len(labels) == len({dict(each)["severity"] for each in labels})
+        assert {dict(each)["event"] for each in labels} == {event}
         assert {alert["labels"]["node"] for alert in alerts_in("firing")} == {"n1"}
         wait_for("the service's own message", lambda: len(messages) == 2, within_s=30)
-        assert [message["title"].partition(" (")[0] for message in messages] == [
-            "Anomaly: job 666 on n1",
-            "Resolved: job 666 on n1",
+        assert [message["title"].partition(": iowait")[0] for message in messages] == [
+            "Anomaly: Job 666 waits for I/O",
+            "Resolved: Job 666 waits for I/O",
         ]
+        assert "retention" not in (tmp_path / "alertmanager" / "log").read_text()

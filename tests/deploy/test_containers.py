@@ -75,3 +75,12 @@ def test_the_image_is_built_on_merge_and_every_night():
     assert when["push"]["branches"] == ["main"]
     assert re.fullmatch(r"\d+ \d+ \* \* \*", when["schedule"][0]["cron"])
     assert "make test" in workflows["tests"]["jobs"]["test"]["steps"][-1]["run"]
+
+
+def test_actions_are_pinned_by_commit_and_a_job_may_only_what_it_needs():
+    for path in WORKFLOWS:
+        text = path.read_text()
+        used = re.findall(r"uses: (\S+)", text)
+        assert used
+        assert [name for name in used if not re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}", name)] == []
+        assert yaml.safe_load(text)["permissions"]["contents"] == "read"

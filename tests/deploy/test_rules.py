@@ -43,6 +43,15 @@ def test_amtool_accepts_the_routes():
     checked(binary("amtool"), "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
 
 
+def test_alertmanager_remembers_a_notification_until_it_is_repeated():
+    """Its retention is 120 h by default. Beyond it, Alertmanager forgets that it has notified."""
+    hours = {"h": 1, "d": 24}
+    text = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()
+    intervals = re.findall(r"repeat_interval: (\d+)([hd])", text)
+    assert intervals
+    assert max(int(number) * hours[unit] for number, unit in intervals) < 120
+
+
 def test_every_alert_is_tested_and_documented():
     tests = (DEPLOY / "prometheus" / "tests.yml").read_text()
     page = (DEPLOY.parent / "docs" / "alerts.md").read_text()

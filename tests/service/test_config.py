@@ -20,7 +20,7 @@ from clustertwin.service import config as config_module
 from clustertwin.service.config import ConfigError, EventsSection, ServiceConfig, parse_config, read_config
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.exporter import __main__ as exporter
-from clustertwin.telemetry.learning.night.day_checks import DayLimits
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
 
 GOOD = """
 [service]
@@ -159,7 +159,7 @@ def test_the_docs_name_the_port_of_the_exporter():
 
 def test_the_docs_state_the_minimum_of_a_night():
     limits, page = DayLimits(), (DOCS.parent / "learning.md").read_text().replace("\n", " ")
-    assert f"fewer than {limits.fewest_windows:,} usable windows" in page
+    assert f"less than {limits.thread_hours:g} thread-hour" in page
     assert f"fewer than {limits.fewest_moments} moments" in page
     assert f"no node with {limits.coverage:.0%} of its" in page.replace(" %", "%")
     assert f"more than {limits.drift:.0%} of the day" in page.replace(" %", "%")

@@ -6,6 +6,7 @@ import sys
 
 #: name -> (import string of a typer app or command, its line in `twin --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("clustertwin.cli.demo:app", "See a job hang on a simulated cluster, and the event that explains it."),
     "doctor": ("clustertwin.cli.doctor:app", "Check what is installed, reachable and missing on this machine."),
     "up": ("clustertwin.cli.up:app", "Watch this machine, or replay a recording, in the browser."),
     "serve": ("clustertwin.cli.serve:app", "Watch a cluster through Prometheus or its exporters."),
@@ -17,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "savings": ("clustertwin.cli.savings:app", "What actions promised, and what they saved."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
     "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
+    "backup": ("clustertwin.cli.backup:backup_app", "Back up a home, also while its service runs."),
+    "restore": ("clustertwin.cli.backup:restore_app", "Create a home from a backup."),
     "evidence": ("clustertwin.cli.evidence:app", "What a job's processes wait for: take, serve, show."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "top": ("clustertwin.cli.top:app", "Threads live in the terminal, of this host or of a service."),
@@ -32,17 +35,40 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
 }
 
-#: command -> the extra to name if a package of it is missing
+#: command, or command and its first word -> the extra to name if a package of it is missing
 NEEDED = {
+    "doctor": "cli",
+    "demo": "service",
     "up": "service",
     "serve": "service",
+    "events": "service",
+    "maintenance": "service",
+    "silence": "service",
+    "audit": "service",
     "act": "service",
+    "savings": "service",
+    "evidence": "service",
+    "job": "service",
+    "token": "service",
+    "backup": "service",
+    "restore": "service",
+    "digest": "service",
+    "top": "telemetry",
+    "record": "telemetry",
+    "recording": "telemetry",
+    "campaign": "telemetry",
+    "campaign run": "campaign",
+    "campaign compare": "models",
     "study": "study",
     "train": "models",
     "model": "learn",
     "learn": "learn",
-    "trace": "generate",
-    "sched": "rl",
+    "trace": "workload",
+    "trace compare": "generate",
+    "trace study": "generate",
+    "sched": "workload",
+    "sched train": "rl",
+    "sched study": "rl",
 }
 
 
@@ -58,6 +84,27 @@ def main() -> None:
         from clustertwin.telemetry.diagnosis.__main__ import main as evidence
 
         sys.exit(evidence(sys.argv[2:]))
-    from clustertwin.cli.app import run
-
+    try:
+        from clustertwin.cli.app import run
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("clustertwin"):
+            raise
+        sys.exit(_without_library(sys.argv[1:], missing))
     sys.exit(run(COMMANDS, NEEDED))
+
+
+def _without_library(words: list[str], missing: ModuleNotFoundError) -> int:
+    """`twin` in a base install, which has the exporter only: list the commands, or name the extra of this one."""
+    from clustertwin.core.extras import explain
+
+    if not words or words[0].startswith("-"):
+        print(
+            "Usage: twin exporter [OPTIONS]\n\nThis install has the exporter only. The other commands need an extra:\n"
+        )
+        for name, (_, line) in COMMANDS.items():
+            extra = f"pip install 'clustertwin[{NEEDED[name]}]'" if name in NEEDED else ""
+            print(f"  {name:<12} {line} {extra}".rstrip())
+        return 0
+    named = NEEDED.get(" ".join(words[:2]), NEEDED.get(words[0], "cli"))
+    print(f"twin: {explain(missing, named) or missing}", file=sys.stderr)
+    return 1

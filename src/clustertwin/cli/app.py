@@ -21,7 +21,7 @@ def group(about: str = "") -> typer.Typer:
 
 
 def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
-    """The exit code of `twin` with these commands. `needed` names the extra of a command that needs one."""
+    """The exit code of `twin` with these commands. `needed` names the extra of a command, or of one of its parts."""
     called = ""
 
     class Lazy(TyperGroup):
@@ -68,7 +68,8 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
         typer.echo(f"twin: {error}", err=True)
         return error.exit_code
     except ModuleNotFoundError as missing:
-        explained = explain(missing, needed.get(called, ""))
+        named = " ".join((called, *sys.argv[2:3]))
+        explained = explain(missing, needed.get(named, needed.get(called, "")))
         if explained is None:
             raise
         typer.echo(f"twin: {explained}", err=True)

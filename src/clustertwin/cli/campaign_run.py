@@ -1,4 +1,4 @@
-"""`twin campaign run|types`: real jobs, directly or through Slurm -> recordings and a summary of their windows."""
+"""`twin campaign run|types`: real jobs or programs of the zoo -> recordings and a summary of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from clustertwin.cli.campaign_zoo import check_catalogue, run_zoo, show_zoo
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
 
@@ -22,12 +23,21 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CampaignOptions:
     out: Annotated[Path, typer.Option(help="Directory of the campaign; complete rounds in it are kept.")]
-    rounds: Annotated[int, typer.Option(min=1, help="Number of recordings. Each is train, validation or test.")] = 3
+    catalogue: Annotated[
+        str, typer.Option(help="jobs: our own job programs; zoo: real programs with imposed faults, as root.")
+    ] = "jobs"
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Number of recordings, each train, validation or test; of the zoo: per program.")
+    ] = 3
     seed: Annotated[int, typer.Option(help="Random seed of the order, lengths and sizes of the jobs.")] = 0
     job_seconds: Annotated[tuple[float, float], typer.Option(help="Shortest and longest job.")] = (105.0, 150.0)
     types: Annotated[
         list[str],
-        typer.Option("--type", help="Job type; repeat for more. Default: np, good-io, bad-io, mpi-N and idle."),
+        typer.Option(
+            "--type",
+            help="Job type, or program of the zoo; repeat for more. Default: np, good-io, bad-io, mpi-N and idle, "
+            "or all installed programs.",
+        ),
     ] = field(default_factory=list)
     anomalies: Annotated[
         bool, typer.Option("--anomalies/--no-anomalies", help="Add all anomalies to the test rounds.")
@@ -44,12 +54,24 @@ class CampaignOptions:
         ),
     ] = False
     window_s: Annotated[int, typer.Option(min=1, help="Window length in the table, in seconds.")] = 100
+    cpus: Annotated[str, typer.Option(help="Zoo: the CPUs that are recorded, such as 1 or 0,1. Default: all.")] = ""
+    faults: Annotated[
+        list[str], typer.Option("--fault", help="Zoo: fault to impose; repeat for more. Default: all in turn.")
+    ] = field(default_factory=list)
+    faults_per_run: Annotated[int, typer.Option(min=0, help="Zoo: faults imposed one after the other in a run.")] = 2
+    phase_seconds: Annotated[
+        tuple[float, float, float], typer.Option(help="Zoo: healthy seconds, then each fault, and a recovery between.")
+    ] = (300.0, 150.0, 40.0)
+    most_runs: Annotated[int, typer.Option(min=0, help="Zoo: stop after this number of runs; 0: no limit.")] = 0
     json: bool = Json
 
 
 @options(CampaignOptions)
 def run(options: CampaignOptions) -> None:
     """Run real jobs on pinned CPUs, in random order and length, and record them with labels."""
+    if options.catalogue == "zoo":
+        return run_zoo(options)
+    check_catalogue(options.catalogue)
     from clustertwin.telemetry.campaign.campaign_run import run_campaign
     from clustertwin.telemetry.campaign.catalogue import DEFAULT_TYPES
     from clustertwin.telemetry.campaign.jobs.pinning import parse_node_cpus
@@ -84,8 +106,14 @@ def run(options: CampaignOptions) -> None:
         raise typer.Exit(1)
 
 
-def types(json: bool = Json) -> None:
+def types(
+    catalogue: Annotated[str, typer.Option(help="jobs, or zoo for real programs and imposed faults.")] = "jobs",
+    json: bool = Json,
+) -> None:
     """List the job types: what each does, and the CPU ratios that it should show."""
+    if catalogue == "zoo":
+        return show_zoo(json)
+    check_catalogue(catalogue)
     from clustertwin.telemetry.campaign.catalogue import DEFAULT_TYPES, JOB_TYPES
 
     rows = [

@@ -58,10 +58,13 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
         )
         return
     _print([case], json=False)
+    typer.echo(case.event.title)
     typer.echo(case.why.sentence if case.why else "There is no explanation.")
+    if case.why:
+        typer.echo(f"Next step: {case.why.next_step}")
     for ratio in case.why.ratios if case.why else ():
-        typer.echo(f"  {ratio.channel:<8} measured {_share(ratio.seen)}  expected {_share(ratio.expected)}"
-                   f"  neighbours {_share(ratio.neighbours)}")  # fmt: skip
+        typer.echo(f"  {ratio.channel:<8} measured {_share(ratio.seen)}  before {_share(ratio.before)}"
+                   f"  expected {_share(ratio.expected)}  neighbours {_share(ratio.neighbours)}")  # fmt: skip
     if case.why and case.why.nearest:
         nearest = ", ".join(f"{kind} ({distance:.2f})" for kind, distance in case.why.nearest)
         typer.echo(f"Nearest known job types (distance): {nearest}")
@@ -116,18 +119,15 @@ def _print(cases: list[Case], json: bool) -> None:
             case.id,
             f"{datetime.fromtimestamp(case.event.onset_s):%Y-%m-%d %H:%M}",
             "open" if case.event.end_s is None else duration(case.event.end_s - case.event.onset_s),
+            case.event.title,
             ", ".join(case.event.nodes),
-            case.event.threads,
-            ", ".join(case.event.jobs) or "-",
+            case.event.owner or "-",
             round(case.event.score, 1),
-            case.why.channel if case.why else "-",
             case.verdict or "-",
         )
         for case in cases
     ]
-    print_table(
-        "", ("event", "since", "duration", "nodes", "threads", "jobs", "score", "channel", "verdict"), rows, ("event",)
-    )
+    print_table("", ("event", "since", "duration", "what", "nodes", "owner", "score", "verdict"), rows, ("event",))
 
 
 def _share(ratio: float | None) -> str:

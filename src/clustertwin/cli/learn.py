@@ -50,8 +50,16 @@ class RunOptions:
     budget_s: Annotated[float, typer.Option("--budget-s", help="Wall time for all training.")] = 480.0
     workers: Annotated[int, typer.Option(min=1, help="How many challengers train at the same time.")] = 2
     gate: Annotated[
-        bool, typer.Option(help="Reject a challenger that detects fewer golden-set anomalies than the champion.")
+        bool,
+        typer.Option(help="Reject a challenger that sees less than the champion, unless it raises fewer false events."),
     ] = True
+    false_event_cost: Annotated[
+        float,
+        typer.Option(min=0, help="Part of all faults that is worth as much as one false event per node and day."),
+    ] = 0.05
+    thread_hours: Annotated[
+        float, typer.Option(min=0, help="The least evidence of a day: usable time of threads, counted once.")
+    ] = 1.0
     mlflow: str = Mlflow
     username: str = endpoint.Username
     password_file: Path | None = endpoint.PasswordFile
@@ -74,17 +82,20 @@ def run(options: RunOptions) -> None:
     from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 
     home, day = options.home.expanduser(), day_of(options.day) if options.day else yesterday(time.time())
+    store = open_store(home, make=True)
     with noted(home, day), step_progress() as progress:
         context = NightContext(
             home,
             _archive(options),
-            open_store(home, make=True),
+            store,
             _night_settings(options),
             registry_opener(home, options.mlflow),
             progress=progress,
             command=shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
         )
         night = run_night(context, day)
+    if night.shadow_ended:
+        store.append_audit("clustertwin", "shadow ended", "learning", time.time(), {"because": night.shadow_ended})
     _print_night(night, options.json)
 
 
@@ -118,21 +129,35 @@ def simulate(
     out: Path = typer.Option(..., "--out", help="Output directory. A strategy whose file exists is not run again."),
     seed: int = typer.Option(0, help="Random seed of the month."),
     workers: int = typer.Option(2, min=1, help="Strategies to run at the same time; the numbers do not depend on it."),
+    unseen: float = typer.Option(0.0, min=0, max=1, help="Part of the jobs whose programs were never recorded."),
+    foreign: bool = typer.Option(False, help="A foreign site: its usual programs were never recorded either."),
     json: bool = Json,
 ) -> None:
     """Simulate a month under each strategy.
 
-    Print a table and draw OUT/month.png.
+    Print a table and draw OUT/month.png. With --unseen or --foreign the month begins with the shipped detector, jobs of
+    every program go wrong every day, nobody gives a verdict, and the table has a row for each day.
     """
-    from clustertwin.telemetry.studies.month.month_settings import MonthSettings
+    from clustertwin.telemetry.studies.month.month_report import by_day, read_days
+    from clustertwin.telemetry.studies.month.month_settings import DEFAULT_STRATEGY, MonthSettings
     from clustertwin.telemetry.studies.month.month_study import run_month
+    from clustertwin.telemetry.studies.month.simulated_month import unseen_month
 
     names = strategies.split(",") if strategies else []
+    settings = MonthSettings(days=days, seed=seed)
+    if unseen or foreign:
+        settings = replace(settings, world=unseen_month(unseen, foreign), vetted=False)
+        names = names or [DEFAULT_STRATEGY]
     with step_progress() as progress:
-        settings = MonthSettings(days=days, seed=seed)
         summaries = run_month(settings, out, names, workers, lambda done, total: progress("strategies", done, total))
     if json:
         print_json([asdict(summary) for summary in summaries])
+        return
+    if unseen or foreign:
+        heads = ("day", "", "false events per node-day", "found, usual", "found, new", "faults seen", "night")
+        for summary in summaries:
+            rows = by_day(read_days(out / f"{summary.strategy}.json"))
+            print_table(f"{summary.strategy}: {days} simulated days", heads, rows)
         return
     columns = (
         "strategy",
@@ -206,11 +231,16 @@ def _archive(options: RunOptions) -> TraceArchive:
 
 
 def _night_settings(options: RunOptions) -> NightSettings:
-    from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+    from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+    from clustertwin.telemetry.learning.night.day_limits import DayLimits
     from clustertwin.telemetry.learning.night.night_run import NightSettings
 
-    rule = DuelRule(gate=options.gate)
-    settings = NightSettings(budget_s=options.budget_s, workers=options.workers, rule=rule)
+    settings = NightSettings(
+        budget_s=options.budget_s,
+        workers=options.workers,
+        rule=DuelRule(gate=options.gate, false_event_cost=options.false_event_cost),
+        limits=DayLimits(thread_hours=options.thread_hours),
+    )
     if not options.architectures:
         return settings
     return replace(settings, architectures=tuple(options.architectures.split(",")))
@@ -223,12 +253,12 @@ def _print_night(night: NightResult, json: bool) -> None:
     from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
 
     rows = [
-        (row["name"], row["error"], row["false_alarms"], golden.mean_recall, golden.false_alarms)
+        (row["name"], row["error"], row["bits"], row["false_alarms"], golden.informedness, row["false_events"])
         for row in night.contestants
         for golden in [GoldenSetResult(**row["detection"])]
     ]
     if rows:
-        columns = ("contestant", "error", "false alarms", "golden-set recall", "golden-set false alarms")
+        columns = ("contestant", "error", "bits", "false alarms", "faults seen", "false events per node-day")
         print_table(f"Night of {night.day}", columns, rows)
     typer.echo(f"{night.day}: {night.outcome}: {night.because}. In service: {night.champion}")
     for note in [*(f"{name} is rejected: {why}" for name, why in night.refused.items()), *night.notes]:

@@ -12,6 +12,7 @@ from clustertwin.cli.sched_options import (
     EvaluateOptions,
     SchedStudyOptions,
     SimulateOptions,
+    StartOptions,
     TrainOptions,
     WhatifOptions,
 )
@@ -87,6 +88,19 @@ def whatif(options: WhatifOptions) -> None:
         print_json(as_document(forecasts))
     else:
         print_forecasts(forecasts)
+
+
+@app.command()
+@options(StartOptions)
+def start(options: StartOptions) -> None:
+    """Predict when waiting jobs, or a job that you describe, start: 10, 50 and 90 % and a probability."""
+    from clustertwin.cli.sched_start import as_document, print_starts, run_start
+
+    starts = run_start(options)
+    if options.json:
+        print_json(as_document(starts))
+    else:
+        print_starts(starts)
 
 
 app.command("simulate-site")(sched_site.simulate_site)

@@ -43,6 +43,10 @@ class SimulateOptions:
         field(default_factory=lambda: ["fcfs"])
     )
     backfill: Backfill = "none"
+    estimates: Annotated[
+        Literal["requested", "last-two", "predicted"],
+        typer.Option(help="Run times that backfilling plans with: limits, the user's last two jobs, or predictions."),
+    ] = "requested"
     procs: Procs = 0
     gpus: Annotated[int, typer.Option(help="GPUs of the machine; 0 ignores GPUs.")] = 0
     unit: Unit = "cpus"
@@ -172,5 +176,28 @@ class WhatifOptions:
     load: Annotated[float, typer.Option(help="Rate of new jobs, relative to the log of the past.")] = 1.0
     futures: Annotated[int, typer.Option(help="Number of futures to draw.")] = 20
     hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted.")] = 24.0
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    job: Annotated[str, typer.Option(help="A waiting job, by its Slurm id; by default all waiting jobs.")] = ""
+    like: Annotated[
+        str, typer.Option(help="A job that you might submit now, for example '4 nodes, 2 h, user ada'.")
+    ] = ""
+    squeue: Annotated[
+        Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
+    ] = None
+    past: Annotated[
+        Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
+    ] = None
+    within_h: Annotated[
+        float, typer.Option(min=0.0, help="Also print the probability of a start within these hours.")
+    ] = 1.0
+    procs: Annotated[int, typer.Option(help="Size of the machine; by default the size from sinfo.")] = 0
+    unit: Unit = "cpus"
+    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 100
+    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     json: bool = Json

@@ -7,7 +7,9 @@ from typing import Any
 
 from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats import read, write
+from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.policies import find_policy
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
@@ -34,7 +36,10 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
         "gpus": options.gpus, "unit": options.unit, "kill_at_limit": options.kill_at_limit, "hold": options.hold
     }  # fmt: skip
     with err.status(SIMULATING):
-        schedules = [simulate(jobs, procs, name, options.backfill, **rules) for name in options.policy]
+        if options.estimates == "requested":
+            schedules = [simulate(jobs, procs, name, options.backfill, **rules) for name in options.policy]
+        else:
+            schedules = [_with_estimates(options, jobs, procs)]
     if options.out:
         write(schedules[0].as_jobs(), options.out, force=options.force)
     if options.gantt:
@@ -44,6 +49,17 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
     metrics = [schedule.metrics(options.bound_s, options.trim) for schedule in schedules]
     remarks = {remark: len(ids) for remark, ids in schedules[0].remarks.items()}
     return SimulatedPolicies(procs, schedules, metrics, remarks)
+
+
+def _with_estimates(options: SimulateOptions, jobs: Jobs, procs: int) -> Schedule:
+    from clustertwin.workload.simulator.simulate_estimates import EstimateSettings, simulate_estimates
+
+    if options.backfill != "easy" or options.policy != ["fcfs"] or options.hold:
+        raise SettingsError(f"--estimates {options.estimates} works with --backfill easy, --policy fcfs and --no-hold")
+    settings = EstimateSettings(options.estimates)
+    return simulate_estimates(
+        jobs, procs, settings, gpus=options.gpus, unit=options.unit, kill_at_limit=options.kill_at_limit
+    )
 
 
 def as_document(options: SimulateOptions, simulated: SimulatedPolicies) -> dict[str, Any]:

@@ -75,8 +75,8 @@ def _service(url: str, token: str) -> None:
     print_table("nodes", ["node", "threads", "state", "score", "strange threads"], nodes)
     jobs = [[line.job, line.owner, line.node, line.threads, duration(line.running_s)] for line in board.jobs]
     print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs)
-    events = [[line.event_id, line.node, line.job, number(line.score), line.why] for line in board.events]
-    print_table("open events", ["event", "nodes", "jobs", "score", "why"], events)
+    events = [[line.event_id, line.title, line.node, number(line.score), line.why] for line in board.events]
+    print_table("open events", ["event", "what", "nodes", "score", "why"], events)
 
 
 def _threads(exporter: str, seconds: float, json: bool) -> None:

@@ -48,8 +48,8 @@ def up(
 
     def ready(binding: Binding) -> None:
         print_address(binding, state_home(config.home, replay is not None), json)
-        if browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            webbrowser.open(binding.url)
+        if browser:
+            open_browser(binding.url)
 
     run(config, (replay, speed) if replay else None, ready)
 
@@ -61,6 +61,12 @@ def one_core() -> None:
     for each core, and each of them would spin while it waits.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def open_browser(url: str) -> None:
+    """Open a page in the browser of this desktop; nothing happens where there is no desktop."""
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(url)
 
 
 def print_address(binding: Binding, home: Path, json: bool) -> None:

@@ -1,10 +1,12 @@
 """The table of channels: what is measured each second, for whom, and from which exported series.
 
 Every value lies in [0, 1] by its meaning, so nothing is ever scaled by data. The channels of a simplex group sum to
-one; a channel without a group is bounded on its own. A channel belongs to a hardware thread or to a whole node.
+one; a channel without a group is bounded on its own. A channel belongs to a hardware thread, to a whole node, or to a
+job on a node (its cgroup).
 
 To add a node channel, add a row to `NODE` and, if no collector exposes its series yet, a file to
-`telemetry/exporter/collectors`. Exporter, sources, recording, pages and explanations read this table.
+`telemetry/exporter/collectors`. To add a channel of jobs, add a row to `JOB` and, if needed, a file of the job's cgroup
+to `telemetry/exporter/jobs/cgroup_files.py`. Exporter, sources, recording, pages and explanations read these tables.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from typing import Literal, NamedTuple
 
 from clustertwin.core.errors import SettingsError
 
-Scope = Literal["thread", "node"]
-Rule = Literal["complement", "rate", "share"]
+Scope = Literal["thread", "node", "job"]
+Rule = Literal["complement", "fraction", "rate", "share", "capped", "saturating", "queue", "stolen"]
 
 _SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?")
-_MATCHER = re.compile(r'([a-zA-Z_]\w*)="([^"\\]*)"(?:,|$)')
+_MATCHER = re.compile(r'([a-zA-Z_]\w*)(!?=)"([^"\\]*)"(?:,|$)')
 
 
 class Operands(NamedTuple):
@@ -32,16 +34,25 @@ class Operands(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a node channel follows from exported series.
+    """How a channel of a node or a job follows from exported series.
 
     rule          value of a second
     complement    1 - first / second, of gauges
+    fraction      first / second, of gauges, at most 1
     rate          increase of first per second, of a counter of seconds
     share         increase of first / increase of second, of counters; 0 where neither increased
+    capped        increase of first per second, at most 1, of counters that can run faster than the clock
+    saturating    r / (r + half), where r is the increase of first per second: 0.5 at a rate of `half`, never 1
+    queue         first / (first + second), of gauges: 0.5 where first equals second
+    stolen        what the hypervisor took of the time of all hardware threads, from the counters of the threads
+
+    In `capped` and `saturating`, a second operand is a gauge of hardware threads that the rate is divided by.
     """
 
     rule: Rule
     series: Mapping[str, Operands]  # by exporter: "twin" is ours, "node" is node_exporter
+    half: float = 0.0  # of `saturating`, in the unit of first per second
+    per_thread: bool = False  # of a node: the second operand is the number of its hardware threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ class Schema:
         return Schema(self.channels + other.channels)
 
     def of_scope(self, scope: Scope) -> Schema:
-        """The channels of hardware threads, or those of nodes."""
+        """The channels of hardware threads, those of nodes, or those of jobs."""
         return Schema(tuple(channel for channel in self.channels if channel.scope == scope))
 
     def to_json(self) -> list[dict[str, str]]:
@@ -115,25 +126,46 @@ def label_of(name: str) -> str:
     >>> label_of("io_pressure"), label_of("other"), label_of("of_a_newer_version")
     ('I/O pressure', 'idle', 'of_a_newer_version')
     """
-    return next((channel.label for channel in (*CPU.channels, *NODE.channels) if channel.name == name), name)
+    return next((channel.label for channel in _rows() if channel.name == name), name)
 
 
-def parse_selector(text: str) -> tuple[str, dict[str, str]]:
-    """A PromQL selector with equalities only -> the metric's name and the labels it must have.
+class Selector(NamedTuple):
+    """A PromQL selector: the metric's name, the labels it must have, and the values that labels must not have."""
 
-    >>> parse_selector('twin_pressure_seconds_total{resource="io",share="some"}')
-    ('twin_pressure_seconds_total', {'resource': 'io', 'share': 'some'})
+    metric: str
+    equal: dict[str, str]
+    unequal: dict[str, str]
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        return (
+            name == self.metric
+            and self.equal.items() <= labels.items()
+            and all(labels.get(label, "") != value for label, value in self.unequal.items())
+        )
+
+
+def parse_selector(text: str) -> Selector:
+    """A PromQL selector with = and != only.
+
+    >>> parse_selector('twin_pressure_seconds_total{resource="io",share!="full"}')
+    Selector(metric='twin_pressure_seconds_total', equal={'resource': 'io'}, unequal={'share': 'full'})
     """
     match = _SELECTOR.fullmatch(text)
     labels = match[2] or "" if match else ""
     if match is None or _MATCHER.sub("", labels):
         raise SettingsError(f'{text!r} is not a selector like metric{{label="value"}}')
-    return match[1], dict(_MATCHER.findall(labels))
+    matchers = _MATCHER.findall(labels)
+    equal, unequal = ({label: value for label, sign, value in matchers if sign == s} for s in ("=", "!="))
+    return Selector(match[1], equal, unequal)
+
+
+def _rows() -> tuple[Channel, ...]:
+    return (*CPU.channels, *NODE.channels, *JOB.channels)
 
 
 def _known(name: str, group: str) -> Channel:
     channel = Channel(name, group, label=name)
-    return next((row for row in (*CPU.channels, *NODE.channels) if row == channel), channel)
+    return next((row for row in _rows() if row == channel), channel)
 
 
 def _pressure(resource: str, label: str, waiting: str) -> Channel:
@@ -156,6 +188,18 @@ def _pressure(resource: str, label: str, waiting: str) -> Channel:
                 "node": Operands((f"node_pressure_{resource}_waiting_seconds_total",)),
             },
         ),
+    )
+
+
+def _job_pressure(resource: str, label: str, waiting: str) -> Channel:
+    """The same for the tasks of a job."""
+    selector = f'twin_job_pressure_seconds_total{{resource="{resource}",share="some"}}'
+    return Channel(
+        f"job_{resource}_pressure",
+        scope="job",
+        label=label,
+        help=f"Part of the second in which at least one task of the job waited for {waiting}.",
+        derivation=Derivation("rate", {"twin": Operands((selector,))}),
     )
 
 
@@ -189,5 +233,225 @@ NODE = Schema(
         _pressure("cpu", "CPU pressure", "a CPU"),
         _pressure("memory", "memory pressure", "memory"),
         _pressure("io", "I/O pressure", "I/O"),
+        Channel(
+            "run_queue",
+            scope="node",
+            label="run queue",
+            help="Tasks that run or wait for a CPU: 50 % is one for each hardware thread of the node.",
+            collector="cpu",
+            derivation=Derivation(
+                "queue",
+                {"twin": Operands(("twin_tasks_running",)), "node": Operands(("node_procs_running",))},
+                per_thread=True,
+            ),
+        ),
+        Channel(
+            "blocked_tasks",
+            scope="node",
+            label="blocked tasks",
+            help="Tasks that wait for I/O and cannot be interrupted: 50 % is one for each hardware thread of the node.",
+            collector="cpu",
+            derivation=Derivation(
+                "queue",
+                {"twin": Operands(("twin_tasks_blocked",)), "node": Operands(("node_procs_blocked",))},
+                per_thread=True,
+            ),
+        ),
+        Channel(
+            "steal",
+            scope="node",
+            label="stolen time",
+            help="Part of the time of all hardware threads that the hypervisor gave to other machines.",
+            collector="cpu",
+            derivation=Derivation("stolen", {}),
+        ),
+        Channel(
+            "major_faults",
+            scope="node",
+            label="major page faults",
+            help="Page faults that had to read from a disk: 50 % is 100 per second.",
+            collector="paging",
+            derivation=Derivation(
+                "saturating",
+                {"twin": Operands(("twin_major_faults_total",)), "node": Operands(("node_vmstat_pgmajfault",))},
+                half=100,
+            ),
+        ),
+        Channel(
+            "swap_traffic",
+            scope="node",
+            label="swap traffic",
+            help="Pages moved to or from swap: 50 % is 1,000 pages per second.",
+            collector="paging",
+            derivation=Derivation(
+                "saturating",
+                {
+                    "twin": Operands(("twin_swap_pages_total",)),
+                    "node": Operands(("node_vmstat_pswpin", "node_vmstat_pswpout")),
+                },
+                half=1000,
+            ),
+        ),
+        Channel(
+            "context_switches",
+            scope="node",
+            label="context switches",
+            help="Changes from one task to another: 50 % is 1,000 per second and hardware thread.",
+            collector="cpu",
+            derivation=Derivation(
+                "saturating",
+                {
+                    "twin": Operands(("twin_context_switches_total",)),
+                    "node": Operands(("node_context_switches_total",)),
+                },
+                half=1000,
+                per_thread=True,
+            ),
+        ),
+        Channel(
+            "disk_busy",
+            scope="node",
+            label="busy disks",
+            help="Part of the second in which a disk was busy; the times of several disks are added up, at most 100 %.",
+            collector="disk",
+            derivation=Derivation(
+                "capped",
+                {
+                    "twin": Operands(("twin_disk_io_seconds_total",)),
+                    "node": Operands(("node_disk_io_time_seconds_total",)),
+                },
+            ),
+        ),
+        Channel(
+            "disk_traffic",
+            scope="node",
+            label="disk traffic",
+            help="Bytes read from and written to all disks: 50 % is 100 MB per second.",
+            collector="disk",
+            derivation=Derivation(
+                "saturating",
+                {
+                    "twin": Operands(("twin_disk_read_bytes_total", "twin_disk_written_bytes_total")),
+                    "node": Operands(("node_disk_read_bytes_total", "node_disk_written_bytes_total")),
+                },
+                half=100e6,
+            ),
+        ),
+        Channel(
+            "network_traffic",
+            scope="node",
+            label="network traffic",
+            help="Bytes received and sent by all network devices: 50 % is 125 MB per second, a link of 1 Gbit/s.",
+            collector="network",
+            derivation=Derivation(
+                "saturating",
+                {
+                    "twin": Operands(("twin_network_received_bytes_total", "twin_network_sent_bytes_total")),
+                    "node": Operands(
+                        (
+                            'node_network_receive_bytes_total{device!="lo"}',
+                            'node_network_transmit_bytes_total{device!="lo"}',
+                        )
+                    ),
+                },
+                half=125e6,
+            ),
+        ),
+        Channel(
+            "network_errors",
+            scope="node",
+            label="network errors",
+            help="Packets with errors, received and sent: 50 % is 10 per second.",
+            collector="network",
+            derivation=Derivation(
+                "saturating",
+                {
+                    "twin": Operands(("twin_network_errors_total",)),
+                    "node": Operands(
+                        (
+                            'node_network_receive_errs_total{device!="lo"}',
+                            'node_network_transmit_errs_total{device!="lo"}',
+                        )
+                    ),
+                },
+                half=10,
+            ),
+        ),
+    )
+)
+
+#: The node channels that a wide trace gives to every thread, for models that learn from them. A second in which one of
+#: them is unknown is invalid in a wide trace, so only channels belong here that are known wherever PSI is.
+SPREAD = Schema(NODE.channels[:4])
+
+#: What each job did on a node in a second, from its cgroup. Only our exporter has these series.
+JOB = Schema(
+    (
+        Channel(
+            "job_cpu",
+            scope="job",
+            label="CPU time of the job",
+            help="CPU time that the job itself used, as a part of the time of its hardware threads.",
+            derivation=Derivation(
+                "capped", {"twin": Operands(("twin_job_cpu_seconds_total",), ("twin_job_cpu_allocated",))}
+            ),
+        ),
+        Channel(
+            "job_system",
+            scope="job",
+            label="system part of the job",
+            help="Part of the job's CPU time that the kernel used on its behalf.",
+            derivation=Derivation(
+                "share",
+                {"twin": Operands(('twin_job_cpu_seconds_total{mode="system"}',), ("twin_job_cpu_seconds_total",))},
+            ),
+        ),
+        _job_pressure("cpu", "CPU pressure of the job", "a CPU"),
+        _job_pressure("memory", "memory pressure of the job", "memory"),
+        _job_pressure("io", "I/O pressure of the job", "I/O"),
+        Channel(
+            "job_throttled",
+            scope="job",
+            label="throttled time of the job",
+            help="Time in which its CPU quota stopped the job, as a part of the time of its hardware threads.",
+            derivation=Derivation(
+                "capped", {"twin": Operands(("twin_job_cpu_throttled_seconds_total",), ("twin_job_cpu_allocated",))}
+            ),
+        ),
+        Channel(
+            "job_memory",
+            scope="job",
+            label="memory of the job",
+            help="Memory of the job that the kernel cannot take back, as a part of its limit or of the node's memory.",
+            derivation=Derivation(
+                "fraction",
+                {"twin": Operands(("twin_job_memory_unreclaimable_bytes",), ("twin_job_memory_limit_bytes",))},
+            ),
+        ),
+        Channel(
+            "job_major_faults",
+            scope="job",
+            label="major page faults of the job",
+            help="Page faults of the job that had to read from a disk: 50 % is 100 per second.",
+            derivation=Derivation("saturating", {"twin": Operands(("twin_job_major_faults_total",))}, half=100),
+        ),
+        Channel(
+            "job_io_traffic",
+            scope="job",
+            label="disk traffic of the job",
+            help="Bytes that the job read from and wrote to block devices: 50 % is 100 MB per second.",
+            derivation=Derivation(
+                "saturating",
+                {"twin": Operands(("twin_job_read_bytes_total", "twin_job_written_bytes_total"))},
+                half=100e6,
+            ),
+        ),
+        Channel(
+            "job_oom_kills",
+            scope="job",
+            label="processes of the job killed for memory",
+            help="Processes that the kernel killed because the job was out of memory: 50 % is one in a second.",
+            derivation=Derivation("saturating", {"twin": Operands(("twin_job_oom_kills_total",))}, half=1),
+        ),
     )
 )

@@ -21,6 +21,14 @@ def compiled(function: Callable[..., Any]) -> Any:
     return _cached(function, {})
 
 
+def borrowing(function: Callable[..., Any]) -> Any:
+    """As `compiled`, for loops that allocate no arrays and return none, and call only such loops.
+
+    numba then counts no references. Loops that pass tuples of many arrays compile in half the time and run faster.
+    """
+    return _cached(function, {"_nrt": False})
+
+
 def vectorised(function: Callable[..., Any]) -> Any:
     """As `compiled`, for loops over rows of float32.
 

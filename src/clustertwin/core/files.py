@@ -34,8 +34,11 @@ def refuse_existing(path: Path, force: bool | None = None) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, sync_parent: bool = True) -> Iterator[BinaryIO]:
-    """A binary file to write to. It becomes `path` only if the block ends without an error."""
+def replacing(path: Path, sync_parent: bool = True, private: bool = False) -> Iterator[BinaryIO]:
+    """A binary file to write to. It becomes `path` only if the block ends without an error.
+
+    Only its owner can read a private file.
+    """
     with reporting(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
         draft = Path(name)
@@ -44,7 +47,8 @@ def replacing(path: Path, sync_parent: bool = True) -> Iterator[BinaryIO]:
                 yield out
                 out.flush()
                 os.fsync(out.fileno())
-            draft.chmod(0o666 & ~_umask())  # mkstemp makes a private file
+            if not private:  # mkstemp makes a private file
+                draft.chmod(0o666 & ~_umask())
             os.replace(draft, path)
             if sync_parent:
                 sync_directory(path.parent)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import Schema
+from clustertwin.core.channels import SPREAD, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class JobSpan:
     owner: str = ""
     anomaly: str = ""  # empty: normal
     onset_s: float | None = None  # when the anomaly began; None: with the job
+    name: str = ""  # of the job or its program, if the source knows it
+    user: str = ""  # the owner's login, if the source knows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ class NodeChannels:
 
     schema: Schema
     values: NDArray[np.float32]  # (time, channel) of one node; (node, time, channel) of several
+
+
+@dataclass(frozen=True, slots=True)
+class JobChannels:
+    """Channels of the jobs on one node, from their cgroups. Each value is in [0, 1], or NaN where unknown."""
+
+    schema: Schema
+    jobs: tuple[str, ...]
+    values: NDArray[np.float32]  # (job, time, channel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,7 @@ class Trace:
     spans: tuple[JobSpan, ...] = ()
     interval_s: int = 1
     node_channels: NodeChannels | None = None  # None: the source has none
+    job_channels: JobChannels | None = None  # None: the source has none
 
     @property
     def end_s(self) -> int:
@@ -64,20 +76,20 @@ def check_shape(trace: Trace) -> None:
 
 
 def spread_node_channels(trace: Trace) -> Trace:
-    """The trace with its node channels as channels of every thread, for models that learn from them.
+    """The trace with the node channels of `SPREAD` as channels of every thread, for models that learn from them.
 
-    A second with an unknown node channel becomes invalid.
+    A second in which one of them is unknown becomes invalid.
     """
     if trace.node_channels is None:
         return trace
-    node_values = trace.node_channels.values  # (time, channel)
+    names = trace.node_channels.schema.names
+    schema = Schema(tuple(channel for channel in SPREAD.channels if channel.name in names))
+    node_values = trace.node_channels.values[:, [names.index(name) for name in schema.names]]  # (time, channel)
     valid = trace.valid & ~np.isnan(node_values).any(axis=1)
     wide = np.broadcast_to(node_values, (*valid.shape, node_values.shape[1]))
     values = np.concatenate([trace.values, wide], axis=2)
     values[~valid] = 0
-    return replace(
-        trace, schema=trace.schema + trace.node_channels.schema, values=values, valid=valid, node_channels=None
-    )
+    return replace(trace, schema=trace.schema + schema, values=values, valid=valid, node_channels=None)
 
 
 def gather_node_channels(trace: Trace) -> Trace:

@@ -28,9 +28,12 @@ from clustertwin.service.outgoing.notifications import NotifySettings
 from clustertwin.service.store.home_format import DEFAULT_HOME
 from clustertwin.service.web.binding import Binding
 from clustertwin.telemetry.detection.events.tracker import EventSettings
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
 
 PREFIX = "CLUSTERTWIN_"
 
+_DAY, _DUEL = DayLimits(), DuelRule()
 _BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND = (
     Binding(),
     SourceSettings(),
@@ -95,6 +98,7 @@ class ScoringSection(_Section):
 
 
 class EventsSection(_Section):
+    opened_by: Literal["findings", "scores"] = _EVENTS.opened_by
     margin: float = Field(default=_EVENTS.margin, ge=1)
     chance_per_node_day: float = Field(default=_EVENTS.chance_per_node_day, gt=0)
     strongest: float = Field(default=_EVENTS.strongest, ge=1)
@@ -131,6 +135,9 @@ class NotifySection(_Section):
 
 class LearningSection(_Section):
     nightly: str = ""  # local time, such as 02:30, at which the service runs `twin learn run`; empty: it does not
+    shadow: bool = True  # notify nobody until a night has learned this site
+    thread_hours: float = Field(default=_DAY.thread_hours, ge=0)  # the least evidence of a day that is learned
+    false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # of a false event per node-day, in sight
 
     @field_validator("nightly")
     @classmethod
@@ -138,6 +145,15 @@ class LearningSection(_Section):
         if not re.fullmatch(r"(([01]\d|2[0-3]):[0-5]\d)?", text):
             raise ValueError(f"{text!r} is not a time of day such as 02:30")
         return text
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of `twin learn run` that differ from its defaults."""
+        options = {
+            "--thread-hours": (self.thread_hours, _DAY.thread_hours),
+            "--false-event-cost": (self.false_event_cost, _DUEL.false_event_cost),
+        }
+        return [word for name, (value, usual) in options.items() if value != usual for word in (name, f"{value:g}")]
 
     @property
     def hour(self) -> time | None:

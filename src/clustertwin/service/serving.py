@@ -68,6 +68,7 @@ def run(
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
+        state.may_be_in_shadow = config.learning.shadow and not state.replayed
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
@@ -224,7 +225,7 @@ def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread |
             "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind host "
             "with recording.on"
         )
-    run = night_runner.learn(config.home, flags, stop)
+    run = night_runner.learn(config.home, [*flags, *config.learning.flags], stop)
     nights = night_runner.NightlySchedule(hour, run, night_runner.last_begun_s(config.home, time.time()))
     thread = threading.Thread(target=night_runner.watch, args=(nights, stop), name="nightly", daemon=True)
     thread.start()

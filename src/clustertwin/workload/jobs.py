@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
+from clustertwin.core.tables import ColumnTable
 
 
 class Status(IntEnum):
@@ -38,8 +39,8 @@ class Machine:
         return self.nodes * self.cpus_per_node
 
 
-@dataclass(frozen=True, slots=True)
-class Jobs:
+@dataclass(frozen=True, slots=True, repr=False)
+class Jobs(ColumnTable):
     """A job log. `user`, `group` and `queue` are small codes; `names` holds their names if the log has any."""
 
     id: NDArray[np.int64]
@@ -100,6 +101,18 @@ class Jobs:
             frame.insert(1, "submit", submit.tz_convert(self.timezone))
         return frame
 
+    def table(self) -> dict[str, NDArray[Any]]:
+        return self.columns()
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table with a row for each job. Unknown values are null, names are dictionaries."""
+        arrow = require("pyarrow", "arrow")
+        return arrow.table({name: _arrow_array(arrow, self, name) for name in COLUMNS})
+
+    def caption(self) -> str:
+        days = float(np.ptp(self.submit_s)) / 86_400 if len(self) else 0.0
+        return f"{len(self):,} jobs in {days:.1f} days{f' on {self.machine.name}' if self.machine.name else ''}"
+
     @property
     def interval_s(self) -> NDArray[np.float64]:
         """Seconds since the previous submission; 0 for the first job."""
@@ -123,3 +136,18 @@ def _series(pandas: Any, jobs: Jobs, name: str) -> Any:
     if values.dtype == np.float64:
         return np.where(values == -1, np.nan, values) if name != "submit_s" else values
     return pandas.arrays.IntegerArray(values.copy(), (values == -1) & (name != "id"))
+
+
+def _arrow_array(arrow: Any, jobs: Jobs, name: str) -> Any:
+    """A column as an Arrow array: words for codes, null for -1."""
+    values = getattr(jobs, name)
+    unknown = (values == -1) & (name not in ("id", "submit_s"))
+    if name == "status":
+        words = {int(status): status.name.lower() for status in Status}
+        return arrow.array([words.get(int(value), "unknown") for value in values]).dictionary_encode()
+    if name in jobs.names:
+        words_of = list(jobs.names[name])
+        unknown = (values < 0) | (values >= len(words_of))
+        codes = arrow.array(np.where(unknown, 0, values).astype(np.int32), mask=unknown)
+        return arrow.DictionaryArray.from_arrays(codes, arrow.array(words_of, arrow.string()))
+    return arrow.array(values, mask=unknown)

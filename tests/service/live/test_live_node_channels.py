@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from tests.service import sample_state as made
 from tests.service.conftest import Clock
 
-from clustertwin.core.channels import NODE
+from clustertwin.core.channels import NODE, SPREAD
 from clustertwin.core.traces import NodeChannels
 from clustertwin.service.live.feeds.trace_feeds import LiveFeed, ReplayFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -146,10 +146,10 @@ def test_the_api_has_their_values_now_and_second_by_second(client):
     assert heat_of(client.get("/api/v1/nodes/n1/traces").json()).node_channels["memory_used"] == 0.4
 
 
-def test_the_node_page_has_a_line_for_each_channel(client):
+def test_the_node_page_has_a_line_for_memory_pressure_and_each_other_channel_that_is_known(client):
     assert 'id="node-channels" data-node="n1"' in client.get("/nodes/n1").text
     picture = client.get("/pictures/node-channels", params={"node": "n1"}).json()
-    assert [line["name"] for line in picture["lines"]] == list(NODE.names)
+    assert [line["name"] for line in picture["lines"]] == list(SPREAD.names)
     memory, cpu, *_ = picture["lines"]
     assert (memory["label"], memory["now"], cpu["now"]) == ("memory in use", 0.4, None)
     assert set(base64.b64decode(cpu["levels"])) == {255}

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,11 @@ from clustertwin.service.outgoing.notifications import (
 )
 from clustertwin.service.store.event_store import Case, Store
 from clustertwin.service.store.quiet_periods import Silence
+from clustertwin.telemetry.detection.events.explanation import Ratio
+from clustertwin.telemetry.learning.champions.shadow import Shadow
 
+TITLE = "Job 17 is unusual: iowait 70 % on 2 threads for 3 min, more than the 2 % expected"
+IDLE_RATIO = Ratio("other", 0.9, 0.1, None)
 ONE = NotifySettings(urls=("json://one",), link="https://twin.example.org/")
 
 
@@ -63,15 +68,57 @@ def test_an_event_and_its_end_are_announced_once(store, tmp_path):
         notifier.spool([EVENT], now_s)
         notifier.deliver(now_s)
     ((title, body),) = target.received
-    assert title == "Anomaly: job 17 on n1 (iowait)"
+    assert title == f"Anomaly: {store.event('e1').event.title}"
+    assert title.startswith("Anomaly: Job 17 is unusual: iowait 70 %")
     assert body.startswith(WHY.sentence)
     assert "https://twin.example.org/events/e1" in body
     store.write([(replace(EVENT, end_s=9_990), None)])
     for now_s in range(300, 600, 5):
         notifier.spool([], now_s)
         notifier.deliver(now_s)
-    assert [title for title, _ in target.received[1:]] == ["Resolved: job 17 on n1 (iowait)"]
+    assert [title for title, _ in target.received[1:]] == [f"Resolved: {store.event('e1').event.title}"]
     assert pending(tmp_path) == 0
+
+
+def test_a_message_says_the_reason_the_owner_and_the_next_step():
+    message = compose(Case(EVENT, WHY), "opened", 0.0)
+    assert WHY.sentence in message.body
+    assert "owner ada" in message.body
+    assert f"Next step: {WHY.next_step}" in message.body
+
+
+def test_people_are_told_when_the_reason_of_an_open_event_changes(store, tmp_path):
+    target = Target()
+    notifier = Notifier(tmp_path, store, replace(ONE, every_s=0.0), [target])
+    for now_s in range(0, 1200, 5):
+        if now_s == 100:
+            store.write([(replace(EVENT, title="Job 17 is unusual: idle"), replace(WHY, ratios=(IDLE_RATIO,)))])
+        notifier.spool([EVENT], now_s)
+        notifier.deliver(now_s)
+    assert [title.partition(":")[0] for title, _ in target.received] == ["Anomaly", "New reason"]
+    assert target.received[1][0] == "New reason: Job 17 is unusual: idle"
+
+
+def test_an_event_that_is_explained_after_its_message_has_no_new_reason(store, tmp_path):
+    target, late = Target(), replace(EVENT, id="late")
+    store.write([(late, None)])
+    notifier = Notifier(tmp_path, store, replace(ONE, every_s=0.0), [target])
+    notifier.spool([late], 0)
+    store.write([(late, WHY)])
+    for now_s in range(0, 1200, 5):
+        notifier.spool([late], now_s)
+        notifier.deliver(now_s)
+    assert len(target.received) == 1
+
+
+def test_the_list_of_announced_events_of_an_older_release_is_read(store, tmp_path):
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / "outbox" / "told.json").write_text('["e1"]')
+    target = Target()
+    notifier = Notifier(tmp_path, store, ONE, [target])
+    notifier.spool([EVENT], 0)
+    notifier.deliver(0)
+    assert target.received == []
 
 
 def test_a_target_that_was_down_gets_everything_in_one_message(store, tmp_path):
@@ -148,6 +195,19 @@ def test_silenced_and_dismissed_events_are_not_announced(store, tmp_path, how):
     notifier = Notifier(tmp_path, store, ONE, [Target()])
     notifier.spool([EVENT], 5)
     assert pending(tmp_path) == 0
+
+
+def test_in_shadow_nobody_is_notified_until_an_event_outlasts_it(store, tmp_path):
+    notifier = Notifier(tmp_path, store, ONE, [Target()])
+    notifier.spool([EVENT], 5, shadow=Shadow(True, inf))
+    assert pending(tmp_path) == 0
+    ended = Shadow(False, EVENT.seen_s + 10.0, "learned")
+    notifier.spool([EVENT], 6, shadow=ended)
+    assert pending(tmp_path) == 0
+    later = replace(EVENT, seen_s=EVENT.seen_s + 20)
+    store.write([(later, None)])
+    notifier.spool([later], 7, shadow=ended)
+    assert pending(tmp_path) == 1
 
 
 def test_a_silence_ends_by_the_clock_of_the_feed(store, tmp_path):
@@ -231,7 +291,7 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
         notifier = Notifier(tmp_path, store, replace(ONE, urls=(url,)), [sender(url)])
         notifier.spool([EVENT], 0)
         notifier.deliver(0)
-    assert [entry["title"] for entry in posted] == ["Anomaly: job 17 on n1 (iowait)"]
+    assert [entry["title"] for entry in posted] == [f"Anomaly: {TITLE}"]
     assert WHY.sentence in posted[0]["message"]
 
 
@@ -281,4 +341,4 @@ def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
         stop.set()
         thread.join()
     state.store.close()
-    assert [entry["title"] for entry in posted] == ["Anomaly: job 17 on n1 (iowait)"]
+    assert [entry["title"] for entry in posted] == [f"Anomaly: {TITLE}"]

@@ -17,6 +17,7 @@ from clustertwin import __version__
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.service_metrics import MetricFamily, SeriesLimits, _lines, render
 from clustertwin.service.store.quiet_periods import Silence
+from clustertwin.telemetry.learning.champions import learning_state
 from clustertwin.telemetry.learning.champions.learning_state import freeze
 
 GOLDEN = Path(__file__).with_name("golden.prom")
@@ -66,7 +67,7 @@ def test_threads_are_included_only_on_request(state):
 
 def test_an_event_is_exported_until_it_is_dismissed_or_silenced(state):
     def is_exported() -> bool:
-        return ("twin_event_score", "e1", "n1", "17", "reconstruction", "iowait") in samples(render(state))
+        return ("twin_event_score", "e1", "n1", "17", "", "reconstruction", "iowait") in samples(render(state))
 
     assert is_exported()
     state.store.vet(["e1"], "confirmed", who="ada", now_s=NOW_S)
@@ -78,6 +79,22 @@ def test_an_event_is_exported_until_it_is_dismissed_or_silenced(state):
     state.store.quiet_periods.add_silence(Silence(NOW_S + 60, node="n*"), NOW_S)
     assert not is_exported()
     assert samples(render(state))["twin_events_open", "reconstruction"] == 1
+
+
+def test_in_shadow_no_event_is_exported_and_the_shadow_is(state):
+    event = "twin_event_score", "e1", "n1", "17", "reconstruction", "iowait"
+    assert samples(render(state))[("twin_shadow",)] == 0
+    state.may_be_in_shadow = True
+    values = samples(render(state))
+    assert values[("twin_shadow",)] == 1
+    assert event not in values
+    assert values["twin_events_open", "reconstruction"] == 1  # it is counted and shown
+    learning_state.end_shadow(state.home, "learned", NOW_S - 5.0)  # the event was last seen before that
+    assert event not in samples(render(state))
+    state.store.write([(replace(EVENT, seen_s=NOW_S), None)])  # and is seen again
+    values = samples(render(state))
+    assert event in values
+    assert values[("twin_shadow",)] == 0
 
 
 def test_verdicts_of_the_week_are_counted(state):
@@ -138,3 +155,27 @@ def test_long_names_with_the_same_beginning_stay_different():
     names = ["x" * 300 + end for end in "ab"]
     text = "".join(_lines(MetricFamily("twin_x", "x", [({"a": name}, 1.0) for name in names])))
     assert len(samples(text)) == 2
+
+
+def test_an_alert_can_say_the_title_the_reason_and_the_owner(state):
+    (labels,) = [
+        sample.labels
+        for family in text_string_to_metric_families(render(state))
+        for sample in family.samples
+        if sample.name == "twin_event_info"
+    ]
+    assert labels["title"] == "Job 17 is unusual: iowait 70 % on 2 threads for 3 min, more than the 2 % expected"
+    assert labels["reason"].startswith("2 threads: iowait was 70 % over 100 s; 2 % was expected.")
+    assert labels["owner"] == "ada"
+    assert labels["next_step"]
+
+
+def test_the_labels_of_an_event_that_identify_its_alert_stay_when_a_job_and_a_node_join(state):
+    def identity() -> tuple[str, ...]:
+        (key,) = [key for key in samples(render(state)) if key[0] == "twin_event_score"]
+        return key[1:5]
+
+    before = identity()
+    grown = replace(EVENT, jobs=("17", "16"), places=(*EVENT.places, ("n0", (0,))), view="density", score=9.0)
+    state.store.write([(grown, None)])
+    assert identity() == before == ("e1", "n1", "17", "")

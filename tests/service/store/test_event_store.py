@@ -19,6 +19,7 @@ from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
 EVENT = Event("e1", (("a", (0, 1)), ("b", (3,))), ("17",), "ada", 100, 160, None, 4.5, "reconstruction", "linear-x")
+EVENT = replace(EVENT, cause="stalled-io", question="harm", title="Job 17 waits for I/O", since_s=90)
 WHY = Explanation("reconstruction", 60, 160, 80, 3, 5, "job", (Ratio("iowait", 0.7, 0.02, None),))
 
 

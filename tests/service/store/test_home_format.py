@@ -37,6 +37,7 @@ WITH_HOME = {
     "evidence": ["show", "e1"],
     "job": ["17"],
     "token": ["list"],
+    "backup": [],
     "digest": [],
     "model": ["list"],
     "learn": ["resume"],
@@ -68,6 +69,8 @@ def test_a_home_of_release_0_1_0_opens_by_itself(old_home):
     answer = CliRunner().invoke(load(COMMANDS["events"][0]), ["show", "e1", "--json", "--home", str(old_home)])
     event = json.loads(answer.output)
     assert (event["verdict"], event["comment"], event["why"]["channel"]) == ("confirmed", "disk 3", "iowait")
+    assert event["title"].startswith("Job 17 is unusual: iowait ")
+    assert (event["cause"], event["question"]) == ("", "")
     store = open_store(old_home)
     assert [window.nodes for window in store.quiet_periods.maintenance(20_000.0)] == [("n0*",)]
     assert [silence.job for silence in store.quiet_periods.silences(20_000.0)] == ["17"]

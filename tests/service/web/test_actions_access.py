@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from tests.service import sample_state
 from tests.service.act.paper_slurm import PaperSlurm
 
+from clustertwin.service.act.action_journal import ActionPlan, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.evidence_store import EvidenceStore
-from clustertwin.service.act.action_journal import ActionPlan, Journal
 from clustertwin.service.act.slurm_commands import read_facts
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, Waiting

@@ -62,7 +62,8 @@ def served(monkeypatch):
     thread.start()
     deadline = time.monotonic() + 60
     while not server.started:  # what it opens and imports at its start is not what a test of its limits is about
-        assert thread.is_alive() and time.monotonic() < deadline
+        assert thread.is_alive()
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     yield address, listener
     server.should_exit = True

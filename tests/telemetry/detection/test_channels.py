@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.core.channels import CPU, NODE, Schema
+from clustertwin.core.channels import CPU, NODE, SPREAD, Schema
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
@@ -18,7 +18,7 @@ from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 from .conftest import campaign, normal_moments
 
-WIDE = CPU + NODE
+WIDE = CPU + SPREAD
 
 
 def widened(moment: Moment, schema: Schema = WIDE) -> Moment:

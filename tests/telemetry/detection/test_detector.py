@@ -15,7 +15,7 @@ from clustertwin.telemetry.detection.views.view_table import VIEWS
 from clustertwin.telemetry.models.model_store import ModelError, StoredModel
 from clustertwin.telemetry.moments.moment import Moment, moments
 
-from .conftest import campaign
+from .conftest import campaign, normal_moments
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +179,13 @@ def test_nothing_to_calibrate_on_is_an_error_that_says_so(stored: StoredModel, m
     for nothing in ([], [dark]):
         with pytest.raises(SettingsError, match="nothing to calibrate on"):
             calibrate(stored, nothing)
+
+
+def test_a_detector_that_could_not_score_anything_is_refused(stored):
+    _, held_out = normal_moments()
+    few = held_out[0].take(np.arange(4))
+    with pytest.raises(SettingsError, match=r"could not score any thread: .* normal windows are held out"):
+        calibrate(stored, [few] * 3, learn=held_out[:2])
 
 
 @pytest.mark.slow

@@ -19,6 +19,23 @@ cpu1 66 0 60 5000 20 0 0 0 0 0
 intr 12 0 3
 ctxt 99
 btime 1731700000
+processes 12
+procs_running 3
+procs_blocked 1
+softirq 5 1 1
+"""
+VMSTAT = """\
+nr_free_pages 256
+pgmajfault 17
+pswpin 2
+pswpout 5
+oom_kill 1
+"""
+NET_DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
+    lo:    4000  40    0    0    0     0          0         0     4000      40    0    0    0     0       0        0
+  eth0:    1000  10    2    0    0     0          0         0      500       5    1    0    0     0       0        0
 """
 MEMINFO = """\
 MemTotal:       16384 kB
@@ -57,6 +74,8 @@ class Tree:
         self.write("proc/stat", STAT)
         self.write("proc/meminfo", MEMINFO)
         self.write("proc/diskstats", DISKSTATS)
+        self.write("proc/vmstat", VMSTAT)
+        self.write("proc/net/dev", NET_DEV)
         for resource in ("cpu", "io", "memory"):
             self.write(f"proc/pressure/{resource}", PRESSURE)
         return self

@@ -32,6 +32,9 @@ def full_tree(tree):
         cpuset_cpus_effective="0-1",
         cpu_stat="usage_usec 3\nuser_usec 2\nsystem_usec 1",
         memory_current="4096",
+        memory_max="8192",
+        memory_stat="anon 2000\nfile 900\nkernel_stack 1000\nslab_reclaimable 96\npgfault 9\npgmajfault 4",
+        memory_events="low 0\nhigh 0\nmax 3\noom 1\noom_kill 1",
         io_stat="8:0 rbytes=10 wbytes=20 rios=1 wios=1",
         cpu_pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=7",
     )
@@ -71,7 +74,8 @@ def test_a_collector_that_raises_leaves_the_scrape_alive(tree, agent, monkeypatc
 
 def test_an_empty_root_still_gives_a_scrape(agent):
     told = success(agent().scrape())
-    assert told == {"cpu": 0, "memory": 0, "disk": 0, "pressure": 1, "jobs": 1}
+    unread = dict.fromkeys(("cpu", "memory", "disk", "paging", "network"), 0)
+    assert told == {**unread, "pressure": 1, "jobs": 1}
 
 
 def test_collectors_can_be_left_out(tree, agent):
@@ -91,12 +95,32 @@ def test_the_ring_holds_the_lines_of_a_scrape(tree, agent):
 SAMPLE = b"""\
 cpu0 1234 4 200 4000 50 0 9 2 0 0
 cpu1 66 0 60 5000 20 0 0 0 0 0
+twin_context_switches_total 99
+twin_tasks_running 3
+twin_tasks_blocked 1
 twin_memory_total_bytes 16777216
 twin_memory_available_bytes 8388608
 twin_pressure_seconds_total{resource="cpu",share="some"} 1500000e-6
 twin_pressure_seconds_total{resource="io",share="some"} 1500000e-6
 twin_pressure_seconds_total{resource="memory",share="some"} 1500000e-6
+twin_major_faults_total 17
+twin_swap_pages_total{direction="in"} 2
+twin_swap_pages_total{direction="out"} 5
+twin_disk_read_bytes_total{device="sda"} 1048576
+twin_disk_read_bytes_total{device="nvme0n1"} 8192
+twin_disk_written_bytes_total{device="sda"} 2097152
+twin_disk_written_bytes_total{device="nvme0n1"} 0
+twin_disk_io_seconds_total{device="sda"} 3000e-3
+twin_disk_io_seconds_total{device="nvme0n1"} 3e-3
+twin_network_received_bytes_total{device="eth0"} 1000
+twin_network_sent_bytes_total{device="eth0"} 500
+twin_network_errors_total{device="eth0",direction="received"} 2
+twin_network_errors_total{device="eth0",direction="sent"} 1
 job slurm 42 0-1
+stats twin_job_cpu_allocated twin_job_cpu_seconds_total{mode="user"} twin_job_cpu_seconds_total{mode="system"} \
+twin_job_memory_unreclaimable_bytes twin_job_memory_limit_bytes twin_job_major_faults_total twin_job_oom_kills_total \
+twin_job_pressure_seconds_total{resource="cpu",share="some"} twin_job_read_bytes_total twin_job_written_bytes_total
+stat slurm 42 2 2e-6 1e-6 3000 8192 4 1 7e-6 10 20
 """
 
 

@@ -18,7 +18,7 @@ EXAMPLES = {
     "cpuacct.usage_user": [b"%d\n" % (10**9 + i) for i in range(4)],
 }
 LABELS = [b'jobid="%d"' % i for i in range(4)]
-WRITERS = {file.name: file.write for file in FILES}
+WRITERS = {file.name: file.write for file in reversed(FILES)}  # of two versions of a file, that of cgroup v2
 
 
 def careful(name: str, texts: list[bytes]) -> list[bytes]:

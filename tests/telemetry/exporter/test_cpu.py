@@ -12,7 +12,8 @@ from clustertwin.telemetry.exporter.text.text_format import to_rows
 
 
 def values(text: bytes) -> dict[tuple[str, str], float]:
-    return {(row["labels"]["cpu"], row["labels"]["mode"]): row["value"] for row in to_rows(text.decode())}
+    rows = [row for row in to_rows(text.decode()) if row["name"] == "twin_cpu_seconds_total"]
+    return {(row["labels"]["cpu"], row["labels"]["mode"]): row["value"] for row in rows}
 
 
 def test_ticks_are_hundredths_of_a_second(tree):

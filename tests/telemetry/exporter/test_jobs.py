@@ -186,7 +186,7 @@ def test_a_cpu_set_created_after_its_job_is_read_a_second_later(tree):
     tree.group(job, cpuset_cpus="3", cpuset_cpus_effective="3")
     now[0] = 1.0
     assert cpus(by_job(jobs.collect([]))["slurm", "1"]) == [3]
-    assert jobs.lines == b"job slurm 1 3\n"
+    assert jobs.lines.splitlines()[0] == b"job slurm 1 3"
     jobs.close()
 
 
@@ -217,7 +217,7 @@ def test_a_kernel_that_refuses_one_file_leaves_the_jobs_others(tree, monkeypatch
     jobs = JobsCollector(str(tree.root), clock=lambda: 0.0)
     jobs.read([])
     (job,) = jobs._jobs.values()
-    real, refused = os.pread, job.files["cpu.pressure"]
+    real, refused = os.pread, job.files["2/cpu.pressure"]
 
     def pread(fd, size, offset):
         if fd == refused:
@@ -305,8 +305,9 @@ def test_a_hostile_name_stays_inside_its_label(tree):
     tree.v2().group(f"system.slice/slurmstepd.scope/{name}", cpu_stat=CPU, cpuset_cpus="0")
     jobs = JobsCollector(str(tree.root))
     assert list(by_job(jobs.collect([]))) == [("slurm", name.removeprefix("job_"))]
-    (line,) = jobs.lines.decode().splitlines()
+    line, heading, stat = jobs.lines.decode().splitlines()
     assert len(line.split(" ")) == 4
+    assert len(stat.split(" ")) == len(heading.split(" ")) + 2
     jobs.close()
 
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clustertwin.core.channels import NODE, Channel, Derivation, Operands, Schema
+from clustertwin.core.channels import JOB, NODE, Channel, Derivation, Operands, Schema, parse_selector
+from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES
 from clustertwin.telemetry.ingest import node_channels
-from clustertwin.telemetry.ingest.node_channels import OperandSlots, derive
+from clustertwin.telemetry.ingest.node_channels import OperandSlots, derive, stolen
 
 NAN = float("nan")
 
 
-def of_rule(rule: str, *operands: tuple[float, float]) -> list[float]:
+def of_rule(
+    rule: str, *operands: tuple[float, float], half: float = 0.0, divided: bool = False, apart_s: float = 1.0
+) -> list[float]:
     """The ratios of one channel whose operands were these, a second apart."""
-    ratios = np.empty((len(operands) - 1, 1))
+    ratios = np.empty((1, len(operands) - 1, 1))
     node_channels._derive(
-        np.array(operands, float)[:, None],
+        np.array(operands, float)[None, :, None],
         np.arange(len(operands)),
-        np.ones(len(operands) - 1),
+        np.full(len(operands) - 1, apart_s),
         np.array([node_channels._RULES.index(rule)]),
+        np.array([half]),
+        np.array([divided]),
         ratios,
     )
-    return ratios[:, 0].tolist()
+    return ratios[0, :, 0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -66,8 +71,58 @@ def test_a_share_is_an_increase_over_another(
     np.testing.assert_allclose(of_rule("share", before, after), [ratio])
 
 
+@pytest.mark.parametrize(
+    ("used", "limit", "ratio"), [(25, 100, 0.25), (120, 100, 1.0), (0, 100, 0.0), (NAN, 100, NAN), (25, NAN, NAN)]
+)
+def test_a_fraction_is_at_most_one(used: float, limit: float, ratio: float) -> None:
+    np.testing.assert_equal(of_rule("fraction", (0, 0), (used, limit)), [ratio])
+
+
+@pytest.mark.parametrize(
+    ("running", "threads", "ratio"),
+    [(8, 8, 0.5), (24, 8, 0.75), (0, 8, 0.0), (NAN, 8, NAN), (8, NAN, NAN), (8, 0, NAN)],
+)
+def test_a_queue_is_a_half_where_both_are_equal(running: float, threads: float, ratio: float) -> None:
+    np.testing.assert_equal(of_rule("queue", (0, 0), (running, threads)), [ratio])
+
+
+def test_a_saturating_rate_is_a_half_at_its_half_and_below_one_at_any_rate() -> None:
+    rates = of_rule("saturating", (0, NAN), (100, NAN), (100, NAN), (1e12, NAN), half=100)
+    np.testing.assert_allclose(rates, [0.5, 0.0, 1.0], atol=1e-9)
+    assert rates[2] < 1
+    assert of_rule("saturating", (0, NAN), (200, NAN), half=100, apart_s=2.0) == [0.5]
+
+
+def test_a_counter_that_was_reset_is_unknown_in_every_rule_of_rates() -> None:
+    for rule in ("rate", "capped", "saturating"):
+        np.testing.assert_equal(of_rule(rule, (5, NAN), (1, NAN), half=1), [NAN])
+
+
+def test_a_capped_rate_is_divided_by_its_threads() -> None:
+    assert of_rule("capped", (0, 4), (2, 4), divided=True) == [0.5]
+    assert of_rule("capped", (0, 4), (9, 4), divided=True) == [1.0]
+    np.testing.assert_equal(of_rule("capped", (0, NAN), (2, NAN), divided=True), [NAN])
+
+
+def test_stolen_time_is_the_part_of_all_threads_and_a_missing_thread_is_left_out() -> None:
+    seconds = np.zeros((3, 2, 2))  # (cpu, time, mode)
+    seconds[0, 1], seconds[1, 1], seconds[2, 1] = (0.75, 0.25), (1.0, 0.0), (NAN, NAN)
+    np.testing.assert_allclose(stolen(seconds, ("user", "steal"), np.arange(2)), [0.125])
+    assert np.isnan(stolen(seconds[..., :1], ("user",), np.arange(2)))
+
+
+def test_a_nodes_queue_and_switches_are_per_thread() -> None:
+    operands = np.full((2, len(NODE), 2), NAN)
+    operands[:, NODE.index("run_queue"), 0] = 6
+    operands[:, NODE.index("context_switches"), 0] = 0, 4000
+    ratios = derive(operands, np.arange(2), np.ones(1), threads=2)
+    assert ratios[0, NODE.index("run_queue")] == 0.75
+    np.testing.assert_allclose(ratios[0, NODE.index("context_switches")], 2 / 3, atol=1e-6)
+    assert np.isnan(operands[:, NODE.index("run_queue"), 1]).all()  # they were not changed
+
+
 def test_without_operands_all_channels_are_unknown() -> None:
-    ratios = derive(None, np.arange(3), np.ones(2))
+    ratios = derive(None, np.arange(3), np.ones(2), threads=2)
     assert ratios.shape == (2, len(NODE))
     assert np.isnan(ratios).all()
 
@@ -94,6 +149,21 @@ def test_every_node_channel_can_be_read_from_both_exporters(dialect: str) -> Non
         assert channel.label
         assert channel.help.endswith(".")
         assert channel.derivation is not None
+        if channel.derivation.rule == "stolen":
+            continue  # from the counters of threads, which every source has
         first, second = channel.derivation.series[dialect]
         assert first
-        assert bool(second) == (channel.derivation.rule != "rate")
+        assert bool(second) == (channel.derivation.rule in ("complement", "share"))
+        assert bool(channel.derivation.half) == (channel.derivation.rule == "saturating")
+
+
+def test_every_channel_of_jobs_can_be_read_from_our_exporter() -> None:
+    exposed = set(FAMILIES)
+    for channel in JOB.channels:
+        assert channel.scope == "job"
+        assert channel.name.startswith("job_")
+        assert channel.label
+        assert channel.help.endswith(".")
+        assert channel.derivation is not None
+        first, second = channel.derivation.series["twin"]
+        assert {parse_selector(text).metric for text in (*first, *second)} <= exposed

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from clustertwin.core.channels import CPU, NODE
+from clustertwin.core.channels import CPU, NODE, SPREAD
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.ingest.counters import MODES, Counters, JobCpus, NodeReading, job_spans, stack
@@ -166,7 +166,7 @@ def test_node_channels_are_beside_the_threads_and_unknown_ones_mask_nothing() ->
 
 def test_in_a_wide_trace_every_thread_carries_the_node_channels_and_unknown_ones_mask_its_second() -> None:
     trace, faults = to_trace(NODE_SAMPLES, wide=True)
-    assert trace.schema == CPU + NODE
+    assert trace.schema == CPU + SPREAD
     memory, io = trace.schema.index("memory_used"), trace.schema.index("io_pressure")
     np.testing.assert_allclose(trace.values[0, :2, [memory, io]], [[0.25, 0.75], [0.1, 1.0]], atol=1e-6)
     np.testing.assert_array_equal(trace.values[0], trace.values[1])

@@ -14,10 +14,10 @@ from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.duel import golden_set
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
 from clustertwin.telemetry.learning.night.calendar_day import Day, day_of
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining
-from clustertwin.telemetry.learning.night.day_checks import DayLimits
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
+from clustertwin.telemetry.learning.night.day_sampling import SamplingSettings
 from clustertwin.telemetry.learning.night.night_run import NightContext, NightSettings
 from clustertwin.telemetry.learning.night.verdicts import FixedVerdicts
 from clustertwin.telemetry.models import find
@@ -36,13 +36,12 @@ QUICK = NightSettings(
     architectures=("linear",),
     starts=("scratch",),
     workers=1,
-    moments=50,
+    sampling=SamplingSettings(moments=50, windows=0),
     replay_moments=1,
     replay_days=2,
     training=ChallengerTraining(epochs=1, warm_epochs=1, windows=200),
     alarms=DetectorSettings(components=2),
-    rule=DuelRule(most_false_alarms=300.0),  # the calibration of such a short day is poor
-    limits=DayLimits(fewest_windows=100, fewest_moments=2),
+    limits=DayLimits(thread_hours=1.0, fewest_moments=2),
 )
 
 

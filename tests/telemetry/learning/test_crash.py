@@ -14,6 +14,7 @@ from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSet
+from clustertwin.telemetry.learning.night.day_sampling import SamplingSettings
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 
 pytestmark = [pytest.mark.slow, pytest.mark.forks]
@@ -30,7 +31,7 @@ def tiny_context(make_context, small_golden):
 
     def make(**changes):
         context, day = make_context(2, golden=lambda: few)
-        return replace(context, settings=replace(context.settings, moments=25), **changes), day
+        return replace(context, settings=replace(context.settings, sampling=SamplingSettings(25, 0)), **changes), day
 
     return make
 

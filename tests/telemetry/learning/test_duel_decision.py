@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.telemetry.learning.conftest import SMALL
 
-from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelRule, decide
+from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import (
     GoldenSetResult,
     evaluate_on_golden_set,
@@ -14,94 +15,81 @@ from clustertwin.telemetry.learning.duel.golden_set import (
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
-CHAMPION = Contestant("champion", 0.010, 0.001, GoldenSetResult({"a": 0.9, "b": 0.9}, 0.001, "x"))
-BETTER = Contestant("better", 0.008, 0.001, GoldenSetResult({"a": 0.9, "b": 0.9}, 0.001, "x"))
-BLIND = Contestant("blind", 0.001, 0.001, GoldenSetResult({"a": 1.0, "b": 0.3}, 0.001, "x"))
-WORSE = replace(BETTER, name="worse", error=0.012)
+SEES = GoldenSetResult({"a": 0.9, "b": 0.9}, 0.0, "x", paired=True)
+CHAMPION = Contestant("champion", 0.010, 0.001, SEES, bits=800.0, false_events=0.0)
+BETTER = replace(CHAMPION, name="better", error=0.008, bits=700.0)
+WORSE = replace(CHAMPION, name="worse", error=0.012, bits=900.0)
+BLIND = replace(CHAMPION, name="blind", error=0.001, bits=300.0, detection=replace(SEES, recall={"a": 1.0, "b": 0.3}))
 
 
-def test_the_smallest_error_wins():
+def seeing(name, recall, false_events=0.0, bits=800.0):
+    return Contestant(name, 0.01, 0.001, replace(SEES, recall={"a": recall}), bits=bits, false_events=false_events)
+
+
+def test_of_equal_worth_the_shortest_description_wins():
     decision = decide(CHAMPION, [WORSE, BETTER])
     assert (decision.winner, decision.refused) == ("better", {})
-    assert "20.0 % below" in decision.because
+    assert "700 bits per window instead of 800" in decision.because
 
 
-def test_the_gate_rejects_a_better_reconstruction_with_less_recall():
+def test_the_gate_rejects_a_shorter_description_that_sees_less():
     decision = decide(CHAMPION, [BLIND, BETTER])
     assert decision.winner == "better"
-    assert "golden-set recall 0.650" in decision.refused["blind"]
+    assert "worth 0.65, at least 0.88 is needed" in decision.refused["blind"]
 
 
-def test_recall_from_alarming_on_everything_does_not_count():
-    noisy = GoldenSetResult({"a": 1.0, "b": 1.0}, 0.3, "x")
-    assert decide(replace(CHAMPION, detection=noisy), [BETTER], baselines=[noisy]).winner == "better"
-    quiet = replace(noisy, false_alarms=0.001)
-    assert decide(replace(CHAMPION, detection=quiet), [BETTER]).winner == "champion"
-    assert decide(CHAMPION, [BETTER], baselines=[quiet]).winner == "champion"
+def test_sight_is_weighed_against_false_events_at_the_stated_rate():
+    flooding = seeing("champion", 0.9, false_events=10.0)  # worth 0.4
+    assert decide(flooding, [seeing("quiet", 0.5)]).winner == "quiet"
+    assert decide(flooding, [seeing("quiet", 0.3)]).winner == "champion"
+    assert decide(flooding, [seeing("quiet", 0.3)], DuelRule(false_event_cost=0.08)).winner == "quiet"
+    assert decide(seeing("champion", 0.9), [seeing("loud", 1.0, false_events=4.0, bits=100.0)]).winner == "champion"
+
+
+def test_of_two_that_are_worth_more_the_better_one_wins_whatever_their_bits():
+    flooding = seeing("champion", 0.9, false_events=40.0)
+    decision = decide(flooding, [seeing("blind", 0.2, bits=100.0), seeing("seeing", 0.8, bits=900.0)])
+    assert decision.winner == "seeing"
+    assert "sees 0.80 of the faults, 0.0 false events per node-day (worth 0.80)" in decision.because
 
 
 def test_without_the_gate_the_smallest_error_wins_even_with_less_recall():
     assert decide(CHAMPION, [BLIND, BETTER], DuelRule(gate=False)).winner == "blind"
 
 
-def test_after_a_new_normal_the_recall_of_a_champion_with_many_alarms_counts_less():
-    less = replace(BETTER, name="less", detection=GoldenSetResult({"a": 0.8, "b": 0.75}, 0.001, "x"))
-    flooding, best = replace(CHAMPION, false_alarms=0.2), GoldenSetResult({"a": 1.0, "b": 1.0}, 0.001, "x")
-    assert decide(flooding, [less]).winner == "champion"  # nobody said that these alarms are false
-    assert decide(flooding, [less], baselines=[best], new_normal=True).winner == "less"
-    # This champion does not alarm too often, so the usual recall is required.
-    assert "required 0.890" in decide(CHAMPION, [less], new_normal=True).refused["less"]
-    one_sided = replace(BLIND, detection=GoldenSetResult({"a": 1.0, "b": 0.15}, 0.001, "x"))
-    decision = decide(
-        replace(flooding, detection=GoldenSetResult({"a": 0.5, "b": 0.9}, 0.001, "x")), [one_sided], new_normal=True
-    )
-    assert "recall of b 0.150 is below the required 0.201" in decision.refused["blind"]
-
-
-def test_a_large_loss_of_one_kind_is_enough_for_a_rejection():
-    one_sided = replace(BLIND, detection=GoldenSetResult({"a": 1.0, "b": 0.69}, 0.001, "x"))
-    decision = decide(replace(CHAMPION, detection=GoldenSetResult({"a": 0.8, "b": 0.9}, 0.001, "x")), [one_sided])
-    assert decision.winner == "champion"
-    assert "recall of b 0.690 is below the required 0.700" in decision.refused["blind"]
-
-
 def test_the_champion_stays_if_no_challenger_is_better():
     assert decide(CHAMPION, [WORSE]).winner == "champion"
-    assert decide(CHAMPION, [replace(BETTER, error=CHAMPION.error)]).winner == "champion"
+    assert decide(CHAMPION, [replace(CHAMPION, name="same")]).winner == "champion"
     assert decide(CHAMPION, []).winner == "champion"
 
 
-def test_the_same_weights_win_with_fewer_alarms_if_no_challenger_has_a_smaller_error():
-    stale, recalibrated = replace(CHAMPION, false_alarms=0.2), replace(CHAMPION, name="recalibrated")
-    decision = decide(stale, [WORSE, recalibrated])
+def test_the_same_weights_win_with_fewer_false_events():
+    stale, recalibrated = replace(CHAMPION, false_events=0.3), replace(CHAMPION, name="recalibrated")
+    decision = decide(stale, [replace(WORSE, false_events=0.3), recalibrated])
     assert decision.winner == "recalibrated"
-    assert "0.0010 of normal windows instead of 0.2000" in decision.because
-    assert decide(stale, [recalibrated, BETTER]).winner == "better"
+    assert "0.00 false events per node-day instead of 0.30" in decision.because
 
 
 def test_small_losses_of_many_nights_do_not_add_up():
-    slightly = replace(BETTER, detection=GoldenSetResult({"a": 0.892, "b": 0.892}, 0.0, "x"))
-    assert decide(CHAMPION, [slightly]).winner == "better"
-    best = GoldenSetResult({"a": 0.92, "b": 0.93}, 0.0, "x")
-    assert decide(CHAMPION, [slightly], baselines=[best]).winner == "champion"
+    slightly = seeing("slightly", 0.885, bits=700.0)
+    assert decide(seeing("champion", 0.9), [slightly]).winner == "slightly"
+    earlier = seeing("earlier", 0.95)
+    assert decide(seeing("champion", 0.9), [slightly], baselines=[earlier]).winner == "champion"
+    # On a site that has changed, the earlier champion is worth nothing: it holds nobody back.
+    flooding = replace(earlier, false_events=20.0)
+    assert decide(seeing("champion", 0.9), [slightly], baselines=[flooding]).winner == "slightly"
 
 
-def test_too_many_false_alarms_are_a_reason_for_a_rejection():
-    flood = replace(BETTER, false_alarms=0.05)
-    assert "of normal windows" in decide(CHAMPION, [flood]).refused["better"]
-    assert decide(replace(CHAMPION, false_alarms=0.06), [flood]).winner == "better"
+def test_a_figure_that_is_not_a_number_never_wins():
+    broken = replace(BETTER, name="broken", bits=float("nan"))
+    unmeasured = replace(BETTER, name="unmeasured", false_events=float("nan"))
+    assert decide(CHAMPION, [broken, unmeasured]).winner == "champion"
+    assert decide(CHAMPION, [broken, unmeasured, WORSE, BETTER]).winner == "better"
 
 
-def test_an_error_that_is_not_a_number_never_wins():
-    broken = replace(BETTER, name="broken", error=float("nan"))
-    assert decide(CHAMPION, [broken]).winner == "champion"
-    assert decide(CHAMPION, [broken, WORSE, BETTER]).winner == "better"
-
-
-@pytest.mark.parametrize("missing", ["a", "b"])
-def test_a_kind_without_a_score_counts_as_not_detected(missing):
-    recall = {kind: 0.9 for kind in ("a", "b") if kind != missing}
-    assert decide(CHAMPION, [replace(BETTER, detection=GoldenSetResult(recall, 0.0, "x"))]).winner == "champion"
+def test_in_unpaired_cases_recall_from_alarming_on_everything_does_not_count():
+    assert GoldenSetResult({"a": 1.0}, 0.97, "x").informedness == pytest.approx(0.03)
+    assert GoldenSetResult({"a": 0.8}, 0.97, "x", paired=True).informedness == 0.8
 
 
 def test_recall_is_measured_for_each_kind(make_detector, small_golden):

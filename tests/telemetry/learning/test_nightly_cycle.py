@@ -10,9 +10,9 @@ from tests.telemetry.learning.conftest import QUICK, small_day
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.night.day_census import DayCensus
-from clustertwin.telemetry.learning.night.day_checks import DayLimits
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive
@@ -159,8 +159,8 @@ def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
 
 
 def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
-    context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(fewest_windows=10**6)))
-    assert "at least 1000000 are needed" in run_night(context, day).because
+    context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(thread_hours=1e6)))
+    assert "at least 1e+06 thread-hours are needed" in run_night(context, day).because
 
 
 @pytest.mark.slow
@@ -224,6 +224,25 @@ def test_a_registry_that_was_down_gets_the_champion_that_a_person_promoted(make_
     registry.down = False
     assert registry_spool.open_and_sync(context.home, lambda: registry) == "champion is up to date"
     assert registry.champion == by_hand
+
+
+@pytest.mark.slow
+def test_every_architecture_is_registered_and_losers_are_removed_with_their_night(make_context):
+    registry = StubRegistry()
+    settings = replace(QUICK, architectures=("linear", "patch"), keep_nights=1)
+    context, day = make_context(2, settings=settings, open_registry=lambda: registry)
+    night = run_night(context, day)
+    (record,) = registry.records
+    assert set(record.runs) == {"champion", "linear/scratch", "patch/scratch"}
+    assert all({"bits", "false_events", "sight"} <= set(metrics) for metrics in record.runs.values())
+    (loser,) = record.others.values()
+    assert {loser.version, record.version} <= {version.version for version in version_store.versions(context.home)}
+    assert version_store.digest(context.home / "models" / loser.version) == loser.sha256
+    later, next_day = make_context(3, settings=settings, open_registry=lambda: registry)
+    run_night(later, next_day)
+    remaining = {version.version for version in version_store.versions(context.home)}
+    assert loser.version not in remaining
+    assert {night.before, night.champion} <= remaining
 
 
 @pytest.mark.slow

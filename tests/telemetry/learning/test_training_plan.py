@@ -5,14 +5,14 @@ from tests.telemetry.learning.conftest import small_day
 
 from clustertwin.telemetry.learning.night import training_plan
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining
-from clustertwin.telemetry.learning.night.day_sampling import sample_day
+from clustertwin.telemetry.learning.night.day_sampling import SamplingSettings, sample_day
 from clustertwin.telemetry.learning.night.training_windows import training_windows
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
 
 def test_speed_is_measured_on_one_core_because_a_challenger_trains_on_one(monkeypatch):
     day, traces = small_day(1)
-    windows = training_windows(sample_day(day, MemoryArchive(traces), [], 10)[0].train)
+    windows = training_windows(sample_day(day, MemoryArchive(traces), [], SamplingSettings(10, 0))[0].train)
     before, threads = torch.get_num_threads(), []
     monkeypatch.setattr(training_plan, "fit", lambda *_: threads.append(torch.get_num_threads()))
     ticks = iter([10.0, 12.0])

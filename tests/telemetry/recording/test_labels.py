@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from clustertwin.core.traces import JobSpan
-from clustertwin.telemetry.recording import label_log
+from clustertwin.telemetry.recording.logs import label_log
 
 SPAN = JobSpan("7", "n1", (0,), 100.0, 200.0, "mpi-2", anomaly="hung-rank")
 

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from clustertwin.gymnasium_hook import ID
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS, learned
 from clustertwin.workload.simulator import SchedulingRules, simulate
 from clustertwin.workload.simulator.admission import admit
 from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
-from clustertwin.workload.simulator.environment.schedule_env import ID, register
+from clustertwin.workload.simulator.environment.schedule_env import register
 
 PROCS = 16
 

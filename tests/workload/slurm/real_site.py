@@ -29,6 +29,7 @@ PROGRAMS = (
 )  # fmt: skip
 WRAPPER = Path("/usr/lib/x86_64-linux-gnu/libnss_wrapper.so")
 FIRST_UID = 20_000
+_NODES_AT_ONCE = 20
 #: Settings of a site that name its machines, paths or users; the harness sets its own.
 REPLACED = {
     "controlmachine", "controladdr", "slurmctldhost", "frontendname", "authtype", "authinfo", "credtype", "cryptotype",
@@ -80,11 +81,15 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """`extra` is a shell script that runs once the nodes are up; `until_started` ends the run at the last start."""
+    """`extra` is a shell script that runs once the nodes are up.
+
+    The run ends when all jobs have ended or, with `horizon_s`, at that second or at the last start before it. A job
+    that has not started by then has no start (NaN).
+    """
 
     factor: float = 20.0
     extra: str = ""
-    until_started: bool = False
+    horizon_s: float = math.inf
     topology: str = ""
 
 
@@ -106,7 +111,7 @@ def run_site(
     job.chmod(0o755)
     (directory / "extra.sh").write_text(settings.extra)
     (directory / "factor").write_text(f"{settings.factor}")
-    (directory / "until").write_text("started" if settings.until_started else "ended")
+    (directory / "horizon").write_text(f"{settings.horizon_s}")
     if settings.topology:
         (directory / "topology.conf").write_text(settings.topology)
     plan = [[s.name, s.submit_s, s.run_s, s.user, list(s.options)] for s in submissions]
@@ -257,7 +262,7 @@ def main(directory: Path) -> None:
         subprocess.run(["sh", "-e", str(directory / "extra.sh")], check=True)
         began_s = math.floor(time.time()) + 5
         names = _submit_all(directory, began_s)
-        _wait_for_jobs((directory / "until").read_text())
+        _wait_for_jobs(began_s, float((directory / "horizon").read_text()))
         records = _records()
         rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
         (directory / "result.json").write_text(json.dumps(rows))
@@ -298,20 +303,22 @@ def _start_slurm(start: _Daemons) -> None:
                 sys.stderr.write(f"sacctmgr {command}: {done.stdout.strip()} {done.stderr.strip()}\n")
     start("slurmctld", "slurmctld", "-D", "-i")
     nodes = (_says("scontrol", "show", "hostnames", _node_names(directory)) or "").split()
-    for node in nodes:
-        (directory / "spool" / node).mkdir(exist_ok=True)
-        start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
-    # 217 slurmds need half a minute of the host's time to register.
+    # A slurmd whose first registration is refused by a busy slurmctld tries again only after minutes.
     limit_s = 120.0 * float((directory / "factor").read_text())
-    try:
-        _wait(
-            "the nodes",
-            lambda: len(set((_says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())) >= len(nodes),
-            limit_s,
-        )
-    except RuntimeError:
-        sys.stderr.write(_says("sinfo", "-o", "%D %t %E %N") or "")
-        raise
+    for first in range(0, len(nodes), _NODES_AT_ONCE):
+        begun = nodes[first : first + _NODES_AT_ONCE]
+        for node in begun:
+            (directory / "spool" / node).mkdir(exist_ok=True)
+            start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
+        try:
+            _wait("the nodes", lambda begun=begun: set(begun) <= _idle_nodes(), limit_s)
+        except RuntimeError:
+            sys.stderr.write(_says("sinfo", "-o", "%D %t %E %N") or "")
+            raise
+
+
+def _idle_nodes() -> set[str]:
+    return set((_says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())
 
 
 def _grouped(commands: list[str]) -> list[str]:
@@ -352,9 +359,9 @@ def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
     return names
 
 
-def _wait_for_jobs(until: str) -> None:
-    states = "PENDING,REQUEUED" if until == "started" else "PENDING,RUNNING,SUSPENDED,COMPLETING,REQUEUED"
-    while (_says("squeue", "-h", "-t", states, "-o", "%i %r") or "").strip():
+def _wait_for_jobs(began_s: float, horizon_s: float) -> None:
+    states = "PENDING,REQUEUED" if math.isfinite(horizon_s) else "PENDING,RUNNING,SUSPENDED,COMPLETING,REQUEUED"
+    while time.time() < began_s + horizon_s and (_says("squeue", "-h", "-t", states, "-o", "%i %r") or "").strip():
         time.sleep(20)
 
 
@@ -391,8 +398,9 @@ def _row(record: dict[str, str], name: str, began_s: float) -> list[object]:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")) - began_s
 
     task = f"_{record['ArrayTaskId']}" if record.get("ArrayTaskId", "").isdigit() else ""
+    start_s = math.nan if record["JobState"] == "PENDING" else seconds("StartTime")  # of a pending job: an estimate
     return [
-        name + task, record["JobState"], seconds("SubmitTime"), seconds("EligibleTime"), seconds("StartTime"),
+        name + task, record["JobState"], seconds("SubmitTime"), seconds("EligibleTime"), start_s,
         seconds("EndTime"), record.get("NodeList", ""), int(record.get("Restarts", 0)),
     ]  # fmt: skip
 

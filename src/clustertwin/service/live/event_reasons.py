@@ -7,10 +7,20 @@ turns, highest score first, from the latest scores. So a burst neither loses an 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from clustertwin.telemetry.detection.events.causes import UNUSUAL
 from clustertwin.telemetry.detection.events.event import Change, Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, explain, rows_of, rows_to_explain
+from clustertwin.telemetry.detection.events.explanation import (
+    Explanation,
+    explain,
+    held_rows,
+    rows_to_explain,
+    title_of,
+    with_measure,
+)
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -31,13 +41,23 @@ class Reasons:
         self._clock = clock
         self._pending: dict[str, Event] = {}
         self._landmarks: tuple[str, Landmarks] | None = None  # of a detector's version
+        self._findings: dict[tuple[str, str], Finding] = {}  # by job, or by node without one, and by cause
+        self._before: dict[str, dict[str, float]] = {}  # of an open event: the means of its threads before it
 
     def __len__(self) -> int:
         """The number of events that wait for an explanation."""
         return len(self._pending)
 
-    def of(self, detector: Detector, moment: Moment, scores: Scores, changes: Sequence[Change]) -> Explained:
+    def of(
+        self,
+        detector: Detector,
+        moment: Moment,
+        scores: Scores,
+        changes: Sequence[Change],
+        findings: Sequence[Finding] = (),
+    ) -> Explained:
         """Every changed event, with a new explanation if there is time. A closed event keeps its explanation."""
+        self._findings = {(found.job or found.node, found.cause): found for found in findings}
         for change in changes:
             if change.kind != "closed" or change.event.id in self._pending:
                 self._pending[change.event.id] = change.event
@@ -45,6 +65,9 @@ class Reasons:
             change.event.id: (change.event, None) for change in changes
         }
         explained |= {event.id: (event, why) for event, why in self.more(detector, moment, scores)}
+        for change in changes:
+            if change.kind == "closed":
+                self._before.pop(change.event.id, None)
         return list(explained.values())
 
     def more(self, detector: Detector, moment: Moment, scores: Scores) -> Explained:
@@ -53,14 +76,33 @@ class Reasons:
         for number, event in enumerate(sorted(self._pending.values(), key=lambda event: (-event.score, event.id))):
             if number >= AT_LEAST and self._clock() - begun_s > TURN_S:
                 break
-            explained.append((self._pending.pop(event.id), self._why(detector, moment, scores, event)))
+            explained.append(self._explained(detector, moment, scores, self._pending.pop(event.id)))
         return explained
+
+    def _explained(
+        self, detector: Detector, moment: Moment, scores: Scores, event: Event
+    ) -> tuple[Event, Explanation | None]:
+        """The event with a title that has the figures of its explanation.
+
+        While its threads show another cause, it keeps its title and its explanation.
+        """
+        why = self._why(detector, moment, scores, event)
+        if why is None or (why.cause or UNUSUAL) != (event.cause or UNUSUAL):
+            return event, None
+        self._before.setdefault(event.id, why.before)
+        if event.found and not why.by_shape:
+            found = self._findings.get((event.job or event.node, event.cause))
+            if found is None:
+                return event, None  # what it was found by is not known in this second
+            why = with_measure(why, found)
+        return replace(event, title=title_of(event, why)), why
 
     def _why(self, detector: Detector, moment: Moment, scores: Scores, event: Event) -> Explanation | None:
         nearby = rows_to_explain(moment, event)
         part = moment.take(nearby)
-        rows = rows_of(part, event)
-        return explain(detector, part, scores.take(nearby), rows, self._landmarks_of(detector))
+        before = self._before.get(event.id)
+        rows = held_rows(part, event)
+        return explain(detector, part, scores.take(nearby), rows, self._landmarks_of(detector), event, before)
 
     def _landmarks_of(self, detector: Detector) -> Landmarks:
         """The known job types in this detector's embedding, computed for its first event."""

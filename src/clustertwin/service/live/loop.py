@@ -38,12 +38,15 @@ from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
 from clustertwin.telemetry.detection.events.tracker import Tracker
+from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 if TYPE_CHECKING:  # importing them imports torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
+    from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
     from clustertwin.telemetry.learning.champions.handover import Handover
 
 #: Up to this many threads, the newest data is published every second; above, only with each scoring.
@@ -93,6 +96,8 @@ class Loop:
         )  # the round, its first second, its work so far
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
+        self._memory = MemoryWatch()
+        self._questions: QuestionMemory | None = None  # made with the first findings: its import compiles
         self._now = replace(state.snapshot, events=self._tracker.open)
 
     def run(self, stop: threading.Event) -> None:
@@ -139,7 +144,9 @@ class Loop:
         if self._unwritten:
             self._write([])
         with self._failures.isolated("publishing", "the summary of this second is incomplete"):
-            self._now = self._summary(now_s)
+            moment = self._now.moment
+            forecasts = tuple(self._memory.forecast(moment)) if moment is not None else ()
+            self._now = replace(self._summary(now_s), memory_forecasts=forecasts)
         self._failures.end_turn(now_s)
         if self._failures.in_a_row("publishing"):
             self._now = replace(self._now, number=self._now.number + 1, problems=tuple(self._problems.values()))
@@ -160,7 +167,7 @@ class Loop:
     def _restart(self) -> None:
         """Forget all seconds: something among them makes every scoring fail."""
         self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
-        self._round, self._spans, self._first_s = ScoringRound(), None, None
+        self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._heard_s.clear()
         self._failures.restarted()
         self._now = replace(self._now, moment=None, scored=None, scores=None)
@@ -281,13 +288,36 @@ class Loop:
         """After all threads are scored: update and store the events, and summarise nodes and jobs."""
         spans = self._spans_of(moment)
         owners = {job: span.owner for job, span in spans.items()}
-        changes = self._tracker.update(moment, scores, detector.threshold, model=detector.version, owners=owners)
+        findings = self._assess(moment, scores, detector.threshold, spans, self._in_maintenance(moment, now_s))
+        changes = self._tracker.update(
+            moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
+        )
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
-        self._write(self._reasons.of(detector, moment, scores, changes))
+        self._write(self._reasons.of(detector, moment, scores, changes, findings or ()))
         self._summarise(moment, scores, detector.threshold, now_s, spans)
         self._now = replace(
             self._now, events=self._tracker.open, history=self._history.add(moment.end_s, self._now.nodes)
         )
+
+    def _assess(
+        self,
+        moment: Moment,
+        scores: Scores,
+        threshold: float,
+        spans: Mapping[str, JobSpan],
+        in_maintenance: NDArray[np.bool_],
+    ) -> tuple[Finding, ...] | None:
+        """Is a job harmed, unlike itself, or new? None if scores open events."""
+        if self.settings.events.opened_by == "scores":
+            return None
+        from clustertwin.telemetry.detection.questions.assess import assess
+        from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
+
+        self._questions = self._questions or QuestionMemory()
+        labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}
+        assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
+        hidden = {moment.nodes[n] for n in np.flatnonzero(in_maintenance).tolist()}
+        return tuple(finding for finding in assessed.findings if finding.node not in hidden)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
         """A span of each job, for its owner and its type. Computed again when a job starts or ends."""
@@ -324,6 +354,7 @@ class Loop:
     def _write(self, changes: list[tuple[Event, Explanation | None]]) -> None:
         """Store events. If the disk is full, they stay in memory and are stored in a later turn."""
         for event, why in changes:
+            self._tracker.entitle(event.id, event.title)
             previous = self._unwritten.get(event.id, (event, None))[1]
             self._unwritten[event.id] = event, why or previous
         try:
@@ -355,6 +386,7 @@ class Loop:
             problems=problems,
             engine=self._score.state,
             failures_total=tuple(sorted(self._failures.total.items())),
+            replay_ended=bool(getattr(self.feed, "ended", False)),  # only a replay has an end
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

@@ -51,7 +51,9 @@ class Part:
     @classmethod
     def of(cls, moment: Moment, rows: Rows) -> Part:
         values, valid = moment.values.transpose(1, 2, 0), moment.valid.T
-        empty = replace(moment, values=moment.values[:, :0], valid=moment.valid[:, :0], node_channels=None)
+        empty = replace(
+            moment, values=moment.values[:, :0], valid=moment.valid[:, :0], node_channels=None, job_channels=None
+        )
         part = np.ascontiguousarray
         return cls(empty.take(rows), part(values[:, :, rows]), part(valid[:, rows]))
 

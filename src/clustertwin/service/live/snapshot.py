@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow, read_shadow
 from clustertwin.telemetry.moments.moment import Moment
 
 if TYPE_CHECKING:
@@ -90,11 +92,12 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class ScoreHistory:
-    """The highest score of each node over the last hour, for the heat map of the cluster."""
+    """Scores of each node over the last hour, for the heat map of the cluster."""
 
     times_s: NDArray[np.int64]  # (time,)
     nodes: tuple[str, ...]
-    score: NDArray[np.float32]  # (node, time); NaN is unknown
+    score: NDArray[np.float32]  # (node, time) the highest of its threads; NaN is unknown
+    share: NDArray[np.float32] | None = None  # (node, time) of its scored threads that are above the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,8 @@ class Snapshot:
     scored_total: int = 0  # threads scored since the start
     engine: EngineState = EngineState("here")
     failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
+    replay_ended: bool = False  # the whole recording has been replayed
+    memory_forecasts: tuple[MemoryForecast, ...] = ()  # of nodes and jobs, the soonest first
 
     @property
     def threshold(self) -> float:
@@ -155,6 +160,7 @@ class ServiceState:
         self.detector: Detector | None = None  # the one that computed `snapshot.scores`
         self.past: TraceArchive | None = None  # the archive of seconds that are no longer in the snapshot
         self.replayed = False  # a replay: it neither learns nor changes a model
+        self.may_be_in_shadow = False  # a live service: nobody is notified until it knows its site
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 
     @property
@@ -172,6 +178,11 @@ class ServiceState:
     @snapshot.setter
     def snapshot(self, snapshot: Snapshot) -> None:
         self._published = snapshot, self._clock()
+
+    @property
+    def shadow(self) -> Shadow:
+        """Whether this service only watches, because it does not know its site yet."""
+        return read_shadow(self.home) if self.may_be_in_shadow else NO_SHADOW
 
     def teachable(self) -> Path:
         """The home whose models and learning can be changed. A replay has none."""

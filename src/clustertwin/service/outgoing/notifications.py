@@ -1,4 +1,4 @@
-"""Notifications without an Alertmanager: events that open and close -> messages, spooled until they are delivered.
+"""Notifications without an Alertmanager: events that open, change and close -> messages, spooled until delivered.
 
 A message is a file in HOME/outbox/TARGET until the target accepts it. The file is named for the event and the kind of
 message, and it is written before the event is marked as announced, so a crash loses no message. A target that fails is
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from clustertwin.core import files, formatting
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
@@ -24,8 +24,13 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import title_of
+from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
+Kind = Literal["opened", "changed", "closed", "action"]
+_ASK_S = 60.0  # between two looks at the reasons of announced events
+_WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
 #: title, body -> whether the target accepted the message
 Send = Callable[[str, str], bool]
 
@@ -37,29 +42,29 @@ class NotifySettings:
     every_s: float = 60.0  # the shortest time between two messages to a target
     longest_pause_s: float = 3600.0  # between two attempts at a target that fails
     keep_s: float = 7 * 86_400.0  # an older message is deleted
+    change_s: float = 600.0  # the shortest time between two messages about an event that stays open
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    kind: Literal["opened", "closed", "action"]
+    kind: Kind
     event: str
     at_s: float
     title: str
     body: str
 
 
-def needs_notification(case: Case, silences: Iterable[Silence]) -> bool:
-    """Whether people should be notified: the event is not dismissed, not new normal and not silenced."""
-    return case.verdict not in ("dismissed", "new-normal") and not is_silenced(case.event, silences)
+def needs_notification(case: Case, silences: Iterable[Silence], shadow: Shadow = NO_SHADOW) -> bool:
+    """Whether people should be notified: the event is not dismissed, not new normal, not silenced, not in shadow."""
+    if case.verdict in ("dismissed", "new-normal") or shadow.covers(case.event.seen_s):
+        return False
+    return not is_silenced(case.event, silences)
 
 
-def compose(case: Case, kind: Literal["opened", "closed"], at_s: float, link: str = "") -> Message:
+def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
     """Write the message. Names come from users, so control characters are replaced by spaces."""
     event = case.event
-    where = f"job {event.job} on " if event.job else ""
-    where += event.nodes[0] if len(event.nodes) == 1 else formatting.counted(len(event.nodes), "node")
-    channel = f" ({case.why.channel})" if case.why else ""
-    lines = [case.why.sentence] if case.why else []
+    lines = [case.why.sentence, f"Next step: {case.why.next_step}"] if case.why else []
     lines += [
         f"nodes    {', '.join(f'{node} cpu {formatting.ranges(cpus)}' for node, cpus in event.places[:8])}"
         + (f" and {len(event.places) - 8} more" if len(event.places) > 8 else ""),
@@ -69,8 +74,13 @@ def compose(case: Case, kind: Literal["opened", "closed"], at_s: float, link: st
     lines += [f"until    {formatting.clock(event.end_s)}"] if event.end_s is not None else []
     lines += [f"score    {formatting.number(event.score)}, view {event.view}, model {event.model}"]
     lines += [f"{link.rstrip('/')}/events/{event.id}"] if link else []
-    title = f"{'Anomaly' if kind == 'opened' else 'Resolved'}: {where}{channel}"
+    title = f"{_WORDS[kind]}: {event.title or title_of(event, case.why)}"
     return Message(kind, event.id, at_s, _plain(title), "\n".join(map(_plain, lines)))
+
+
+def reason_of(case: Case) -> str:
+    """What a message about the event says, without its figures: if it changes, people are told again."""
+    return f"{case.event.cause} {case.why.channel} {case.why.known_fault}".strip() if case.why else ""
 
 
 class Outbox:
@@ -106,6 +116,13 @@ def pending(home: Path) -> int:
     return sum(1 for _ in (home / OUTBOX).glob("*/*.json"))
 
 
+class Told(NamedTuple):
+    """What people were told about an event, and when."""
+
+    reason: str
+    at_s: float
+
+
 class Notifier:
     """`spool` writes messages for new changes, and `deliver` sends them."""
 
@@ -115,12 +132,15 @@ class Notifier:
         self._outbox = Outbox(home, settings.urls)
         self._send = dict(zip(settings.urls, sends, strict=True))
         self._path = self._outbox.directory / ANNOUNCED
-        self._announced: set[str] | None = None  # ids of events that were announced and are not resolved yet
+        self._announced: dict[str, Told] | None = None  # events that were announced and are not resolved yet
+        self._asked_s = -_ASK_S
         self._next_s = dict.fromkeys(settings.urls, 0.0)
         self._failures = dict.fromkeys(settings.urls, 0)
 
-    def spool(self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None) -> None:
-        """Spool a message for each event that opened, and for each announced event that closed.
+    def spool(
+        self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None, shadow: Shadow = NO_SHADOW
+    ) -> None:
+        """Spool a message for each event that opened, for each announced one whose reason changed, and for its end.
 
         Silences end by the feed's clock, which differs from real time in a replay. Messages age in real time.
         """
@@ -129,19 +149,34 @@ class Notifier:
         now_open = {event.id: event for event in open_events}
         # If the store does not have the event, because the disk is full, send it without an explanation.
         opened = [self._stored(id) or Case(event, None) for id, event in now_open.items() if id not in announced]
-        opened = [case for case in opened if needs_notification(case, silences)]
-        not_open = {id: self._stored(id) for id in announced - now_open.keys()}
+        opened = [case for case in opened if needs_notification(case, silences, shadow)]
+        again = [self._stored(id) for id in self._to_ask_again(now_open, now_s)]
+        known = [case for case in again if case is not None and reason_of(case)]
+        changed = [case for case in known if announced[case.id].reason not in ("", reason_of(case))]
+        changed = [case for case in changed if needs_notification(case, silences, shadow)]
+        # An event is announced before it is explained. Its first reason is no change.
+        first = {case.id: Told(reason_of(case), announced[case.id].at_s) for case in known if not announced[case.id][0]}
+        not_open = {id: self._stored(id) for id in announced.keys() - now_open.keys()}
         closed = [case for case in not_open.values() if case is not None and not case.event.open]
-        deleted = {id for id, case in not_open.items() if case is None}  # the store is a new one
-        if not opened and not closed and not deleted:
+        gone = {id for id, case in not_open.items() if case is None} | {case.id for case in closed}
+        if not opened and not changed and not gone and not first:
             return
         link = self.settings.link
-        messages = [compose(case, "opened", now_s, link) for case in opened]
-        self._outbox.put([*messages, *(compose(case, "closed", now_s, link) for case in closed)])
-        announced = (announced - {case.id for case in closed} - deleted) | {case.id for case in opened}
+        by_kind: dict[Kind, list[Case]] = {"opened": opened, "changed": changed, "closed": closed}
+        self._outbox.put([compose(case, kind, now_s, link) for kind, cases in by_kind.items() for case in cases])
+        told = {case.id: Told(reason_of(case), now_s) for case in (*opened, *changed)}
+        announced = {id: entry for id, entry in (announced | first | told).items() if id not in gone}
         files.make_directory(self._path.parent)
-        files.write(self._path, json.dumps(sorted(announced)).encode())
+        files.write(self._path, json.dumps(announced).encode())
         self._announced = announced
+
+    def _to_ask_again(self, now_open: Iterable[str], now_s: float) -> list[str]:
+        """Once a minute, the announced events whose reason may have changed."""
+        if now_s < self._asked_s + _ASK_S:
+            return []
+        self._asked_s = now_s
+        told = {id: self._read_announced()[id] for id in now_open if id in self._read_announced()}
+        return [id for id, (reason, at_s) in told.items() if not reason or now_s - at_s >= self.settings.change_s]
 
     def deliver(self, now_s: float) -> None:
         """Send what is due, as one message to each target."""
@@ -159,12 +194,15 @@ class Notifier:
                 pause_s = self.settings.every_s * 2.0 ** min(max(self._failures[url] - 1, 0), 30)
                 self._next_s[url] = now_s + min(pause_s, max(self.settings.longest_pause_s, self.settings.every_s))
 
-    def _read_announced(self) -> set[str]:
+    def _read_announced(self) -> dict[str, Told]:
+        """What was told. A list of ids is the file of an older release."""
         if self._announced is None:
             try:
-                self._announced = set(json.loads(self._path.read_bytes()))
+                content = json.loads(self._path.read_bytes())
+                entries = content.items() if isinstance(content, dict) else ((id, ("", 0.0)) for id in content)
+                self._announced = {str(id): Told(str(reason), float(at_s)) for id, (reason, at_s) in entries}
             except (OSError, ValueError, TypeError):
-                self._announced = set()
+                self._announced = {}
         return self._announced
 
     def _stored(self, event_id: str) -> Case | None:
@@ -178,10 +216,9 @@ def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple
     """Title and body of one message that combines these."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
-    opened = sum(message.kind == "opened" for message in messages)
-    closed = sum(message.kind == "closed" for message in messages)
-    title = f"{formatting.counted(opened, 'new event')}, {closed} resolved"
-    if actions := len(messages) - opened - closed:
+    opened, changed, closed, actions = (sum(message.kind == kind for message in messages) for kind in _WORDS)
+    title = f"{formatting.counted(opened, 'new event')}, {f'{changed} changed, ' if changed else ''}{closed} resolved"
+    if actions:
         title += f", {formatting.counted(actions, 'action')}"
     parts = [f"{message.title}\n{message.body}" for message in messages[:most]]
     if len(messages) > most:
@@ -217,7 +254,7 @@ def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, 
     while not stop.wait(check_s):
         # If the disk is full, nothing is marked as announced, and the next check tries again.
         with suppress(TwinError):
-            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s)
+            notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s, state.shadow)
         notifier.deliver(time.time())
 
 

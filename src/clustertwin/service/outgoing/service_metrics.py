@@ -30,6 +30,7 @@ __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
 
 WEEK_S = 7 * 86_400
 LONGEST_LABEL = 200
+LONGEST_TEXT = 600  # of a label that is a sentence
 LEARNING = ("learning", "frozen", "halted", "unreadable")
 
 Sample = tuple[Mapping[str, str], float]  # labels, value
@@ -42,6 +43,7 @@ class SeriesLimits:
     nodes: int = 10_000
     jobs: int = 2_000
     events: int = 500
+    texts: int = 100  # titles and reasons of events; they change every few minutes
     threads: int = 200_000
 
 
@@ -50,6 +52,7 @@ class MetricFamily:
     name: str
     about: str
     samples: Sequence[Sample]
+    longest: int = LONGEST_LABEL  # characters of a label's value
 
     @property
     def kind(self) -> str:
@@ -61,7 +64,7 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
     snapshot = state.snapshot
     families = [*_loop(snapshot, state.age_s), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
     families += [
-        *_events(snapshot, state.store, limits.events),
+        *_events(state, limits),
         *_actions(state.store),
         *_model(snapshot.model),
         *_home(state.home),
@@ -165,7 +168,9 @@ def _threads(snapshot: Snapshot, most: int) -> Iterator[MetricFamily]:
     )
 
 
-def _events(snapshot: Snapshot, store: Store, most: int) -> Iterator[MetricFamily]:
+def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]:
+    snapshot, store, shadow = state.snapshot, state.store, state.shadow
+    yield _single("twin_shadow", "1 while the site is not known and nobody is notified, else 0.", float(shadow.on))
     opened = [({"view": view}, count) for view, count in snapshot.opened_total]
     yield MetricFamily("twin_events_opened_total", "Events opened since the start, by view.", opened)
     views = Counter({view: 0 for view, _ in snapshot.opened_total})
@@ -176,7 +181,7 @@ def _events(snapshot: Snapshot, store: Store, most: int) -> Iterator[MetricFamil
         [({"view": v}, n) for v, n in views.items()],
     )
     try:
-        cases = store.events(Filter(open=True), limit=most)
+        cases = store.events(Filter(open=True), limit=limits.events)
         silences = store.quiet_periods.silences(snapshot.now_s)
         week_s = snapshot.now_s - WEEK_S
         verdicts = [({"verdict": v or "none"}, store.count(Filter(verdict=v, start_s=week_s))) for v in ("", *VERDICTS)]
@@ -185,15 +190,21 @@ def _events(snapshot: Snapshot, store: Store, most: int) -> Iterator[MetricFamil
         return
     yield _single("twin_store_readable", "1 if the stored events can be read, else 0.", 1)
     yield MetricFamily("twin_events_week", "Events of the last seven days, by verdict.", verdicts)
-    announced = [case for case in cases if notifications.needs_notification(case, silences)]
+    announced = [case for case in cases if notifications.needs_notification(case, silences, shadow)]
     scores = [(_labels(case), case.event.score) for case in announced]
     yield MetricFamily(
-        "twin_event_score", "Score of an open event that is not dismissed, not new normal and not silenced.", scores
+        "twin_event_score",
+        "Score of an open event that is not dismissed, not new normal, not silenced and not in shadow.",
+        scores,
     )
     threads = [({"event": case.id}, case.event.threads) for case in announced]
     yield MetricFamily("twin_event_threads", "Number of threads of such an event.", threads)
     onsets = [({"event": case.id}, case.event.onset_s) for case in announced]
     yield MetricFamily("twin_event_onset_timestamp_seconds", "When such an event began.", onsets)
+    texts: list[Sample] = [(_texts(case), 1) for case in announced[: limits.texts]]
+    yield MetricFamily(
+        "twin_event_info", "Title, reason, next step and owner of the newest such events.", texts, LONGEST_TEXT
+    )
 
 
 def _actions(store: Store) -> Iterator[MetricFamily]:
@@ -215,11 +226,23 @@ def _actions(store: Store) -> Iterator[MetricFamily]:
 
 
 def _labels(case: Case) -> Mapping[str, str]:
-    """The labels of an event. They omit the owner: more people can read metrics than pages."""
+    """The labels of an event. All but view and channel, which the rules leave out, are the same until it closes."""
     event = case.event
-    node = event.nodes[0] if event.nodes else ""
     channel = case.why.channel if case.why else ""
-    return {"event": event.id, "node": node, "jobid": event.job, "view": event.view, "channel": channel}
+    identity = {"event": event.id, "node": event.node, "jobid": event.job, "cause": event.cause}
+    return {**identity, "view": event.view, "channel": channel}
+
+
+def _texts(case: Case) -> Mapping[str, str]:
+    """What an alert says. These labels change with the event, so they are not labels of the alert."""
+    why = case.why
+    return {
+        "event": case.id,
+        "title": case.event.title,
+        "reason": why.sentence if why else "",
+        "next_step": why.next_step if why else "",
+        "owner": case.event.owner,
+    }
 
 
 def _model(model: ModelState | None) -> Iterator[MetricFamily]:
@@ -271,14 +294,14 @@ def _lines(family: MetricFamily) -> Iterator[str]:
     for labels, value in family.samples:
         if isnan(value):
             continue
-        inside = ",".join([f'{name}="{_quoted(text)}"' for name, text in labels.items()])
+        inside = ",".join([f'{name}="{_quoted(text, family.longest)}"' for name, text in labels.items()])
         yield f"{family.name}{{{inside}}} {value:.10g}\n" if inside else f"{family.name} {value:.10g}\n"
 
 
 @lru_cache(65_536)  # the names are the same in every scrape
-def _quoted(text: str) -> str:
+def _quoted(text: str, longest: int = LONGEST_LABEL) -> str:
     """Escape a label value and shorten it. The hash keeps two long names apart."""
-    if len(text) > LONGEST_LABEL:
+    if len(text) > longest:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        text = f"{text[: LONGEST_LABEL - 9]}…{digest}"
+        text = f"{text[: longest - 9]}…{digest}"
     return label_value(text)

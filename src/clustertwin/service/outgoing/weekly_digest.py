@@ -32,6 +32,7 @@ class Digest:
     nodes: dict[str, int]  # those with the most events
     jobs: dict[str, int]
     unvetted: tuple[str, ...]  # events without a verdict, highest score first
+    titles: tuple[str, ...] = ()  # of those events
 
 
 def digest(store: Store, start_s: float, end_s: float) -> Digest:
@@ -58,6 +59,7 @@ def digest(store: Store, start_s: float, end_s: float) -> Digest:
         nodes=_most([node for case in cases for node in case.event.nodes]),
         jobs=_most([job for case in cases for job in case.event.jobs]),
         unvetted=tuple(case.id for case in waiting[:MOST]),
+        titles=tuple(case.event.title for case in waiting[:MOST]),
     )
 
 
@@ -89,7 +91,8 @@ def text(report: Digest, link: str = "") -> tuple[str, str]:
             lines.append(f"{name:<15}" + ", ".join(f"{key} {count}" for key, count in counts.items()))
     if report.unvetted:
         lines += ["", "Events without a verdict, highest score first:"]
-        lines += [f"  {link.rstrip('/')}/events/{id}" if link else f"  twin events show {id}" for id in report.unvetted]
+        for id, what in zip(report.unvetted, report.titles, strict=True):
+            lines += [f"  {what}", f"    {link.rstrip('/')}/events/{id}" if link else f"    twin events show {id}"]
     return title, "\n".join(lines)
 
 

@@ -58,8 +58,18 @@ INSERT INTO access
   SELECT 1, EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM audit WHERE action = 'token added');
 """
 
-#: Evidence of jobs, actions with their journal, and rules that a person has suspended.
+#: An event has a cause and a title. The store writes the titles of older events.
 _SCHEMA_3 = """
+ALTER TABLE events ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN question TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN title TEXT NOT NULL DEFAULT '';
+ALTER TABLE events ADD COLUMN since_s INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX events_settled ON events (id) WHERE end_s IS NULL AND verdict IN ('dismissed', 'new-normal');
+CREATE INDEX events_without_title ON events (id) WHERE title = '';
+"""
+
+#: Evidence of jobs, actions with their journal, and rules that a person has suspended.
+_SCHEMA_4 = """
 CREATE TABLE evidence (
   id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL, taken_s REAL NOT NULL, document TEXT NOT NULL,
   outcomes TEXT NOT NULL DEFAULT '[]'
@@ -78,7 +88,7 @@ CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.

@@ -19,12 +19,21 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio
+from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
+#: Verdicts after which an event needs nobody's attention, although its threads may still be above the threshold.
+SETTLED = ("dismissed", "new-normal")
 LONGEST_COMMENT = 4000
+
+#: What a later state of an event replaces. Its model, its cause and its question never change.
+_UPDATED = ("places", "jobs", "owner", "onset_s", "seen_s", "end_s", "score", "view", "title", "since_s")
+_COLUMNS = (
+    *("id", "places", "jobs", "owner", "onset_s", "seen_s", "end_s", "score", "view", "model"),
+    *("cause", "question", "title", "since_s", "why"),
+)
 
 
 class NoSuchEvent(TwinError):
@@ -59,12 +68,14 @@ class Filter:
     view: str = ""
     start_s: float | None = None  # selects events that end at this second or later
     end_s: float | None = None  # selects events that begin at this second or earlier
+    unsettled: bool = False  # only events that are not dismissed and not new normal
 
 
 class Store:
     def __init__(self, path: Path) -> None:
         self.database = Database(path)
         self.quiet_periods = QuietPeriods(self.database)
+        self._write_missing_titles()
 
     def write(self, events: Iterable[tuple[Event, Explanation | None]]) -> None:
         """Insert or update events. An explanation stays until there is a newer one."""
@@ -73,13 +84,19 @@ class Store:
             return
         with self.database.transaction() as connection:
             connection.executemany(
-                "INSERT INTO events (id, places, jobs, owner, onset_s, seen_s, end_s, score, view, model, why)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-                " places = excluded.places, jobs = excluded.jobs, owner = excluded.owner, onset_s = excluded.onset_s,"
-                " seen_s = excluded.seen_s, end_s = excluded.end_s, score = excluded.score, view = excluded.view,"
+                f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+                f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _UPDATED)},"
                 " why = COALESCE(excluded.why, why)",
                 rows,
             )
+
+    def _write_missing_titles(self) -> None:
+        """Give the events of a release without titles their titles."""
+        rows = self.database.rows("SELECT * FROM events WHERE title = ''")
+        if rows:
+            titles = [(title_of(case.event, case.why), case.id) for case in map(_case, rows)]
+            with self.database.transaction() as connection:
+                connection.executemany("UPDATE events SET title = ? WHERE id = ?", titles)
 
     def events(self, which: Filter = Filter(), limit: int = 100, offset: int = 0) -> list[Case]:
         """Events, newest first."""
@@ -90,6 +107,11 @@ class Store:
     def count(self, which: Filter = Filter()) -> int:
         where, values = _where(which)
         return int(self.database.rows(f"SELECT COUNT(*) FROM events WHERE {where}", tuple(values))[0][0])
+
+    def settled_open(self) -> frozenset[str]:
+        """The ids of open events that a verdict has settled; from an index, because every page needs them."""
+        rows = self.database.rows(f"SELECT id FROM events WHERE end_s IS NULL AND verdict IN {SETTLED}")
+        return frozenset(str(row["id"]) for row in rows)
 
     def event(self, event_id: str) -> Case:
         rows = self.database.rows("SELECT * FROM events WHERE id = ?", (event_id,))
@@ -199,6 +221,10 @@ def _row(event: Event, why: Explanation | None) -> tuple[Any, ...]:
         event.score,
         event.view,
         event.model,
+        event.cause,
+        event.question,
+        event.title or title_of(event, why),
+        event.since_s,
         None if why is None else json.dumps(asdict(why)),
     )
 
@@ -222,6 +248,10 @@ def _parse_case(row: sqlite3.Row) -> Case:
         score=row["score"],
         view=row["view"],
         model=row["model"],
+        cause=row["cause"],
+        question=row["question"],
+        title=row["title"],
+        since_s=row["since_s"],
     )
     why = None
     if row["why"] is not None:
@@ -229,7 +259,9 @@ def _parse_case(row: sqlite3.Row) -> Case:
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, distance) for name, distance in plain.get("nearest", ()))
         node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
-        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
+        measure = Measure(**plain["measure"]) if plain.get("measure") else None
+        parsed = {"ratios": ratios, "nearest": nearest, "node_ratios": node_ratios, "measure": measure}
+        why = Explanation(**{**plain, **parsed})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 
@@ -245,6 +277,8 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     if which.verdict is not None:
         clauses.append("verdict = ?")
         values.append(which.verdict)
+    if which.unsettled:
+        clauses.append(f"verdict NOT IN {SETTLED}")
     # instr() first: it is several times as fast as parsing the JSON, and rules out most rows.
     if which.node:
         clauses.append(

@@ -52,6 +52,7 @@ class EventLine:
     end_s: int | None
     verdict: str  # empty: no verdict
     why: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

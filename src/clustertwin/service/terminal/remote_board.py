@@ -16,6 +16,8 @@ from clustertwin.service.terminal.board import Board, EventLine, Heat, JobLine, 
 
 SECONDS = 300
 EVENTS = 50
+#: Verdicts after which an event is not shown among the open ones.
+SETTLED = ("dismissed", "new-normal")
 
 
 class RemoteBoards:
@@ -107,8 +109,10 @@ def board_of(snapshot: dict[str, Any], heat: Heat | None, events: list[dict[str,
             end_s=event["end_s"],
             verdict=event["verdict"],
             why=event["why"]["sentence"] if event["why"] else "",
+            title=event.get("title", ""),
         )
         for event in events
+        if event["verdict"] not in SETTLED
     )
     return Board(". ".join((state, *snapshot["problems"])), nodes, heat, jobs, lines)
 

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from clustertwin.core.channels import label_of
+from clustertwin.core.channels import SPREAD, label_of
 from clustertwin.core.formatting import percent, ranges
 from clustertwin.core.traces import Trace
 from clustertwin.service.terminal.local_board import newest_node_channels
@@ -60,7 +60,8 @@ class ThreadBars:
         for name, mean in zip(trace.schema.names, known.mean(axis=0) if len(known) else [], strict=False):
             text.append(f"  ■ {name} {mean:4.0%}", style=COLOURS.get(name, "white"))
         for name, value in newest_node_channels(trace).items():
-            text.append(f"  {label_of(name)} {percent(value)}", style="dim")
+            if name in SPREAD.names:  # the others do not fit on the line
+                text.append(f"  {label_of(name)} {percent(value)}", style="dim")
         return text
 
     def _thread(self, trace: Trace, row: int, width: int) -> Text:

@@ -14,13 +14,14 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
-from clustertwin.core.channels import label_of
+from clustertwin.core.channels import SPREAD, label_of
 from clustertwin.core.errors import TwinError
 from clustertwin.core.formatting import UNKNOWN, clock, duration, number, percent
 from clustertwin.service.terminal.board import Board, BoardSource, EventLine, Heat, JobLine, NodeLine
 from clustertwin.service.terminal.heatstrip import CHANNELS, HeatStrip
 
 WIDEST = 16  # characters of a name
+WIDEST_TITLE = 60  # of an event; the line below the table has all of it
 STYLE = """
 #title { height: 1; padding: 0 1; background: $boost; }
 #left { width: 50; }
@@ -75,7 +76,7 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self._table("nodes").add_columns("node", "score", "anomalous", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
-        self._table("events").add_columns("event", "since", "where", "job", "thr", "score", "verdict")
+        self._table("events").add_columns("what", "since", "score", "verdict", "event")
         self._show(self.board)
         self.run_worker(self._follow, thread=True)
 
@@ -137,7 +138,15 @@ class TopApp(App[None]):
 
     def _explain(self) -> None:
         event = self._event()
-        why = event.why if event else "no open events" if self.source.vets else "scores need a service (twin up)"
+        why = (
+            f"{event.title}. {event.why}"
+            if event and event.title
+            else event.why
+            if event
+            else "no open events"
+            if self.source.vets
+            else "scores need a service (twin up)"
+        )
         self.query_one("#why", Static).update(Text(why))
 
     def _event(self) -> EventLine | None:
@@ -178,7 +187,9 @@ def _heading(heat: Heat, channel: str) -> str:
     means = [
         f"{_word(name)} {percent(float(np.nanmean(row)))}" for name, row in last.items() if not np.isnan(row).all()
     ]
-    means += [f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items()]
+    means += [
+        f"{label_of(name)} {percent(value)}" for name, value in heat.node_channels.items() if name in SPREAD.names
+    ]
     return f"{heat.node}   {', '.join(means)}   one cell: the share of a second that is {_word(channel)}"
 
 
@@ -186,9 +197,9 @@ def _word(channel: str) -> str:
     return "not idle" if channel == "busy" else channel
 
 
-def _cut(name: str) -> str:
+def _cut(name: str, widest: int = WIDEST) -> str:
     """Shorten a long name, so that the numbers stay on the screen."""
-    return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
+    return name if len(name) <= widest else f"{name[: widest - 1]}…"
 
 
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:
@@ -206,4 +217,5 @@ def _event_cells(event: EventLine) -> tuple[str | Text, ...]:
         UNKNOWN if isnan(event.score) else number(event.score), style="bold red" if event.end_s is None else ""
     )
     verdict = event.verdict or ("open" if event.end_s is None else "closed")
-    return event.event_id, since, _cut(event.node), _cut(event.job) or UNKNOWN, str(event.threads), score, verdict
+    what = event.title or f"{event.job or event.node}, {event.threads} threads"
+    return _cut(what, WIDEST_TITLE), since, score, verdict, event.event_id

@@ -1,4 +1,4 @@
-"""The channels of one node over the last minutes: a moment -> the value of each now, and second by second."""
+"""The channels of a node or a job over the last minutes: a moment -> the value of each now, and second by second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW_S = 10
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One node channel of one node."""
+    """One channel of one node, or of one job on a node."""
 
     name: str
     label: str
@@ -33,6 +33,26 @@ def channel_lines(moment: Moment | None, node: str) -> tuple[ChannelLine, ...]:
         ChannelLine(channel.name, channel.label or channel.name, channel.help, _now(values[:, i]), values[:, i])
         for i, channel in enumerate(moment.node_channels.schema.channels)
     )
+
+
+def job_channel_lines(moment: Moment | None, job: str) -> dict[str, tuple[ChannelLine, ...]]:
+    """Node -> a line for each channel of the job there; empty if the job is unknown or its source has no channels."""
+    if moment is None or moment.job_channels is None:
+        return {}
+    channels = moment.job_channels
+    return {
+        moment.nodes[channels.node[row]]: tuple(
+            ChannelLine(
+                channel.name,
+                channel.label or channel.name,
+                channel.help,
+                _now(channels.values[row, :, i]),
+                channels.values[row, :, i],
+            )
+            for i, channel in enumerate(channels.schema.channels)
+        )
+        for row in channels.rows_of(job)
+    }
 
 
 def _now(values: NDArray[np.float32]) -> float:

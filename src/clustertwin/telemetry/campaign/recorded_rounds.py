@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from clustertwin.core import files
-from clustertwin.core.channels import CPU, NODE
+from clustertwin.core.channels import CPU, SPREAD
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.launcher import Launcher
 from clustertwin.telemetry.campaign.plan import AvailableCpus, CampaignSettings, PlannedJob, plan_round, split_of
@@ -90,7 +90,7 @@ def run_rounds(
             shutil.rmtree(directory)  # an interrupted round is repeated from its start
         jobs = plan_round(settings, number, host.available)
         campaign = f"{settings.seed}-{number:03d}"
-        schema = CPU + NODE if settings.node_channels else CPU
+        schema = CPU + SPREAD if settings.node_channels else CPU
         with (
             _round_scratch(host.scratch or out / "scratch", campaign) as scratch,
             Recorder.create(directory, host.nodes, schema, campaign=campaign, split=split_of(number)) as recorder,

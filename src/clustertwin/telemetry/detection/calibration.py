@@ -14,6 +14,7 @@ from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.detection.features.observation import join, observe
 from clustertwin.telemetry.detection.views.combination import fit_combination
 from clustertwin.telemetry.detection.views.contract import CalibrationData, DetectorSettings
+from clustertwin.telemetry.detection.views.p_value import MIN_SAMPLE
 from clustertwin.telemetry.detection.views.view_table import make_views
 from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.moments.moment import LENGTH_S, WINDOW_S, Moment
@@ -38,7 +39,14 @@ def calibrate(
     data = calibration_data(stored, normal, settings, learn)
     fitted = {name: view.fit(data) for name, view in unfitted.items()}
     fitted = {name: view for name, view in fitted.items() if view.arrays()}
-    combination = fit_combination(data.held_out, surprise_of(fitted, data.held_out))
+    surprise = surprise_of(fitted, data.held_out)
+    combination = fit_combination(data.held_out, surprise)
+    if np.isnan(combination.score(data.held_out, surprise)).all():
+        windows = int(data.held_out.over(WINDOW_S).known.sum())
+        raise SettingsError(
+            f"this detector could not score any thread: {windows} normal windows are held out, and a table needs "
+            f"{MIN_SAMPLE} of the same kind (threads that a job holds, threads without a job, threads of unknown jobs)"
+        )
     return with_sha256(Detector(stored, settings, fitted, combination))
 
 

@@ -132,7 +132,7 @@ class Agent:
             if self._cpu:
                 self._cpu.read()
             if self._jobs:
-                self._jobs.read([])
+                self._jobs.sample()
             self._add_to_ring(time_s, b"".join(samples))
 
     def _collect(self, name: str, collector: Collector) -> tuple[bytes, bool]:
@@ -153,7 +153,8 @@ class Agent:
 
     def _add_to_ring(self, time_s: float, samples: bytes) -> None:
         if self._ring and self._cpu and self._cpu.lines:
-            self._ring.add(time_s, self._cpu.lines + samples + (self._jobs.lines if self._jobs else b""))
+            lines = self._jobs.lines if self._jobs else b""
+            self._ring.add(time_s, self._cpu.lines + self._cpu.samples + samples + lines)
 
 
 def _self_text(settings: AgentSettings) -> bytes:

@@ -39,4 +39,4 @@ class ChannelSamples:
         if not series or series.startswith(b"#"):
             return False
         name, labels = parse_series(series.decode())
-        return any(metric == name and wanted.items() <= labels.items() for metric, wanted in self._selectors)
+        return any(selector.selects(name, labels) for selector in self._selectors)

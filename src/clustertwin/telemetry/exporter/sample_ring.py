@@ -1,9 +1,10 @@
 """Keep the samples of the last minutes compressed: (time, lines) -> blocks of text from a given time on.
 
 A block is a line `t <epoch seconds>`, the kernel's own `cpuN …` lines, sample lines of the series behind the node
-channels, and `job <manager> <id> <cpulist>` lines. Consecutive samples differ in a few digits, so each is stored as its
-exclusive-or with the one before. That is mostly zeros: zlib's run lengths shrink it to a twelfth, in half the time that
-compressing the text would take. A chunk holds half a minute and can be decompressed alone; the oldest is dropped first.
+channels, `job <manager> <id> <cpulist>` lines, and the counters of jobs as in `jobs/job_stats.py`. Consecutive samples
+differ in a few digits, so each is stored as its exclusive-or with the one before. That is mostly zeros: zlib's run
+lengths shrink it to a twelfth, in half the time that compressing the text would take. A chunk holds half a minute and
+can be decompressed alone; the oldest is dropped first.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import NODE
+from clustertwin.core.channels import JOB, NODE
 from clustertwin.core.traces import JobSpan
 
 #: The kernel's modes that add up to a thread's time. `guest` and `guest_nice` are part of `user` and `nice`.
@@ -22,6 +22,9 @@ MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 NODE_THREADS = 8192
 #: The longest name of a node or a job. A host name has at most 253 characters, a Kubernetes pod as many.
 NAME_CHARS = 255
+
+#: Jobs times instants of a range whose channels are kept; beyond it they are unknown. Each takes 160 bytes.
+MOST_JOB_SAMPLES = 2_000_000
 
 #: The operands of the node channels where nothing is known.
 UNKNOWN_OPERANDS: NDArray[np.float64] = np.full((len(NODE), 2), np.nan)
@@ -56,6 +59,15 @@ class NodeReading:
     modes: tuple[str, ...] = MODES
     operands: NDArray[np.float64] = field(default_factory=lambda: UNKNOWN_OPERANDS)  # (channel of NODE, operand)
     jobs: tuple[JobCpus, ...] = ()
+    job_operands: NDArray[np.float64] | None = None  # (job, channel of JOB, operand), as `jobs`; None: all unknown
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounters:
+    """The operands of the channels of a node's jobs at many instants."""
+
+    jobs: tuple[str, ...]
+    operands: NDArray[np.float64]  # (job, time, channel of JOB, operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,7 @@ class Counters:
     modes: tuple[str, ...] = MODES
     operands: NDArray[np.float64] | None = None  # (time, channel of NODE, operand); None: all unknown
     spans: tuple[JobSpan, ...] = field(default=())
+    job_counters: JobCounters | None = None  # None: all unknown
 
 
 def stack(readings: Sequence[NodeReading]) -> Counters:
@@ -90,7 +103,20 @@ def stack(readings: Sequence[NodeReading]) -> Counters:
         modes=modes,
         operands=np.array([reading.operands for reading in readings]),
         spans=job_spans(readings[0].node, [(reading.time_s, reading.jobs) for reading in readings]),
+        job_counters=_stack_jobs(readings),
     )
+
+
+def _stack_jobs(readings: Sequence[NodeReading]) -> JobCounters | None:
+    jobs = dict.fromkeys(job.job for reading in readings if reading.job_operands is not None for job in reading.jobs)
+    if not jobs or len(jobs) * len(readings) > MOST_JOB_SAMPLES:
+        return None
+    row = {job: i for i, job in enumerate(jobs)}
+    operands = np.full((len(row), len(readings), len(JOB), 2), np.nan)
+    for k, reading in enumerate(readings):
+        if reading.job_operands is not None:
+            operands[[row[job.job] for job in reading.jobs], k] = reading.job_operands
+    return JobCounters(tuple(row), operands)
 
 
 def job_spans(node: str, sightings: Sequence[tuple[float, Sequence[JobCpus]]]) -> tuple[JobSpan, ...]:

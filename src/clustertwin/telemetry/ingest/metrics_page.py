@@ -7,12 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.channels import JOB
 from clustertwin.core.errors import ExpositionError
 from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample
 from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
+
+#: Of one node; our exporter exposes 512.
+MOST_JOBS = 1024
+_OF_JOBS = "twin_job_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class _PageLayout:
     seconds: NDArray[np.intp]  # (cpu, mode)
     operands: OperandSlots
     jobs: tuple[JobCpus, ...]
+    job_operands: tuple[OperandSlots, ...]  # as `jobs`
 
 
 class PageReader:
@@ -55,6 +61,7 @@ class PageReader:
             modes=layout.modes,
             operands=layout.operands.read(known),
             jobs=layout.jobs,
+            job_operands=np.array([slots.read(known) for slots in layout.job_operands]) if layout.jobs else None,
         )
 
 
@@ -87,11 +94,26 @@ def _layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> _PageLayou
         raise ValueError(f"{len(cpus)} hardware threads; the limit is {NODE_THREADS}")
     present = {mode for _, mode in slot}
     modes = tuple(mode for mode in MODES if mode in present)
+    jobs = jobs_of(allocated)
     return _PageLayout(
         node=node,
         cpus=cpus,
         modes=modes,
         seconds=np.array([[slot.get((cpu, mode), -1) for mode in modes] for cpu in cpus], dtype=np.intp),
         operands=OperandSlots([(sample.name, sample.labels) for sample in series], dialect.name),
-        jobs=jobs_of(allocated),
+        jobs=jobs,
+        job_operands=_job_operands(series, jobs, dialect),
     )
+
+
+def _job_operands(
+    series: tuple[MetricSample, ...], jobs: tuple[JobCpus, ...], dialect: Dialect
+) -> tuple[OperandSlots, ...]:
+    """Where the operands of each job's channels are among the series of the page."""
+    if len(jobs) > MOST_JOBS:
+        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
+    of_job: dict[str, dict[int, tuple[str, dict[str, str]]]] = {job.job: {} for job in jobs}
+    for i, (name, labels, _, _) in enumerate(series):
+        if labels.get("jobid", "") in of_job and name.startswith(_OF_JOBS):
+            of_job[labels["jobid"]][i] = name, labels
+    return tuple(OperandSlots(list(found.values()), dialect.name, JOB, list(found)) for found in of_job.values())

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import CPU, NODE
+from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.compiled import compiled
 from clustertwin.core.errors import InputError
-from clustertwin.core.traces import JobSpan, NodeChannels, Trace, spread_node_channels
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, spread_node_channels
 from clustertwin.telemetry.ingest.counters import MODES, Counters, JobCpus, NodeReading, stack
-from clustertwin.telemetry.ingest.node_channels import derive
+from clustertwin.telemetry.ingest.node_channels import derive, derive_jobs, stolen
 from clustertwin.telemetry.ingest.second_boundaries import GAP, Boundaries
 
 #: mode -> channel. The other modes (guest, guest_nice) are already part of one of these.
@@ -159,7 +159,7 @@ def to_trace(
     values[:, there] = ratios[:, step_of[there]]
     valid[:, there] = step_valid[:, step_of[there]]
     node_values = np.full((len(step_of), len(NODE)), np.nan, np.float32)
-    node_values[there] = derive(counters.operands, pick, elapsed_s)[step_of[there]]
+    node_values[there] = _node_values(counters, pick, elapsed_s)[step_of[there]]
     faults = Faults(clock.late, clock.doubled, int((~there).sum()) * len(counters.cpus), *map(int, counts))
     trace = Trace(
         node=counters.node,
@@ -171,8 +171,27 @@ def to_trace(
         spans=counters.spans,
         interval_s=interval_s,
         node_channels=NodeChannels(NODE, node_values),
+        job_channels=_job_channels(counters, pick, elapsed_s, step_of),
     )
     return _widened(trace, faults) if wide else (trace, faults)
+
+
+def _node_values(counters: Counters, pick: NDArray[np.intp], elapsed_s: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The node channels (step, channel) of the steps between picked samples."""
+    values = derive(counters.operands, pick, elapsed_s, len(counters.cpus))
+    values[:, _STEAL] = stolen(counters.seconds, counters.modes, pick)
+    return values
+
+
+def _job_channels(
+    counters: Counters, pick: NDArray[np.intp], elapsed_s: NDArray[np.float64], step_of: NDArray[np.intp]
+) -> JobChannels | None:
+    if counters.job_counters is None:
+        return None
+    there = step_of >= 0
+    values = np.full((len(counters.job_counters.jobs), len(step_of), len(JOB)), np.nan, np.float32)
+    values[:, there] = derive_jobs(counters.job_counters.operands, pick, elapsed_s)[:, step_of[there]]
+    return JobChannels(JOB, counters.job_counters.jobs, values)
 
 
 def _widened(trace: Trace, faults: Faults) -> tuple[Trace, Faults]:
@@ -233,7 +252,8 @@ class RateStream:
         pair = _pair(last, now)
         elapsed = np.array([elapsed_s])
         ratios, valid, counts = _steps(pair, _BOTH, elapsed)
-        node_values = derive(pair.operands, _BOTH, elapsed)
+        node_values = _node_values(pair, _BOTH, elapsed)
+        job_channels = _job_step(last, now, elapsed, end - start)
         if end - start > 1:
             ratios, valid = np.repeat(ratios, end - start, axis=1), np.repeat(valid, end - start, axis=1)
             node_values = np.repeat(node_values, end - start, axis=0)
@@ -250,10 +270,29 @@ class RateStream:
             spans=spans,
             interval_s=self.interval_s,
             node_channels=NodeChannels(NODE, node_values),
+            job_channels=job_channels,
         )
 
 
 _BOTH = np.arange(2)
+_STEAL = NODE.index("steal")
+
+
+def _job_step(last: NodeReading, now: NodeReading, elapsed_s: NDArray[np.float64], seconds: int) -> JobChannels | None:
+    """The channels of the jobs of this reading over the step from the last one; gauges of a new job are known."""
+    if now.job_operands is None:
+        return None
+    operands = np.full((len(now.jobs), 2, len(JOB), 2), np.nan)
+    operands[:, 1] = now.job_operands
+    if last.job_operands is not None:
+        if last.jobs is now.jobs or last.jobs == now.jobs:
+            operands[:, 0] = last.job_operands
+        else:
+            row = {job.job: i for i, job in enumerate(last.jobs)}
+            known = [i for i, job in enumerate(now.jobs) if job.job in row]
+            operands[known, 0] = last.job_operands[[row[now.jobs[i].job] for i in known]]
+    values = derive_jobs(operands, _BOTH, elapsed_s)
+    return JobChannels(JOB, tuple(job.job for job in now.jobs), np.repeat(values, seconds, axis=1))
 
 
 def _pair(last: NodeReading, now: NodeReading) -> Counters:

@@ -23,6 +23,20 @@ IDLE = "idle"  # the job type that a campaign gives to time without a job
 
 
 @dataclass(frozen=True, slots=True)
+class JobMoment:
+    """The channels of jobs over the seconds of a moment: one row for each job and node. NaN where unknown."""
+
+    schema: Schema
+    jobs: tuple[str, ...]  # (row,)
+    node: NDArray[np.int32]  # (row,) index into the nodes of the moment
+    values: NDArray[np.float32]  # (row, second, channel)
+
+    def rows_of(self, job: str) -> list[int]:
+        """The rows of a job, one for each of its nodes."""
+        return [row for row, name in enumerate(self.jobs) if name == job]
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The seconds of every thread up to `end_s`, zero where not valid. Threads are ordered by node, then by cpu.
 
@@ -40,6 +54,7 @@ class Moment:
     job: NDArray[np.int32]  # (thread,) index into jobs, -1: no job
     age_s: NDArray[np.int32]  # (thread,) seconds since the thread got this job, or lost its last one
     node_channels: NodeChannels | None = None  # (node, second, channel) as `nodes`; context, not scored
+    job_channels: JobMoment | None = None  # of the jobs that ran in these seconds; context, not scored
 
     def __len__(self) -> int:
         return len(self.values)
@@ -109,7 +124,11 @@ def moments(
     for now_s in range(start_s + length_s if first_s is None else first_s, end_s + 1, every_s):
         blocks = [_cut(trace, now_s, length_s) for trace in traces]
         spans = [span for trace in traces for span in trace.spans]
-        moment = assemble(now_s, schema, blocks, spans, start_s)
+        moment = replace(
+            assemble(now_s, schema, blocks, spans, start_s),
+            node_channels=_cut_node_channels(traces, now_s, length_s),
+            job_channels=_cut_job_channels(traces, now_s, length_s),
+        )
         window_s = min(WINDOW_S, length_s)
         labels = []
         for trace, block in zip(traces, blocks, strict=True):
@@ -180,3 +199,53 @@ def _cut(trace: Trace, end_s: int, length_s: int) -> NodeBlock:
         valid[:, lo - first : hi - first] = trace.valid[:, lo:hi]
     values[~valid] = 0
     return NodeBlock(trace.node, trace.cpus, values, valid)
+
+
+def _cut_node_channels(traces: Sequence[Trace], end_s: int, length_s: int) -> NodeChannels | None:
+    """The node channels of all traces in [end_s - length_s, end_s), by name; None if no trace has any."""
+    schema = _joined_schema([trace.node_channels.schema for trace in traces if trace.node_channels is not None])
+    if schema is None:
+        return None
+    values = np.full((len(traces), length_s, len(schema)), np.nan, np.float32)
+    for row, trace in enumerate(traces):
+        if trace.node_channels is not None:
+            columns = [schema.index(name) for name in trace.node_channels.schema.names]
+            source, target = _overlap(trace, end_s, length_s)
+            values[row, target, columns] = trace.node_channels.values[source].T
+    return NodeChannels(schema, values)
+
+
+def _cut_job_channels(traces: Sequence[Trace], end_s: int, length_s: int) -> JobMoment | None:
+    """The same for the jobs that have a known second there."""
+    schema = _joined_schema([trace.job_channels.schema for trace in traces if trace.job_channels is not None])
+    if schema is None:
+        return None
+    jobs: list[str] = []
+    node: list[int] = []
+    blocks: list[NDArray[np.float32]] = [np.empty((0, length_s, len(schema)), np.float32)]
+    for number, trace in enumerate(traces):
+        if trace.job_channels is None:
+            continue
+        source, target = _overlap(trace, end_s, length_s)
+        columns = [schema.index(name) for name in trace.job_channels.schema.names]
+        for job, values in zip(trace.job_channels.jobs, trace.job_channels.values[:, source], strict=True):
+            if np.isnan(values).all():
+                continue
+            block = np.full((1, length_s, len(schema)), np.nan, np.float32)
+            block[0, target, columns] = values.T
+            jobs.append(job)
+            node.append(number)
+            blocks.append(block)
+    return JobMoment(schema, tuple(jobs), np.array(node, np.int32), np.concatenate(blocks))
+
+
+def _joined_schema(schemas: list[Schema]) -> Schema | None:
+    channels = dict.fromkeys(channel for schema in schemas for channel in schema.channels)
+    return Schema(tuple(channels)) if schemas else None
+
+
+def _overlap(trace: Trace, end_s: int, length_s: int) -> tuple[slice, slice]:
+    """The seconds [end_s - length_s, end_s) that a trace has: where they are in it, and where in the window."""
+    first = end_s - length_s - trace.start_s
+    lo, hi = max(first, 0), max(min(first + length_s, trace.values.shape[1]), max(first, 0))
+    return slice(lo, hi), slice(lo - first, hi - first)

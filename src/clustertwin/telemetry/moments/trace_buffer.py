@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import Schema
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.moments.job_channel_buffer import JobChannelBuffer
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment
 from clustertwin.telemetry.moments.node_channel_buffer import NodeChannelBuffer
 from clustertwin.telemetry.moments.node_jobs import NodeJobs, ThreadJobs
@@ -79,6 +80,7 @@ class TraceBuffer:
         self.schema, self.length_s, self.forget_s = schema, length_s, forget_s
         self._seconds = SlidingWindow(len(schema), length_s)
         self._node_channels = NodeChannelBuffer(length_s)
+        self._job_channels = JobChannelBuffer(length_s)
         self._nodes: dict[str, _Node] = {}
         self._ahead: dict[str, Trace] = {}  # the newest trace of each node that has no rows yet
         self._first_s = np.zeros(0, np.int64)  # (column,) the first second heard of
@@ -121,6 +123,7 @@ class TraceBuffer:
         self._seconds.write(trace, columns)
         node.jobs.push(trace)
         self._node_channels.push(trace)
+        self._job_channels.push(trace)
 
     def drop(self, name: str) -> None:
         """Forget a node and its threads."""
@@ -160,6 +163,7 @@ class TraceBuffer:
             job=jobs.job,
             age_s=np.maximum(end_s - since_s, 0).astype(np.int32),
             node_channels=self._node_channels.window(layout.nodes, end_s),
+            job_channels=self._job_channels.window(layout.nodes, end_s),
         )
 
     def spans(self, end_s: int) -> list[JobSpan]:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.extras import require
 from clustertwin.core.traces import Trace
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.recording.reader import Recording
@@ -27,6 +26,8 @@ def export(recording: Recording, out: Path, length_s: int = 100) -> int:
     if out.suffix not in SUFFIXES:
         raise SettingsError(f"{out}: the name must end in one of {', '.join(SUFFIXES)}")
     files.refuse_existing(out)
+    if out.suffix != ".npz":
+        require("pyarrow", "arrow")
     with files.replacing(out) as file:
         return _windows(recording, file, length_s) if out.suffix == ".npz" else _rows(recording, file, out.suffix)
 
@@ -39,6 +40,8 @@ def _windows(recording: Recording, file: BinaryIO, length_s: int) -> int:
 
 
 def _rows(recording: Recording, file: BinaryIO, suffix: str) -> int:
+    from pyarrow import csv, parquet
+
     schema = _schema(recording)
     rows = 0
     with (
@@ -50,7 +53,9 @@ def _rows(recording: Recording, file: BinaryIO, suffix: str) -> int:
     return rows
 
 
-def _schema(recording: Recording) -> pa.Schema:
+def _schema(recording: Recording) -> Any:
+    import pyarrow as pa
+
     labels = ("job", "job_type", "anomaly")
     return pa.schema(
         [("time_s", pa.int64()), ("node", pa.string()), ("cpu", pa.int32())]
@@ -59,7 +64,9 @@ def _schema(recording: Recording) -> pa.Schema:
     )
 
 
-def _tables(recording: Recording, schema: pa.Schema) -> Iterator[pa.Table]:
+def _tables(recording: Recording, schema: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
     for node in recording.nodes:
         for start_s in range(recording.start_s, recording.end_s, PIECE_S):
             trace = recording.trace(node, start_s, min(start_s + PIECE_S, recording.end_s))

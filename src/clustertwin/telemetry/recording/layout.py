@@ -7,6 +7,8 @@ DIR/NODE/zarr.json    the threads of a node: a Zarr v3 array (cpu, channel, time
 DIR/NODE/c.0.0.K      chunk K: one hour of all threads
 DIR/NODE/journal      the seconds that are not in a chunk yet
 DIR/NODE!S/           the channels of the node itself, in the same form: an array (channel, 1, time)
+DIR/NODE!jobsS/       the channels of its jobs: an array (slot and channel, 1, time)
+DIR/jobs.jsonl        which job a slot holds, from which second on
 
 S numbers the segments of node channels. A writer with other node channels than the last segment begins a new one;
 older segments stay as they are, and readers join them by the names of the channels.
@@ -25,9 +27,11 @@ import orjson
 
 from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
+from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"
+JOB_SLOTS = "jobs.jsonl"
 VERSION = 2
 
 #: Each row of an array of node channels is one channel: a single bounded ratio.
@@ -79,6 +83,7 @@ class RecordingDescription:
     split: str
     settings: RecordingSettings
     node_segments: tuple[tuple[str, ...], ...] = ()  # names of the node channels, oldest segment first
+    job_segments: tuple[tuple[str, ...], ...] = ()  # the same of the channels of jobs
 
     def threads(self, node: str) -> ArrayLayout:
         return ArrayLayout(node, directory_name(node), self.nodes[node], self.schema, self.settings)
@@ -86,6 +91,12 @@ class RecordingDescription:
     def node_channels(self, node: str, segment: int) -> ArrayLayout:
         names = self.node_segments[segment]
         directory = f"{directory_name(node)}!{segment}"
+        return ArrayLayout(node, directory, tuple(range(len(names))), RATIO, self.settings, names)
+
+    def job_channels(self, node: str, segment: int) -> ArrayLayout:
+        """The rows of slot 0, then those of slot 1, and so on."""
+        names = tuple(f"{slot}/{name}" for slot in range(SLOTS) for name in self.job_segments[segment])
+        directory = f"{directory_name(node)}!jobs{segment}"
         return ArrayLayout(node, directory, tuple(range(len(names))), RATIO, self.settings, names)
 
 
@@ -102,6 +113,8 @@ def group_document(description: RecordingDescription) -> bytes:
     }
     if description.node_segments:
         ours["node_channels"] = description.node_segments
+    if description.job_segments:
+        ours["job_channels"] = description.job_segments
     return _dump({"zarr_format": 3, "node_type": "group", "attributes": {"clustertwin": ours}})
 
 
@@ -119,6 +132,7 @@ def parse_group(data: bytes, where: object) -> RecordingDescription:
             split=ours["split"],
             settings=RecordingSettings(**ours["settings"]),
             node_segments=tuple(tuple(names) for names in ours.get("node_channels", ())),
+            job_segments=tuple(tuple(names) for names in ours.get("job_channels", ())),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(where, "not the document of a recording") from error
@@ -198,7 +212,7 @@ def directory_name(node: str) -> str:
     ('gpu%2F1', '%2E')
     """
     name = quote(node, safe="@:+ ")
-    if name.startswith(".") or name in (DOCUMENT, LABELS, LOCK):
+    if name.startswith(".") or name in (DOCUMENT, LABELS, LOCK, JOB_SLOTS):
         return f"%{ord(name[0]):02X}{name[1:]}"
     return name
 

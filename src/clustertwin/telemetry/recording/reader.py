@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import Schema
+from clustertwin.core.cluster_traces import ClusterTraces
 from clustertwin.core.errors import RecordingError
-from clustertwin.core.traces import JobSpan, NodeChannels, Trace, Windows
+from clustertwin.core.tables import html_table
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, Windows
 from clustertwin.core.windows import cut, describe, steps
-from clustertwin.telemetry.recording import label_log, layout
+from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_reader import ArrayReader
 from clustertwin.telemetry.recording.layout import RATIO, RecordingDescription
+from clustertwin.telemetry.recording.logs import job_slots, label_log
 from clustertwin.telemetry.recording.ticks import Ticks
 
 
@@ -47,6 +51,16 @@ class Recording:
         """The channels of nodes, of all segments; empty if there are none."""
         names = dict.fromkeys(name for segment in self.description.node_segments for name in segment)
         return Schema.from_json([{"name": name} for name in names])
+
+    @cached_property
+    def job_schema(self) -> Schema:
+        """The channels of jobs, of all segments; empty if there are none."""
+        names = dict.fromkeys(name for segment in self.description.job_segments for name in segment)
+        return Schema.from_json([{"name": name} for name in names])
+
+    @cached_property
+    def _assignments(self) -> list[job_slots.Assignment]:
+        return job_slots.read(self.directory / layout.JOB_SLOTS)
 
     @property
     def campaign(self) -> str:
@@ -89,7 +103,23 @@ class Recording:
         trace = self._trace(node, start_s, values, valid)
         if not self.description.node_segments:
             return trace
-        return replace(trace, node_channels=NodeChannels(self.node_schema, self._node_values(node, start_s, shape[1])))
+        return replace(
+            trace,
+            node_channels=NodeChannels(self.node_schema, self._node_values(node, start_s, shape[1])),
+            job_channels=self._job_channels(node, start_s, shape[1]),
+        )
+
+    def traces(self, start_s: int | None = None, end_s: int | None = None) -> ClusterTraces:
+        """The traces of all nodes; by default the whole recording."""
+        return ClusterTraces.of(self.trace(node, start_s, end_s) for node in self.nodes)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "node": list(self.nodes),
+            "threads": [len(cpus) for cpus in self.nodes.values()],
+            "jobs": [len({span.job for span in self.spans if span.node == node}) for node in self.nodes],
+        }
+        return html_table(f"{self.directory.name}: {self.end_s - self.start_s:,} s of {len(self.nodes)} nodes", rows)
 
     def windows(self, length_s: int = 100, stride_s: int | None = None) -> Windows:
         """The windows of all nodes; their starts are the same on every node."""
@@ -147,17 +177,50 @@ class Recording:
     def _node_values(self, node: str, start_s: int, samples: int) -> NDArray[np.float32]:
         """The node channels of all segments (time, channel); NaN where unknown."""
         node_values = np.full((samples, len(self.node_schema)), np.nan, np.float32)
-        unpack = Ticks.of(RATIO).dequantise
         for segment, names in enumerate(self.description.node_segments):
             columns = [self.node_schema.index(name) for name in names]
-            reader = ArrayReader(self.directory, self.description.node_channels(node, segment))
-            for at, ticks in reader.pieces(start_s, samples):  # (channel, 1, time)
-                values = np.empty((len(names), ticks.shape[2], 1), np.float32)
-                valid = np.empty(values.shape[:2], np.bool_)
-                unpack(ticks, values, valid)
-                target = node_values[at : at + ticks.shape[2]]
-                target[:, columns] = np.where(valid, values[:, :, 0], target[:, columns].T).T
+            for at, values in self._ratios(self.description.node_channels(node, segment), start_s, samples):
+                target = node_values[at : at + values.shape[1]]
+                target[:, columns] = np.where(np.isnan(values), target[:, columns].T, values).T
         return node_values
+
+    def _job_channels(self, node: str, start_s: int, samples: int) -> JobChannels | None:
+        """The channels of the jobs that have a known second in this range; None if the recording has no such channels.
+
+        In each slot, an assignment counts from its second on until the next one.
+        """
+        if not self.description.job_segments:
+            return None
+        width = len(self.job_schema)
+        slots = np.full((job_slots.SLOTS, samples, width), np.nan, np.float32)
+        for segment, names in enumerate(self.description.job_segments):
+            columns = [self.job_schema.index(name) for name in names]
+            for at, values in self._ratios(self.description.job_channels(node, segment), start_s, samples):
+                values = values.reshape(job_slots.SLOTS, len(names), -1).transpose(0, 2, 1)  # (slot, time, channel)
+                target = slots[:, at : at + values.shape[1]]
+                target[..., columns] = np.where(np.isnan(values), target[..., columns], values)
+        jobs: dict[str, NDArray[np.float32]] = {}
+        here = [assignment for assignment in self._assignments if assignment.node == node]
+        for i, assignment in enumerate(here):
+            end_s = next((later.start_s for later in here[i + 1 :] if later.slot == assignment.slot), None)
+            begin = max((assignment.start_s - start_s) // self.interval_s, 0)
+            end = samples if end_s is None else min((end_s - start_s) // self.interval_s, samples)
+            values = slots[assignment.slot, begin : max(end, begin)]
+            if not np.isnan(values).all():
+                of_job = jobs.setdefault(assignment.job, np.full((samples, width), np.nan, np.float32))
+                of_job[begin:end] = values
+        stacked = np.array(list(jobs.values()), np.float32).reshape(len(jobs), samples, width)
+        return JobChannels(self.job_schema, tuple(jobs), stacked)
+
+    def _ratios(
+        self, array: layout.ArrayLayout, start_s: int, samples: int
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """The pieces of an array of single ratios: where each begins in the range, and its values (row, time)."""
+        for at, ticks in ArrayReader(self.directory, array).pieces(start_s, samples):  # (row, 1, time)
+            values = np.empty((len(array.rows), ticks.shape[2], 1), np.float32)
+            valid = np.empty(values.shape[:2], np.bool_)
+            Ticks.of(RATIO).dequantise(ticks, values, valid)
+            yield at, np.where(valid, values[:, :, 0], np.float32(np.nan))
 
     def _trace(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
         spans = tuple(span for span in self.spans if span.node == node)

@@ -14,12 +14,14 @@ from types import TracebackType
 import numpy as np
 
 from clustertwin.core import files
-from clustertwin.core.channels import CPU, Schema
+from clustertwin.core.channels import CPU, Channel, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
-from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.recording import label_log, layout
+from clustertwin.core.traces import JobSpan, NodeChannels, Trace
+from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_writer import ArrayWriter
 from clustertwin.telemetry.recording.layout import ArrayLayout, RecordingDescription, RecordingSettings
+from clustertwin.telemetry.recording.logs import job_slots, label_log
+from clustertwin.telemetry.recording.logs.job_slots import JobSlots
 from clustertwin.telemetry.recording.retention import Retention
 
 
@@ -35,6 +37,7 @@ class Recorder:
         for node in description.nodes:
             self._add_arrays(node)
         self._retention = Retention(settings.keep_s, settings.keep_bytes)
+        self._slots = JobSlots(directory / layout.JOB_SLOTS)
 
     @classmethod
     def create(
@@ -114,6 +117,24 @@ class Recorder:
                 last = len(self.description.node_segments) - 1
                 writer = self._writer(self.description.node_channels(trace.node, last))
                 self._apply_retention(writer, writer.append(_rows_of_channels(trace, writer.array)))
+                self._append_jobs(trace)
+
+    def _append_jobs(self, trace: Trace) -> None:
+        """Append the channels of the node's jobs, as far as there are slots. A recording has them from the first on."""
+        if trace.job_channels is None or not trace.job_channels.jobs:
+            return
+        names = trace.job_channels.schema.names
+        if names not in self.description.job_segments[-1:]:
+            segments = (*self.description.job_segments, names)
+            self.description = dataclasses.replace(self.description, job_segments=segments)
+            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.description))
+            for node in self.description.nodes:
+                array = self.description.job_channels(node, len(segments) - 1)
+                self._arrays[array.directory] = ArrayWriter(self.directory, array)
+        array = self.description.job_channels(trace.node, len(self.description.job_segments) - 1)
+        slots = self._slots.place(trace.node, trace.job_channels.jobs, trace.start_s)
+        writer = self._writer(array)
+        self._apply_retention(writer, writer.append(_rows_of_jobs(trace, array, slots)))
 
     def label(self, span: JobSpan) -> None:
         """Add the label of a job; it is on disk when this returns."""
@@ -154,8 +175,10 @@ class Recorder:
 
     def _add_arrays(self, node: str) -> None:
         description = self.description
-        segments = range(len(description.node_segments))
-        for array in (description.threads(node), *(description.node_channels(node, i) for i in segments)):
+        arrays = [description.threads(node)]
+        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
+        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
+        for array in arrays:
             self._arrays[array.directory] = ArrayWriter(self.directory, array)
 
     def _writer(self, array: ArrayLayout) -> ArrayWriter:
@@ -198,6 +221,8 @@ class Recorder:
         remaining = [s for s in spans if oldest_end_s is None or s.end_s > oldest_end_s - chunk_s]
         if len(remaining) < len(spans):
             label_log.rewrite(path, remaining)
+        if oldest_end_s is not None:
+            job_slots.prune(self.directory / layout.JOB_SLOTS, oldest_end_s - chunk_s)
 
 
 def _rows_of_channels(trace: Trace, array: ArrayLayout) -> Trace:
@@ -211,8 +236,27 @@ def _rows_of_channels(trace: Trace, array: ArrayLayout) -> Trace:
     valid = ~np.isnan(values[:, :, 0])
     values[~valid] = 0
     return dataclasses.replace(
-        trace, cpus=array.rows, schema=array.schema, values=values, valid=valid, spans=(), node_channels=None
+        trace,
+        cpus=array.rows,
+        schema=array.schema,
+        values=values,
+        valid=valid,
+        spans=(),
+        node_channels=None,
+        job_channels=None,
     )
+
+
+def _rows_of_jobs(trace: Trace, array: ArrayLayout, slots: Mapping[str, int]) -> Trace:
+    """The channels of the jobs of a trace as the rows of their slots; the other slots are unknown."""
+    assert trace.job_channels is not None
+    width = len(trace.job_channels.schema)
+    values = np.full((len(array.rows), trace.values.shape[1]), np.nan, np.float32)
+    for job, of_job in zip(trace.job_channels.jobs, trace.job_channels.values, strict=True):
+        if job in slots:
+            values[slots[job] * width : (slots[job] + 1) * width] = of_job.T
+    channels = NodeChannels(Schema(tuple(Channel(name) for name in array.node_channels)), values.T)
+    return _rows_of_channels(dataclasses.replace(trace, node_channels=channels), array)
 
 
 def lock_directory(directory: Path) -> int:

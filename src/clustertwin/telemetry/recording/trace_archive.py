@@ -167,7 +167,15 @@ def _recorded_traces(recording: Recording, start_s: int, end_s: int, nodes: Sequ
 def _between(trace: Trace, start_s: int, end_s: int) -> Trace:
     start_s, end_s = max(start_s, trace.start_s), min(end_s, trace.end_s)
     columns = slice(start_s - trace.start_s, end_s - trace.start_s)
-    return replace(trace, start_s=start_s, values=trace.values[:, columns], valid=trace.valid[:, columns])
+    node, jobs = trace.node_channels, trace.job_channels
+    return replace(
+        trace,
+        start_s=start_s,
+        values=trace.values[:, columns],
+        valid=trace.valid[:, columns],
+        node_channels=replace(node, values=node.values[columns]) if node is not None else None,
+        job_channels=replace(jobs, values=jobs.values[:, columns]) if jobs is not None else None,
+    )
 
 
 def _escaped(text: str) -> str:

@@ -28,6 +28,8 @@ class ClusterSettings:
     job_s: tuple[float, float] = (600.0, 3600.0)  # run times are log-uniform in this range
     gap_s: float = 30.0  # a thread's mean pause between two jobs
     start_s: int = 1_767_225_600  # epoch second of the first sample
+    rare: tuple[str, ...] = ()  # more job types, which run on one node
+    rare_ratio: float = 0.0  # of the normal jobs
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.threads < 1 or self.hours * 3600 < 1:
@@ -63,6 +65,8 @@ def draw_request(settings: ClusterSettings, rng: np.random.Generator) -> Placeme
         if anomalies and rng.random() < settings.anomaly_ratio:
             anomaly = str(rng.choice(anomalies))
         candidates = _affected_types(settings, anomaly) if anomaly else settings.fitting_job_types()
+        if settings.rare and not anomaly and rng.random() < settings.rare_ratio:
+            candidates = list(settings.rare)
         # All programs are equally frequent, whatever the number of their sizes.
         program = rng.choice(sorted({family(name) for name in candidates}))
         job_type = str(rng.choice([name for name in candidates if family(name) == program]))

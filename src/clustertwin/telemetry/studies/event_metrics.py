@@ -6,7 +6,7 @@ after the onset of an anomaly in one of its jobs, and false otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -14,6 +14,8 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
+from clustertwin.telemetry.detection.questions.assess import assess
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import IDLE, LENGTH_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
@@ -81,35 +83,48 @@ class EventCounts:
 def count_events(
     detector: Detector, traces: Sequence[Trace], stride_s: int = 10, shortest_s: float = SHORTEST_ANOMALY_S
 ) -> EventCounts:
-    """Replay one campaign through the buffer and the tracker of the live service, and count its events."""
-    return match_events(track_events(replay(detector, traces, stride_s), detector.threshold), traces, shortest_s)
+    """Replay one campaign through the buffer, the questions and the tracker of the live service; count its events."""
+    opened = track_events(replay(detector, traces, stride_s), detector.threshold, labels=labels_of(traces))
+    return match_events(opened, traces, shortest_s)
 
 
 def replay(detector: Detector, traces: Sequence[Trace], stride_s: int) -> Iterator[tuple[Moment, Scores]]:
-    """Score traces as the live service would. The values of each moment are dropped to save memory."""
+    """Score traces as the live service would."""
     buffer = TraceBuffer(traces[0].schema)
     start_s, end_s = min(trace.start_s for trace in traces), max(trace.end_s for trace in traces)
     for now_s in range(start_s + stride_s, end_s + 1, stride_s):
         for trace in traces:
             buffer.push(_live_part(trace, now_s - stride_s, now_s))
         moment = buffer.moment(now_s)
-        scores = detector.score(moment)
-        yield replace(moment, values=moment.values[:, :0], valid=moment.valid[:, :0]), scores
+        yield moment, detector.score(moment)
 
 
 def track_events(
-    scored: Iterable[tuple[Moment, Scores]], threshold: float, settings: EventSettings = EventSettings()
+    scored: Iterable[tuple[Moment, Scores]],
+    threshold: float,
+    settings: EventSettings = EventSettings(),
+    labels: Mapping[str, JobLabel] | None = None,
+    memory: QuestionMemory | None = None,
 ) -> list[tuple[int, Event]]:
-    """(second of opening, final state) of every event."""
-    tracker = Tracker(settings)
+    """(second of opening, final state) of every event.
+
+    The moments keep their values, because the questions look at them. `memory` is what is known from earlier days.
+    """
+    tracker, memory = Tracker(settings), memory or QuestionMemory()
     opened: dict[str, int] = {}
     last: dict[str, Event] = {}
     for moment, scores in scored:
-        for change in tracker.update(moment, scores, threshold):
+        findings = assess(moment, scores, memory, threshold, labels).findings
+        for change in tracker.update(moment, scores, threshold, findings=findings):
             opened.setdefault(change.event.id, moment.end_s)
             last[change.event.id] = change.event
     last.update({event.id: event for event in tracker.open})
     return [(opened[name], event) for name, event in last.items()]
+
+
+def labels_of(traces: Sequence[Trace]) -> dict[str, JobLabel]:
+    """The names of programs and users that a source would know."""
+    return {span.job: JobLabel(span.name, span.user) for trace in traces for span in trace.spans if span.name}
 
 
 def labelled_anomalies(traces: Sequence[Trace], shortest_s: float = SHORTEST_ANOMALY_S) -> list[LabelledAnomaly]:

@@ -18,7 +18,7 @@ from clustertwin.core.errors import TwinError
 from clustertwin.core.extras import require
 from clustertwin.telemetry.campaign.simulated_rounds import write_recording
 from clustertwin.telemetry.learning.night.calendar_day import Day
-from clustertwin.telemetry.learning.night.day_checks import DayLimits
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
 from clustertwin.telemetry.learning.night.night_run import NightContext, NightSettings
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.learning.night.step_journal import read_document
@@ -31,7 +31,7 @@ from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
 _THREADS_PER_NODE = 32
-_NO_LIMITS = DayLimits(fewest_windows=1, fewest_moments=1, drift=1.0)
+_NO_LIMITS = DayLimits(thread_hours=0.0, fewest_moments=1, drift=1.0)
 
 
 @dataclass(frozen=True, slots=True)

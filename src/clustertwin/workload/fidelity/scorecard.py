@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from clustertwin.core.errors import TraceError
+from clustertwin.core.tables import ColumnTable
 from clustertwin.workload.fidelity.measures.arrivals import ArrivalComparison, arrivals
 from clustertwin.workload.fidelity.measures.c2st import C2st, c2st
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog, compared, with_nodes
@@ -26,8 +27,8 @@ from clustertwin.workload.jobs import Jobs
 LEAST_JOBS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Scorecard:
+@dataclass(frozen=True, slots=True, repr=False)
+class Scorecard(ColumnTable):
     """The result of one comparison. Each record holds the real and the synthetic values."""
 
     name: str
@@ -44,9 +45,26 @@ class Scorecard:
     scheduler: dict[str, ScheduleComparison]
     machine: Capacity
 
+    def table(self) -> dict[str, Any]:
+        """A row for each measure that is a number, such as `load.ratio`, and its value."""
+        rows = list(_numbers(self.document()))
+        return {"measure": np.array([name for name, _ in rows]), "value": np.array([value for _, value in rows])}
+
+    def caption(self) -> str:
+        return f"{self.name}: {self.jobs:,} jobs"
+
     def document(self) -> dict[str, Any]:
         """The scorecard as plain values for JSON."""
         return {**asdict(self), "load": {**asdict(self.load), "ratio": self.load.ratio}}
+
+
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of nested records, with dotted names."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _numbers(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, float(value)
 
 
 def scorecard(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.tables import ColumnTable
 from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.simulator.scheduling_metrics import (
     ScheduleMetrics,
@@ -19,8 +21,8 @@ from clustertwin.workload.simulator.scheduling_metrics import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+@dataclass(frozen=True, slots=True, repr=False)
+class Schedule(ColumnTable):
     """The scheduled jobs in order of submission. `remarks` lists the jobs that were refused or changed."""
 
     jobs: Jobs
@@ -78,6 +80,16 @@ class Schedule:
             fairness_ratio=jain_index(by_user),
             worst_user_bounded_slowdown=float(by_user.max()),
         )
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """A row for each job: when it was submitted, started and ended, and how long it waited."""
+        own = {name: getattr(self, name) for name in ("start_s", "end_s", "wait_s", "run_s", "size")}
+        jobs = self.jobs
+        return {"id": jobs.id, "user": jobs.user, "submit_s": jobs.submit_s, **own, "slowdown": self.bounded_slowdown()}
+
+    def caption(self) -> str:
+        mean_s = float(self.wait_s.mean()) if len(self) else 0.0
+        return f"{len(self):,} jobs, {self.policy}, backfilling {self.backfill}: mean wait {mean_s:,.0f} s"
 
     def as_jobs(self) -> Jobs:
         """The schedule as a job log: the same jobs with simulated waits and run times."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.tables import ColumnTable
 from clustertwin.workload.slurm.controller.site_arrays import prepare
 from clustertwin.workload.slurm.joblog.job_table import SlurmLog
 from clustertwin.workload.slurm.site.slurm_site import SlurmSite
@@ -35,8 +37,8 @@ class GroupFigures:
     p95_wait_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSchedule:
+@dataclass(frozen=True, slots=True, repr=False)
+class SiteSchedule(ColumnTable):
     """When each job of a log started and ended; nan: it did not. Rows are the log's."""
 
     site: SlurmSite
@@ -60,6 +62,23 @@ class SiteSchedule:
     def wait_s(self) -> Floats:
         """Seconds from submission to the (last) start; nan for a job that did not start."""
         return self.start_s - self.submit_s
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """A row for each job: who submitted it, where and when it ran, how long it waited."""
+        return {
+            "id": np.array([job.id for job in self.log.jobs], np.int64),
+            "user": np.array([job.user for job in self.log.jobs], np.str_),
+            "partition": np.array(self.partitions(), np.str_),
+            "submit_s": self.submit_s,
+            "start_s": self.start_s,
+            "end_s": self.end_s,
+            "wait_s": self.wait_s,
+            "cpus": self.cpus,
+            "state": np.array(self.state, np.str_),
+        }
+
+    def caption(self) -> str:
+        return f"{len(self.log):,} jobs on {self.site.name or 'a site'}: mean wait {np.nanmean(self.wait_s):,.0f} s"
 
     def utilisation(self) -> float:
         """Part of the site's CPU time that jobs held between the first and the last submission."""

@@ -10,7 +10,7 @@ from tests.service import sample_state as made
 from tests.service.live.test_live_node_channels import with_channels
 from tests.service.web.pages.browser import chromium, serving
 
-from clustertwin.core.channels import NODE
+from clustertwin.core.channels import SPREAD
 from clustertwin.service.application import create_app
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -31,6 +31,6 @@ def test_each_channel_is_drawn_with_its_value_now(tmp_path: Path) -> None:
         page.close()
     state.store.close()
     assert titles[0] == "memory in use: 40.0 %"
-    assert titles[1:] == [f"{channel.label}: unknown" for channel in NODE.channels[1:]]
+    assert titles[1:] == [f"{channel.label}: unknown" for channel in SPREAD.channels[1:]]
     assert np.all([box["height"] > 100, box["width"] > 600])
     assert complaints == []

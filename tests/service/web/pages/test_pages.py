@@ -224,3 +224,19 @@ def test_a_rollback_without_an_earlier_champion_is_refused(client):
     answer = client.post("/models", data={"action": "rollback"})
     assert answer.status_code == 409
     assert "no previous champion" in answer.json()["detail"]
+
+
+def test_in_shadow_every_page_says_so_and_events_are_marked(client, published):
+    assert "would have been raised" not in client.get("/events").text
+    published.may_be_in_shadow = True
+    pages = {path: client.get(path).text for path in PAGES}
+    assert all("nobody is notified and no alert fires" in text for text in pages.values())
+    assert all('data-state="shadow">shadow<' in text for text in pages.values())
+    assert all("would have been raised</span>" in pages[path] for path in ("/events", "/events/e1"))
+    assert client.get("/api/v1/snapshot").json()["shadow"] is True
+    assert client.get("/api/v1/events").json()["events"][0]["in_shadow"] is True
+    learning.end_shadow(published.home, "learned here", EVENT.seen_s - 1.0)
+    assert "would have been raised" not in client.get("/events").text
+    assert client.get("/api/v1/models").json()["shadow"]["because"] == "learned here"
+    assert "learned here" in client.get("/models").text
+    assert client.get("/api/v1/events").json()["events"][0]["in_shadow"] is False

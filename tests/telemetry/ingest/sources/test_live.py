@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustertwin.core.channels import NODE
+from clustertwin.core.channels import JOB, NODE
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
 from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
@@ -18,6 +19,7 @@ from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig
 from clustertwin.telemetry.ingest.counters import JobCpus, NodeReading
+from clustertwin.telemetry.ingest.metrics_page import PageReader
 from clustertwin.telemetry.ingest.rates import Faults, RateStream
 from clustertwin.telemetry.ingest.sources import watch
 from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -219,7 +221,94 @@ def test_node_channels_pass_from_a_real_exporter_through_its_ring_and_its_page(t
     (by_files,) = Host(tmp_path).readings()
     expected = {"memory_used": 250 * 1024, "cpu_pressure": 1.0, "memory_pressure": 2.0, "io_pressure": 3.0}
     for reading in (by_ring, by_page, by_files):
-        assert dict(zip(NODE.names, reading.operands[:, 0].tolist(), strict=True)) == expected
+        firsts = zip(NODE.names, reading.operands[:, 0].tolist(), strict=True)
+        known = {name: value for name, value in firsts if not isnan(value)}
+        assert known == expected
+
+
+def write_job(root: Path, cpu_usec: int, anon: int, version: int = 2) -> None:
+    """A Slurm job on threads 0 and 1 that used CPU time and memory."""
+    if version == 2:
+        files = {
+            "system.slice/slurmstepd.scope/job_7/cpuset.cpus": "0-1",
+            "system.slice/slurmstepd.scope/job_7/cpuset.cpus.effective": "0-1",
+            "system.slice/slurmstepd.scope/job_7/cpu.stat": f"user_usec {cpu_usec}\nsystem_usec 0\nthrottled_usec 0",
+            "system.slice/slurmstepd.scope/job_7/memory.stat": f"anon {anon}\nfile 9999\npgmajfault 0",
+            "system.slice/slurmstepd.scope/job_7/memory.max": "1000",
+            "cgroup.controllers": "cpu memory",
+        }
+    else:
+        files = {
+            "cpuset/cpuset.cpus": "0-3",
+            "cpuset/slurm/uid_1/job_7/cpuset.cpus": "0-1",
+            "cpuacct/slurm/uid_1/job_7/cpuacct.usage_user": f"{cpu_usec}000",
+            "cpuacct/slurm/uid_1/job_7/cpuacct.usage_sys": "0",
+            "memory/slurm/uid_1/job_7/memory.stat": f"rss 1\ntotal_rss {anon}\ntotal_cache 9999\ntotal_pgmajfault 0",
+            "memory/slurm/uid_1/job_7/memory.limit_in_bytes": "1000",
+        }
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_job_channels_pass_from_cgroups_through_ring_page_and_host(tmp_path: Path, version: int) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 250 kB\n")
+    now = [1000.0]
+    agent = Agent(AgentSettings("n1", str(tmp_path)), lambda *_: None, lambda: now[0])
+    host = Host(tmp_path, clock=lambda: now[0])
+    ring, page = RingReader("n1", "ring"), PageReader("n1")
+    streams = {name: RateStream() for name in ("ring", "page", "host")}
+    for second, (cpu_usec, anon) in enumerate([(0, 250), (500_000, 750)]):
+        idle = 1000 + 100 * second
+        (tmp_path / "proc/stat").write_text(f"cpu  0 0 0 0\ncpu0 0 0 0 {idle} 0 0 0 0\ncpu1 0 0 0 {idle} 0 0 0 0\n")
+        write_job(tmp_path, cpu_usec, anon, version)
+        now[0] = 1000.0 + second
+        text = agent.scrape()
+        readings = {
+            "ring": ring.read(b"".join(agent.ring_since(now[0]) or ()))[-1],
+            "page": page.read(text, now[0]),
+            "host": host.readings()[0],
+        }
+        traces = {name: streams[name].push(reading) for name, reading in readings.items()}
+    for trace in traces.values():
+        assert trace is not None
+        assert trace.job_channels is not None
+        assert trace.job_channels.jobs == ("7",)
+        values = dict(zip(JOB.names, trace.job_channels.values[0, 0].tolist(), strict=True))
+        assert values["job_cpu"] == 0.25  # half a second of two threads
+        assert values["job_memory"] == 0.75  # files in memory do not count
+        assert values["job_system"] == 0.0
+        assert isnan(values["job_io_pressure"])  # the file is missing
+        assert isnan(values["job_oom_kills"])
+
+
+def test_the_counters_of_jobs_that_cannot_be_read_are_unknown_and_the_rest_is_not() -> None:
+    block = b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\njob slurm 2 0\n"
+    heading = b'stats twin_job_cpu_allocated of_a_newer_version{x="y"} twin_job_oom_kills_total\n'
+    (reading,) = parse_ring(block + heading + b"stat slurm 2 4 9 7\n", "n1", "ring")
+    assert reading.job_operands is not None
+    oom, cpu = JOB.index("job_oom_kills"), JOB.index("job_cpu")
+    np.testing.assert_equal(reading.job_operands[:, oom, 0], [np.nan, 7])
+    np.testing.assert_equal(reading.job_operands[:, cpu, 1], [np.nan, 4])
+    for damaged in (
+        b"stat slurm 2 4 9\n",
+        b"stat slurm 2 4 9 x\n",
+        b"what slurm 2 4 9 7\n",
+        b"",
+        b"stat slurm 2 4 9 7",
+    ):
+        (reading,) = parse_ring(block + heading + damaged, "n1", "ring")
+        assert reading.job_operands is None
+        assert [job.job for job in reading.jobs] == ["1", "2"]
+
+
+def test_the_ring_of_an_exporter_without_counters_of_jobs_has_unknown_job_channels() -> None:
+    (reading,) = parse_ring(b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\n", "n1", "ring")
+    assert reading.job_operands is None
+    assert [job.job for job in reading.jobs] == ["1"]
 
 
 @pytest.mark.parametrize(

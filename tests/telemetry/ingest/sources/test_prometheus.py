@@ -93,7 +93,8 @@ def test_node_channels_are_read_with_one_query(server: Any) -> None:
     np.testing.assert_array_equal(counters.operands[:, NODE.index("memory_used")], [[250, 1000], [500, 1000]])
     np.testing.assert_array_equal(counters.operands[:, NODE.index("io_pressure"), 0], [np.nan, 0.5])
     assert np.isnan(counters.operands[:, NODE.index("cpu_pressure")]).all()
-    assert "__name__%3D~%22node_memory_MemAvailable_bytes%7C" in server.requests[-1][0]
+    assert "__name__%3D~%22node_" in server.requests[-1][0]
+    assert "%7Cnode_memory_MemAvailable_bytes%7C" in server.requests[-1][0]
 
 
 def test_matchers_are_in_every_query(server: Any) -> None:

@@ -15,8 +15,10 @@ from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 from clustertwin.telemetry.moments.moment import moments
+from clustertwin.telemetry.simulation.copula_process import draw_ticks
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import node_names
+from clustertwin.telemetry.studies.month.daily_faults import FAULTS
 from clustertwin.telemetry.studies.month.month_report import (
     DayResult,
     draw_month,
@@ -24,12 +26,18 @@ from clustertwin.telemetry.studies.month.month_report import (
     summarise,
     write_days,
 )
-from clustertwin.telemetry.studies.month.month_settings import MonthSettings
+from clustertwin.telemetry.studies.month.month_settings import DEFAULT_STRATEGY, MonthSettings
 from clustertwin.telemetry.studies.month.month_study import run_month
-from clustertwin.telemetry.studies.month.simulated_month import MonthScenario, simulate_day, with_failing_disk
+from clustertwin.telemetry.studies.month.simulated_month import (
+    MonthScenario,
+    simulate_day,
+    unseen_month,
+    with_failing_disk,
+)
 from clustertwin.telemetry.studies.month.simulated_night import StrategyState, is_halt_cause
 from clustertwin.telemetry.studies.month.simulated_vetting import DelayedVerdict, Reviewers, vet_day
 from clustertwin.telemetry.studies.month.simulated_watch import WatchedDay, watch_day
+from clustertwin.telemetry.studies.month.unseen_programs import FOREIGN, UNSEEN, with_unseen_programs
 
 SMALL_SCENARIO = MonthScenario(nodes=2, threads=8, hours=0.5)
 DAYS = [
@@ -188,7 +196,7 @@ def test_a_verdict_halts_the_night_if_it_is_about_today_or_about_a_learned_day(a
     days = [replace(DAYS[0], day=3, outcome="halted"), replace(DAYS[0], day=4, outcome="promoted")]
     start_s = scenario.day(about).start_s + 100
     verdicts = [DelayedVerdict(5, VettedSpan("n1", (0,), start_s, start_s + 50, "confirmed"))]
-    state = StrategyState(champion=None, golden_results=[], memory={}, verdicts=verdicts, days=days)
+    state = StrategyState(champion=None, memory={}, verdicts=verdicts, days=days)
     assert is_halt_cause(scenario, state, 5) == halts
     assert not is_halt_cause(scenario, state, 6)  # the verdict was already known a night ago
 
@@ -223,3 +231,44 @@ def test_every_strategy_gets_the_same_days_with_any_number_of_workers(tmp_path):
     assert [replace(day, training_s=0.0) for day in alone] == [
         replace(day, training_s=0.0) for day in months["warm+replay"]
     ]
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_month_of_unseen_programs_has_their_share_of_jobs_and_faults_in_all(foreign):
+    scenario = replace(unseen_month(0.35, foreign), nodes=4, threads=16, hours=2.0)
+    days = [simulate_day(scenario, day, read_signatures(), 0) for day in (1, 2, 3)]
+    jobs = {(number, s.job): s for number, traces in enumerate(days) for trace in traces for s in trace.spans}
+    new = np.mean([span.job_type in UNSEEN for span in jobs.values()])
+    assert 0.2 < new < 0.5
+    assert {span.job_type for span in jobs.values()} <= set(scenario.job_types)
+    wrong = [span for span in jobs.values() if span.anomaly]
+    assert {span.anomaly for span in wrong} == set(FAULTS)
+    assert any(span.job_type in UNSEEN for span in wrong)
+    assert any(span.job_type not in UNSEEN for span in wrong)
+    assert not any(span.anomaly == "hung-job" and span.job_type == "notebook" for span in wrong)
+    for traces in days:
+        for trace in traces:
+            np.testing.assert_allclose(trace.values.sum(-1), 1, atol=1e-4)
+            assert trace.values.min() >= 0
+
+
+def test_unseen_programs_have_the_levels_of_their_table():
+    signatures = with_unseen_programs(read_signatures(), foreign=True)
+    for name, program in (UNSEEN | FOREIGN).items():
+        ticks = draw_ticks(signatures.kinds[name, ""], 8, 2000, np.random.default_rng(0)) / 100
+        assert np.median(ticks[..., 3]) == pytest.approx(program.other, abs=0.06), name
+
+
+@pytest.mark.slow
+def test_on_a_foreign_site_the_first_nights_learn_it_without_a_person(tmp_path):
+    """A short slice of `twin learn simulate --foreign`: 2 nodes of 8 threads, 1.5 h a day."""
+    world = replace(unseen_month(0.0, foreign=True), nodes=2, threads=8, hours=1.5)
+    settings = MonthSettings(
+        days=3, world=world, vetted=False, training=ChallengerTraining(epochs=2, warm_epochs=1), moments=40
+    )
+    run_month(settings, tmp_path, [DEFAULT_STRATEGY])
+    days = read_days(tmp_path / f"{DEFAULT_STRATEGY}.json")
+    assert days[0].shadow  # nobody is notified before the site is known
+    assert days[0].outcome == "promoted"
+    assert days[-1].false_events < days[0].false_events / 3
+    assert days[-1].golden > 0.3

@@ -12,11 +12,12 @@ from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.api.json_values import case_json, plain
-from clustertwin.service.web.channel_lines import channel_lines
+from clustertwin.service.web.channel_lines import channel_lines, job_channel_lines
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 from clustertwin.telemetry.detection.events.explanation import rows_of
+from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
+from clustertwin.telemetry.moments.other_work import other_work
 
 MOST_POINTS = 20_000
 
@@ -26,7 +27,11 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/snapshot", summary="Show the current snapshot without its arrays")
     def snapshot() -> dict[str, Any]:
-        counts = {"open_events": len(open_events(state)), "replay_ended": replay_ended(state)}
+        counts = {
+            "open_events": len(open_events(state)),
+            "replay_ended": state.snapshot.replay_ended,
+            "shadow": state.shadow.on,
+        }
         return {**summary(state.snapshot), **counts, "problems": problems(state)}
 
     @api.get("/nodes", summary="List nodes, highest score first")
@@ -60,8 +65,13 @@ def router(state: ServiceState) -> APIRouter:
         if usage is None:
             raise HTTPException(404, f"no running or recorded job {job!r}")
         cases = [case_json(case) for case in state.store.events(Filter(job=job), 50)]
+        moment = state.snapshot.moment
+        lines = job_channel_lines(moment, job)
         return {
             **plain(usage),
+            "job_channels": {node: {line.name: plain(line.now) for line in of_node} for node, of_node in lines.items()},
+            "other_work": plain([work for work in other_work(moment) if work.job == job] if moment else []),
+            "memory_forecasts": [_forecast(each) for each in state.snapshot.memory_forecasts if each.job == job],
             "report": job_report.render(usage),
             "notes": job_report.notes(usage),
             "events": cases,
@@ -83,7 +93,8 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     names += " faults opened_total scored_total"
     values = {name: plain(getattr(snapshot, name)) for name in names.split()}
     scored = snapshot.scored.end_s if snapshot.scored else None
-    return {**values, "open_events": len(snapshot.events), "scored_s": scored}
+    forecasts = [_forecast(each) for each in snapshot.memory_forecasts]
+    return {**values, "open_events": len(snapshot.events), "scored_s": scored, "memory_forecasts": forecasts}
 
 
 def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
@@ -107,7 +118,18 @@ def _node(snapshot: Snapshot, name: str) -> dict[str, Any]:
             )
     now = {line.name: plain(line.now) for line in channel_lines(snapshot.moment, name)}
     scored_s = moment.end_s if moment else None
-    return {**plain(node), "scored_s": scored_s, "threads_scored": threads, "node_channels": now}
+    forecasts = [_forecast(each) for each in snapshot.memory_forecasts if each.node == name]
+    return {
+        **plain(node),
+        "scored_s": scored_s,
+        "threads_scored": threads,
+        "node_channels": now,
+        "memory_forecasts": forecasts,
+    }
+
+
+def _forecast(forecast: MemoryForecast) -> dict[str, Any]:
+    return {**plain(forecast), "text": forecast.short}
 
 
 def _traces(state: ServiceState, name: str, seconds: int, reconstructed: bool) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     def as_json(cases: list[Case]) -> list[dict[str, Any]]:
         silences = state.store.quiet_periods.silences(state.snapshot.now_s or clock())
-        return [case_json(case, is_silenced(case.event, silences)) for case in cases]
+        shadow = state.shadow
+        return [case_json(case, is_silenced(case.event, silences), shadow.covers(case.event.seen_s)) for case in cases]
 
     @api.get("/events", summary="List events, newest first")
     def list_events(query: Annotated[EventQuery, Query()]) -> dict[str, Any]:

@@ -37,12 +37,17 @@ def _floats(values: np.ndarray[Any, np.dtype[np.floating]]) -> Any:
     return values_or_none.tolist()
 
 
-def case_json(case: Case, silenced: bool = False) -> dict[str, Any]:
+def case_json(case: Case, silenced: bool = False, in_shadow: bool = False) -> dict[str, Any]:
     """An event with its explanation and its verdict, as the API returns it."""
     event = case.event
     why = None
     if case.why is not None:
-        why = {**plain(case.why), "channel": case.why.channel, "sentence": case.why.sentence}
+        why = {
+            **plain(case.why),
+            "channel": case.why.channel,
+            "sentence": case.why.sentence,
+            "next_step": case.why.next_step,
+        }
     return {
         **plain(event),
         "places": [{"node": node, "cpus": list(cpus)} for node, cpus in event.places],
@@ -55,4 +60,5 @@ def case_json(case: Case, silenced: bool = False) -> dict[str, Any]:
         "comment": case.comment,
         "vetted_s": case.vetted_s,
         "silenced": silenced,
+        "in_shadow": in_shadow,  # it would have been raised: nobody was notified
     }

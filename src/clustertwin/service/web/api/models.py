@@ -54,6 +54,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             "champion": plain(champion),
             "versions": versions,
             "learning": plain(learning_state),
+            "shadow": plain(state.shadow),
             "problems": problems,
         }
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
+from clustertwin.service.web.channel_lines import job_channel_lines
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.telemetry.moments.other_work import other_work
 
 ROWS = 200
+#: Nodes of a job whose channels are shown.
+MOST_NODES = 24
+#: Other work on a job's threads is shown from this part of their busy time on.
+TAKEN = 0.05
 
 
 def router(state: ServiceState) -> APIRouter:
@@ -36,7 +44,13 @@ def router(state: ServiceState) -> APIRouter:
             text = f"There is no running or recorded job {job}, and no event of one."
             return render(request, state, PAGE, "not_found.html", 404, title="Not found", text=text)
         report = job_report.render(usage) if usage else ""
-        return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report)
+        moment = state.snapshot.moment
+        values: dict[str, Any] = {
+            "channels": dict(list(job_channel_lines(moment, job).items())[:MOST_NODES]) if running else {},
+            "forecasts": [each for each in state.snapshot.memory_forecasts if each.job == job],
+            "taken": [work for work in other_work(moment) if work.job == job and work.taken > TAKEN] if moment else [],
+        }
+        return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report, **values)
 
     return routes
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
+from clustertwin.core.channels import SPREAD
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.channel_lines import channel_lines
@@ -32,7 +34,14 @@ def router(state: ServiceState) -> APIRouter:
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
         anomalous = canvas_data.anomalous_threads(snapshot, node)
-        values: dict[str, Any] = {"node": node_state, "jobs": jobs, "events": events, "cpu": cpu}
+        forecasts = [each for each in snapshot.memory_forecasts if each.node == node]
+        values: dict[str, Any] = {
+            "forecasts": forecasts,
+            "node": node_state,
+            "jobs": jobs,
+            "events": events,
+            "cpu": cpu,
+        }
         return render(request, state, PAGE, "node.html", anomalous=anomalous, **values)
 
     @routes.get("/pictures/node")
@@ -49,6 +58,8 @@ def router(state: ServiceState) -> APIRouter:
             {"name": line.name, "label": line.label, "help": line.help, "now": plain(line.now)}
             | {"levels": canvas_data.encoded(canvas_data.levels(line.values))}
             for line in channel_lines(moment, node)
+            # Memory and pressure are shown as unknown; of the others, what this node never reports is left out.
+            if line.name in SPREAD.names or not np.isnan(line.values).all()
         ]
         return {"end_s": moment.end_s if moment is not None else None, "lines": lines}
 

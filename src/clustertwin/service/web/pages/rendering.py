@@ -17,7 +17,6 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,16 +55,26 @@ def environment() -> Environment:
     return jinja
 
 
+def _phase(state: ServiceState, in_shadow: bool) -> str:
+    """The phase as the head of a page shows it."""
+    if state.snapshot.replay_ended:
+        return "replay-ended"
+    phase = state.snapshot.phase
+    return "shadow" if in_shadow and phase == "watching" else phase
+
+
 def render(
     request: Request, state: ServiceState, page: Page, template: str, code: int = 200, /, **values: Any
 ) -> HTMLResponse:
     """The whole page; or only the block that HTMX asks for."""
     loaded = environment().get_template(template)
+    shadow = state.shadow
     values = {
         "title": page.title,
         "snapshot": state.snapshot,
         "open_events": open_events(state),
-        "phase": "replay-ended" if replay_ended(state) else state.snapshot.phase,
+        "phase": _phase(state, shadow.on),
+        "shadow": shadow,
         "here": request.url.path,
         "who": request.state.who,
         "role": request.state.role,

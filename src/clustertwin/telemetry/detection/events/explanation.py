@@ -5,14 +5,19 @@ An explanation consists of numbers. Its text is made from those numbers alone, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.diagnosis import Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation_text import explain_in_words
+from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, subject_of, write_title
+from clustertwin.telemetry.detection.events.explanation_text import baseline_of, explain_in_words, known_fault
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -20,6 +25,9 @@ if TYPE_CHECKING:  # these modules import torch, which takes seconds
     from clustertwin.telemetry.detection.views.contract import ClosestFault
 
 Array = NDArray[np.float64]
+
+_SHORTEST_S = 30  # seconds of a comparison
+_SMALLEST = 0.005  # a smaller difference of means is not reported
 
 
 class ReferencePoints(Protocol):
@@ -53,7 +61,7 @@ class Explainable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The mean of one channel: of these threads, as expected, and of their neighbours; None: unknown.
+    """The mean of one channel: of these threads, as expected, of their neighbours, and before; None: unknown.
 
     Field names are stored in the database.
     """
@@ -62,6 +70,7 @@ class Ratio:
     seen: float
     expected: float | None
     neighbours: float | None
+    before: float | None = None  # of the same threads, earlier in the same job
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,16 @@ class NodeRatio:
 
     channel: str
     seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a finding measured: a channel of the job or its node, or a signal derived from channels."""
+
+    channel: str
+    value: float
+    usual: float | None
+    compared_with: Baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +109,28 @@ class Explanation:
     kept: float | None = None  # `kept_ratio` of normal threads are farther from that fault than this
     kept_ratio: float = 0.999
     node_ratios: tuple[NodeRatio, ...] = ()  # context: memory and pressure of the nodes, where known
+    cause: str = ""  # a row of `CAUSES`; empty: stored by a release without causes
+    against: Baseline = ""  # what the main channel is compared with; empty: it differs from nothing that is known
+    of_threads: int = 0  # of the jobs, including `threads`
+    by_shape: bool = True  # whether the shape of the job shows the cause; otherwise a finding gave it
+    measure: Measure | None = None  # of that finding
 
     @property
     def channel(self) -> str:
         return self.ratios[0].channel
+
+    @property
+    def known_fault(self) -> str:
+        """The known fault that may be named: the nearest one, near enough, and fitting the cause; empty: none."""
+        return known_fault(self)
+
+    @property
+    def next_step(self) -> str:
+        return cause_of(self.cause).next_step
+
+    @property
+    def before(self) -> dict[str, float]:
+        return {ratio.channel: ratio.before for ratio in self.ratios if ratio.before is not None}
 
     @property
     def sentence(self) -> str:
@@ -107,6 +144,13 @@ def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
     return np.array([row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row], np.intp)
 
 
+def held_rows(moment: Moment, event: Event) -> NDArray[np.intp]:
+    """The rows of those threads that the event's jobs still hold; without a job, of those that no job holds."""
+    rows = rows_of(moment, event)
+    own = [number for number, job in enumerate(moment.jobs) if job in event.jobs] if event.jobs else [-1]
+    return rows[np.isin(moment.job[rows], own)]
+
+
 def rows_to_explain(moment: Moment, event: Event) -> NDArray[np.intp]:
     """All rows that an explanation of the event depends on: its nodes, and the jobs of its threads on other nodes."""
     numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
@@ -117,16 +161,64 @@ def rows_to_explain(moment: Moment, event: Event) -> NDArray[np.intp]:
     return np.union1d(on_nodes, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
 
 
+def title_of(event: Event, why: Explanation | None = None) -> str:
+    """The title of an event, with the figures of its explanation."""
+    subject = subject_of(event.jobs, event.node, event.threads)
+    cause = event.cause or UNUSUAL
+    if why is None:
+        return write_title(subject, cause)
+    against, usual = baseline_of(why)
+    differs = usual is not None or cause != UNUSUAL or not _is_comparable(why)
+    channel, value = why.channel, why.ratios[0].seen
+    if (measure := why.measure) is not None:
+        channel, value, usual, against, differs = *_figures_of(measure), True
+    figures = Figures(
+        threads=why.threads,
+        of_threads=max(why.of_threads, why.threads),
+        lasted_s=event.lasted_s,
+        channel=channel if differs else "",
+        value=value,
+        usual=float("nan") if usual is None else usual,
+        compared_with=against,
+        known=why.known_fault,
+        by_shape=why.by_shape,
+    )
+    return write_title(subject, cause, figures)
+
+
+def with_measure(why: Explanation, found: Finding) -> Explanation:
+    """The explanation with what the finding measured. How far a thread is from its job has no unit that people know."""
+    if found.channel == "apart":
+        return why
+    if np.isnan(found.usual):
+        return replace(why, measure=Measure(found.channel, found.value, None, ""))
+    return replace(why, measure=Measure(found.channel, found.value, found.usual, found.compared_with))
+
+
+def _figures_of(measure: Measure) -> tuple[str, float, float | None, Baseline]:
+    return measure.channel, measure.value, measure.usual, measure.compared_with
+
+
+def _is_comparable(why: Explanation) -> bool:
+    """Whether a value is known that the main channel could be compared with."""
+    main = why.ratios[0]
+    return main.before is not None or main.expected is not None or (main.neighbours is not None and why.of_threads > 0)
+
+
 def explain(
     detector: Explainable,
     moment: Moment,
     scores: Scores,
     threads: NDArray[np.intp],
     landmarks: ReferencePoints | None = None,
+    event: Event | None = None,
+    before: Mapping[str, float] | None = None,
 ) -> Explanation | None:
     """Explain the scores of these threads.
 
-    None if none of their seconds is known, or if the detector lacks the view: it may have replaced the one that scored.
+    An event's cause decides which of its job's threads are described and by which channel. `before` are the means of
+    the threads before the event, if they are known from an earlier explanation. None if none of the seconds is known,
+    or if the detector lacks the view: it may have replaced the one that scored.
     """
     if not len(threads) or not scores.views:
         return None
@@ -134,7 +226,17 @@ def explain(
     view = scores.deciding_view(worst) or scores.views[0]
     if view not in detector.views:
         return None
-    values, valid = _window(moment, min(detector.length_s(view), moment.values.shape[1]))
+    diagnosis = diagnose_job(moment, threads, event.cause) if event is not None else None
+    if event is not None and diagnosis is not None and diagnosis.cause != event.cause:
+        diagnosis = None
+    length_s, until_s = min(detector.length_s(view), moment.values.shape[1]), None
+    if diagnosis is not None:
+        threads, until_s = diagnosis.telling, diagnosis.since_s
+        length_s = min(max(moment.end_s - diagnosis.since_s, _SHORTEST_S), moment.values.shape[1])
+    elif event is not None:  # it began within the window that ends at its onset
+        until_s = event.onset_s - 2 * _SHORTEST_S
+        length_s = min(max(moment.end_s - event.onset_s, 0) + _SHORTEST_S, length_s)
+    values, valid = _window(moment, length_s)
     known = threads[valid[threads].any(1)]
     seen = _means(values, valid, known)  # (channel,)
     if np.isnan(seen).all():
@@ -142,8 +244,19 @@ def explain(
     expected = _mean_of_known(detector.expected(moment, known, view))
     neighbours, neighbours_of = _neighbours(moment, valid, threads)
     theirs = _means(values, valid, neighbours)
-    baseline = np.where(np.isnan(expected), theirs, expected)
-    order = _by_relevance(moment, seen, expected, baseline)
+    own_past = _own_past(moment, known, until_s)
+    for name, value in (before or {}).items():
+        if name in moment.schema.names and np.isnan(own_past[moment.schema.index(name)]):
+            own_past[moment.schema.index(name)] = value
+    baselines: dict[Baseline, Array] = {
+        "own past": own_past,
+        "ranks": theirs if neighbours_of == "job" else np.full_like(theirs, np.nan),
+        # The peers views expect the median of the job, which the ranks stand for.
+        "site": np.full_like(theirs, np.nan) if view.startswith("peers") and neighbours_of == "job" else expected,
+    }
+    main = moment.schema.index(diagnosis.channel) if diagnosis else None
+    against, order = _by_relevance(moment, seen, baselines, main)
+    baseline = baselines[against] if against else np.where(np.isnan(expected), theirs, expected)
     main = order[0]
     fault = detector.closest_fault(moment, scores, known, view)
     return Explanation(
@@ -155,7 +268,14 @@ def explain(
         neighbours=len(neighbours),
         neighbours_of=neighbours_of,
         ratios=tuple(
-            Ratio(moment.schema.names[c], float(seen[c]), _or_none(expected[c]), _or_none(theirs[c])) for c in order
+            Ratio(
+                moment.schema.names[c],
+                float(seen[c]),
+                _or_none(expected[c]),
+                _or_none(theirs[c]),
+                _or_none(own_past[c]),
+            )
+            for c in order
         ),
         nearest=landmarks.nearest(scores.embedding[known]) if landmarks else (),
         region=fault.name if fault else "",
@@ -163,7 +283,29 @@ def explain(
         kept=fault.normal_distance if fault else None,
         kept_ratio=fault.farther_ratio if fault else 0.999,
         node_ratios=_node_ratios(moment, known, values.shape[1]),
+        cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.found else UNUSUAL,
+        by_shape=diagnosis is not None,
+        against=against,
+        of_threads=len(known) + (len(neighbours) if neighbours_of == "job" else 0),
     )
+
+
+def diagnose_job(moment: Moment, threads: NDArray[np.intp], before: str = "") -> Diagnosis | None:
+    """The diagnosis of the jobs of these threads; None without a job."""
+    jobs = np.setdiff1d(moment.job[threads], [-1])
+    return diagnose(moment, np.flatnonzero(np.isin(moment.job, jobs)), before) if len(jobs) else None
+
+
+def _own_past(moment: Moment, threads: NDArray[np.intp], until_s: int | None) -> Array:
+    """(channel,) the means of these threads earlier in their jobs, before `until_s`; NaN: too few seconds are known."""
+    seconds = 0 if until_s is None else moment.values.shape[1] - (moment.end_s - until_s)
+    if seconds < _SHORTEST_S:
+        return np.full(len(moment.schema), np.nan)
+    in_job = np.arange(moment.values.shape[1], 0, -1)[:seconds] <= moment.age_s[threads, None]
+    valid = moment.valid[threads, :seconds] & in_job
+    if valid.any(0).sum() < _SHORTEST_S:
+        return np.full(len(moment.schema), np.nan)
+    return _means(moment.values[threads, :seconds], valid, np.arange(len(threads)))
 
 
 def _node_ratios(moment: Moment, threads: NDArray[np.intp], length_s: int) -> tuple[NodeRatio, ...]:
@@ -176,20 +318,33 @@ def _node_ratios(moment: Moment, threads: NDArray[np.intp], length_s: int) -> tu
     return tuple(NodeRatio(name, float(mean)) for name, mean in zip(names, means, strict=True) if not np.isnan(mean))
 
 
-def _by_relevance(moment: Moment, seen: Array, expected: Array, baseline: Array) -> list[int]:
-    """The channels with data, the main reason first.
+def _by_relevance(
+    moment: Moment, seen: Array, baselines: Mapping[Baseline, Array], main: int | None
+) -> tuple[Baseline, list[int]]:
+    """The baseline to compare with, and the channels with data, the main reason first.
 
-    Channels that the view has an expectation for come first, because the view decided by them. In a simplex, the
-    channel that grew says more than the one that shrank: "iowait 70 %", not "user 20 %".
+    The baseline is the one that the channels differ from most; empty if they differ from none. Differences of roots
+    give a small channel its weight: 8 % system instead of 0 % says more than 90 % user instead of 98 %. In a simplex,
+    the channel that grew says more than the one that shrank.
     """
-    difference = seen - baseline
+    best: Baseline = ""
+    gains: dict[Baseline, Array] = {}
     bounded = list(moment.schema.bounded)
-    difference[bounded] = np.abs(difference[bounded])
-    if np.isnan(difference).all():
-        difference = seen
-    of_view = ~np.isnan(expected) if (~np.isnan(expected)).any() else np.ones_like(expected, np.bool_)
-    rank = np.lexsort((-np.nan_to_num(difference, nan=-2.0), ~of_view))
-    return [c for c in rank.tolist() if not np.isnan(seen[c])]
+    for name, usual in baselines.items():
+        gain = np.sqrt(np.maximum(seen, 0)) - np.sqrt(np.maximum(usual, 0))
+        if main is not None:
+            gain[np.arange(len(gain)) != main] = np.nan
+            gain = np.abs(gain)
+        gain[bounded] = np.abs(gain[bounded])
+        gain[np.abs(seen - usual) < _SMALLEST] = np.nan
+        if not np.isnan(gain).all() and np.nanmax(gain) > 0:
+            gains[name] = gain
+            if not best or np.nanmax(gain) > np.nanmax(gains[best]):
+                best = name
+    rank = np.nan_to_num(gains[best] if best else seen, nan=-2.0)
+    if main is not None:
+        rank[main] = np.inf
+    return best, [c for c in np.argsort(-rank, kind="stable").tolist() if not np.isnan(seen[c])]
 
 
 def _window(moment: Moment, length_s: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -9,61 +9,90 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clustertwin.core.channels import label_of
+from clustertwin.core.formatting import counted
+from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, compare, fault_label, shown
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 
-_WORDS = {"io": "I/O", "cpu": "CPU"}
+_SOME_IO = 0.05
+_CLEARLY = 1.25  # the next kind must be this much farther away than the one that is named
 
 
 def explain_in_words(explanation: Explanation) -> str:
-    """The main channel against its expected value, the neighbours, and the closest known fault."""
-    sentences = [_observation(explanation, explanation.ratios[0])]
-    if explanation.ratios[0].neighbours is not None:
-        sentences.append(_neighbours(explanation, explanation.ratios[0]))
-    if explanation.distance is not None and explanation.kept is not None:
+    """The main channel against the value it is compared with, the neighbours, and the closest known fault."""
+    sentences = [_observation(explanation), _neighbours(explanation)]
+    if known := known_fault(explanation):
         sentences.append(
-            f"Closest known fault: {fault_label(explanation.region)} (distance {explanation.distance:.3g}; "
+            f"Closest known fault: {fault_label(known)} (distance {explanation.distance:.3g}; "
             f"{100 * explanation.kept_ratio:.4g} % of normal threads are farther than {explanation.kept:.3g})."
         )
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
-def fault_label(name: str) -> str:
-    """A fault in words.
+def known_fault(explanation: Explanation) -> str:
+    """The known fault to name: the nearest of all known kinds, nearer than normal threads are, and fitting the cause.
 
-    >>> fault_label("bad-io"), fault_label("hung-rank")
-    ('bad I/O', 'hung rank')
+    Empty if there is none. A fault of I/O is not named without iowait.
     """
-    return " ".join(_WORDS.get(word, word) for word in name.split("-"))
+    name, distance, kept = explanation.region, explanation.distance, explanation.kept
+    if not name or distance is None or kept is None or distance >= kept:
+        return ""
+    nearest = explanation.nearest
+    if nearest and (nearest[0][0] != name or any(other < _CLEARLY * nearest[0][1] for _, other in nearest[1:])):
+        return ""
+    if explanation.cause not in ("", UNUSUAL) and name not in cause_of(explanation.cause).faults:
+        return ""
+    iowait = next((ratio.seen for ratio in explanation.ratios if ratio.channel == "iowait"), None)
+    return "" if iowait is not None and iowait < _SOME_IO and name in cause_of(STALLED_IO).faults else name
 
 
-def _observation(explanation: Explanation, main: Ratio) -> str:
-    threads = "1 thread" if explanation.threads == 1 else f"{explanation.threads} threads"
-    seen = _percent(main.seen, _decimals(main))
-    text = f"{threads}: {label_of(main.channel)} was {seen} over {explanation.end_s - explanation.start_s} s"
-    if main.expected is None:
-        return f"{text}."
-    expected = _percent(main.expected, _decimals(main))
-    if expected == seen:
-        return f"{text}, as expected on average, but its pattern over time is unusual."
-    return f"{text}; {expected} was expected."
+def baseline_of(explanation: Explanation) -> tuple[Baseline, float | None]:
+    """What the main channel is compared with, and that value. Empty: no channel differs from anything known."""
+    main = explanation.ratios[0]
+    against: Baseline = explanation.against
+    if not against and not explanation.cause:  # stored by a release without baselines
+        against = "site" if main.expected is not None else "ranks" if _of_job(explanation, main) else ""
+    value = {"own past": main.before, "ranks": main.neighbours, "site": main.expected}.get(against)
+    if value is None or len(set(shown(main.seen, value))) == 1:
+        return "", None
+    return against, value
 
 
-def _neighbours(explanation: Explanation, main: Ratio) -> str:
+def _observation(explanation: Explanation) -> str:
+    main, lasted_s = explanation.ratios[0], explanation.end_s - explanation.start_s
+    threads = counted(explanation.threads, "thread")
+    if (measure := explanation.measure) is not None:
+        other = float("nan") if measure.usual is None else measure.usual
+        value, comparison = compare(Figures(1, 1, 0, measure.channel, measure.value, other, measure.compared_with))
+        return f"{threads}: {value}{', ' if comparison else ''}{comparison}." if value else ""
+    against, usual = baseline_of(explanation)
+    if usual is None:
+        if any(value is not None for value in (main.before, main.expected)) or _of_job(explanation, main):
+            return f"{threads}: the averages over {lasted_s} s are normal, but the pattern over time is unusual."
+        return f"{threads}: {label_of(main.channel)} was {100 * main.seen:.0f} % over {lasted_s} s."
+    seen, theirs = shown(main.seen, usual)
+    text = f"{threads}: {label_of(main.channel)} was {seen} over {lasted_s} s"
+    if against == "own past":
+        return f"{text}; before, it was {theirs}."
+    if against == "ranks":
+        return f"{text}; {_others(explanation)} had {theirs}."
+    return f"{text}; {theirs} was expected."
+
+
+def _neighbours(explanation: Explanation) -> str:
+    """The neighbours, unless the first sentence has them or they have no other value."""
+    main, (against, usual) = explanation.ratios[0], baseline_of(explanation)
+    if main.neighbours is None or against == "ranks" or usual is None or explanation.measure is not None:
+        return ""
+    return f"{_others(explanation).capitalize()} had {shown(main.neighbours, main.seen)[0]}."
+
+
+def _others(explanation: Explanation) -> str:
     count, of = explanation.neighbours, explanation.neighbours_of
-    threads = f"other thread of the {of}" if count == 1 else f"{count} other threads of the {of}"
-    theirs = _percent(main.neighbours or 0.0, _decimals(main))
-    if main.expected is None and theirs == _percent(main.seen, _decimals(main)):
-        return f"The {threads} had the same average; the pattern over time differs."
-    return f"The {threads} had {theirs}."
+    return f"the other thread of the {of}" if count == 1 else f"the {count} other threads of the {of}"
 
 
-def _decimals(main: Ratio) -> int:
-    """None where the value is at least 5 % away from the one that it is compared with, else one."""
-    baseline = main.neighbours if main.expected is None else main.expected
-    return 0 if baseline is not None and abs(main.seen - baseline) >= 0.05 else 1
-
-
-def _percent(ratio: float, decimals: int) -> str:
-    return f"{100 * ratio:.{decimals}f} %"
+def _of_job(explanation: Explanation, main: Ratio) -> bool:
+    return main.neighbours is not None and explanation.neighbours_of == "job"

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from clustertwin.telemetry.detection.events.causes import UNUSUAL
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES
 
 
 @dataclass(slots=True, eq=False)
 class OpenEvent:
-    """An open event, and how long it has been calm or unknown."""
+    """An open event, how long it has been calm or unknown, and how long its threads have shown another cause."""
 
     event: Event
     reported: Event  # as of the last change that the tracker returned
     calm_s: int = 0
     unknown_s: int = 0
+    other_cause: str = ""
+    other_since_s: int = 0
 
     def report_due(self) -> bool:
         """Whether threads or jobs were added, the view or the score changed clearly, or a minute has passed."""
@@ -28,33 +32,58 @@ class OpenEvent:
             or now.seen_s >= before.seen_s + 60
         )
 
+    def has_changed_cause(self, cause: str, now_s: int, needed_s: int) -> bool:
+        """Whether another cause than the event's own has been seen for `needed_s`, up to now."""
+        if cause in (self.event.cause, UNUSUAL) or not self.event.cause:
+            self.other_cause = ""
+        elif cause != self.other_cause:
+            self.other_cause, self.other_since_s = cause, now_s
+        return bool(self.other_cause) and now_s - self.other_since_s >= needed_s
+
 
 class OpenEventIndex:
     """Find the open event that a new alarm belongs to, without a search through all of them."""
 
     def __init__(self, events: Iterable[OpenEvent]) -> None:
-        self._by_job: dict[str, OpenEvent] = {}
+        self._by_job: dict[str, list[OpenEvent]] = {}
         self._by_node: dict[str, list[OpenEvent]] = {}
         for event in events:
             self.add(event)
 
     def add(self, entry: OpenEvent) -> None:
-        self._by_job.update(dict.fromkeys(entry.event.jobs, entry))
-        for node in entry.event.nodes:
-            here = self._by_node.setdefault(node, [])
-            if entry not in here:
-                here.append(entry)
+        for index, names in ((self._by_job, entry.event.jobs), (self._by_node, entry.event.nodes)):
+            for name in names:
+                here = index.setdefault(name, [])
+                if entry not in here:
+                    here.append(entry)
 
-    def find(self, new: Event, same_cause_s: int) -> OpenEvent | None:
-        """The open event of the same job or of the same unallocated threads, else of the same node, view and time."""
-        for job in new.jobs:
-            if job in self._by_job:
-                return self._by_job[job]
-        nearby = [entry for node in new.nodes for entry in self._by_node.get(node, ())]
-        unallocated = [entry for entry in nearby if not new.jobs and not entry.event.jobs]
-        same_cause = [
-            entry
-            for entry in nearby
-            if entry.event.view == new.view and abs(new.onset_s - entry.event.onset_s) <= same_cause_s
-        ]
-        return next(iter(unallocated + same_cause), None)
+    def remove(self, entry: OpenEvent) -> None:
+        for index, names in ((self._by_job, entry.event.jobs), (self._by_node, entry.event.nodes)):
+            for name in names:
+                index[name].remove(entry)
+
+    def find(self, new: Event, memory: bool = False) -> OpenEvent | None:
+        """The open event of the same job, or of the same node's threads without a job. The same cause comes first.
+
+        With `memory`, among those about memory only, otherwise among the others.
+        """
+        if new.jobs:
+            same = [entry for job in new.jobs for entry in self._by_job.get(job, ())]
+        else:
+            same = [entry for node in new.nodes for entry in self._by_node.get(node, ()) if not entry.event.jobs]
+        same = [entry for entry in same if (entry.event.cause in MEMORY_CAUSES) == memory]
+        return min(same, key=lambda entry: entry.event.cause != new.cause, default=None)
+
+    def find_on_node(self, new: Event, same_cause_s: int) -> OpenEvent | None:
+        """The open event of other jobs of the same node with the same cause, which began at about the same time."""
+        return next(
+            (
+                entry
+                for node in new.nodes
+                for entry in self._by_node.get(node, ())
+                if entry.event.cause == new.cause
+                and entry.event.jobs
+                and abs(new.onset_s - entry.event.onset_s) <= same_cause_s
+            ),
+            None,
+        )

@@ -1,31 +1,56 @@
-"""From scores to events: moments in time order, each with its scores -> events that open, grow and close.
+"""From findings to events: moments in time order, each with scores and findings -> events that open, grow and close.
 
-A thread alarms while its score is above a bar. The bar is higher than the detector's threshold, because one window in a
+A finding that answers "is it harmed?" or "is it unlike itself?" opens an event once it has held for as long as its
+cause needs. A job has at most one event about its progress and one about its memory; the finding that holds longest
+names it. A score alone says that work is new, and opens no event.
+
+With `opened_by = "scores"`, or where no findings are given, scores open events, as before release 0.2. A thread alarms
+while its score is above a bar. The bar is higher than the detector's threshold, because one window in a
 thousand is not an event, and it grows with the size of a node, because more threads exceed a score by chance. An event
 opens when a thread alarmed for `needed_s` of the last `of_s` seconds; a second far above the bar counts for several.
-The threads of one job form one event, and so do jobs of one node that alarm together by the same view. An unknown score
-is neither alarm nor calm. This module reads no clock and writes no file.
+The alarming threads of one job with one cause form one event. Jobs of one node share an event if they have the same
+cause at the same time and a channel of the node shows that the whole node has it. An event on threads without a job
+ends when jobs hold them. A cause that lasts is a new event. An unknown score is neither alarm nor calm.
+
+This module reads no clock and writes no file.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.events.event import Change, Event, event_id, merge, places_of
+from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, Diagnosis, diagnose
+from clustertwin.telemetry.detection.events.event import (
+    Change,
+    Event,
+    Places,
+    event_id,
+    join_places,
+    merge,
+    places_of,
+    without_places,
+)
+from clustertwin.telemetry.detection.events.event_title import subject_of, write_title
 from clustertwin.telemetry.detection.events.open_events import OpenEvent, OpenEventIndex
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
 _DAY_S = 86_400
+#: A channel of a node above this shows that the whole node has the problem.
+NODE_WIDE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
+    opened_by: Literal["findings", "scores"] = "findings"  # what opens events; the next five are for scores only
     margin: float = 1.5  # the bar is this many thresholds, …
     chance_per_node_day: float = 1.0  # … or the score that normal windows of a node exceed this often in a day
     strongest: float = 6.0  # a second counts for at most this many, reached at this multiple of the bar
@@ -34,7 +59,7 @@ class EventSettings:
     calm_ratio: float = 0.8  # an open event is calm while its scores are below this part of the bar, …
     calm_s: int = 120  # … and is closed after being calm for this long
     forget_s: int = 600  # an event whose scores are unknown for this long is closed
-    same_cause_s: int = 120  # jobs of one node that alarm within this time, by the same view, are one event
+    same_cause_s: int = 120  # jobs of a node with a node-wide cause that alarm within this time are one event
     longest_step_s: int = 30  # a score counts for at most this many seconds before it
 
 
@@ -64,8 +89,11 @@ class Tracker:
         *,
         model: str = "",
         owners: Mapping[str, str] | None = None,
+        findings: Sequence[Finding] | None = None,
     ) -> list[Change]:
         """The changes by this moment. A moment that is not newer than the last one changes nothing.
+
+        `findings` are the answers of `assess` to the three questions; without them, scores open events.
 
         If time jumps back by more than `of_s`, the clock was set: recent alarms are dropped and open events stay.
         """
@@ -74,10 +102,44 @@ class Tracker:
                 return []
             self._times.clear()
             self._alarms.clear()
+        if findings is not None and self.settings.opened_by == "findings":
+            alarming = [finding for finding in findings if finding.opens_event]
+            step_s = self._remember(moment, scores, np.inf)
+            changes = self._open_found(moment, alarming, model, owners or {})
+            return changes + self._review(moment, self._found_scores(scores, alarming), threshold, step_s)
         bar = max(threshold * self.settings.margin, score_by_chance(moment, self.settings.chance_per_node_day))
         step_s = self._remember(moment, scores, bar)
         changes = self._open_or_extend(moment, scores, model, owners or {})
         changes += self._review(moment, scores, bar, step_s)
+        return changes
+
+    def _found_scores(self, scores: Scores, alarming: Sequence[Finding]) -> Scores:
+        """The strength of each thread's findings as its score: 0 without one, NaN where its score is unknown."""
+        strength = np.where(np.isnan(scores.score), np.float32(np.nan), np.float32(0))
+        for finding in alarming:
+            rows = [self._row_of[finding.node, cpu] for cpu in finding.cpus]
+            strength[rows] = np.fmax(strength[rows], np.float32(finding.strength))
+        return replace(scores, score=strength)
+
+    def _open_found(
+        self, moment: Moment, alarming: Sequence[Finding], model: str, owners: Mapping[str, str]
+    ) -> list[Change]:
+        """Open or extend the event of every finding that has held long enough, one for a job and kind of cause."""
+        groups: dict[tuple[str, bool], list[Finding]] = {}
+        for finding in alarming:
+            if finding.held(moment.end_s):
+                about = finding.job or f"\0{finding.node}", finding.cause in MEMORY_CAUSES
+                groups.setdefault(about, []).append(finding)
+        if not groups:
+            return []
+        index, changes = OpenEventIndex(self._open.values()), []
+        for found in groups.values():
+            lead = min(found, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
+            new = _event_of(lead, found, moment, model, owners)
+            known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
+            if known is not None and any(finding.cause == known.event.cause for finding in found):
+                new = replace(new, cause=known.event.cause, question=known.event.question)  # it still holds
+            changes += self._admit(new, moment, index)
         return changes
 
     def _remember(self, moment: Moment, scores: Scores, bar: float) -> int:
@@ -123,11 +185,13 @@ class Tracker:
         group = np.where(moment.job >= 0, moment.job, -1 - moment.node)  # a job, or a node's unallocated threads
         # Once one thread of a group is certain, threads that alarmed half as long join it.
         likely = np.flatnonzero((self._alarms[-1] > 0) & (2 * alarmed_s >= self.settings.needed_s))
+        if not len(likely):
+            return []
         likely = likely[np.argsort(group[likely], kind="stable")]
-        index = OpenEventIndex(self._open.values()) if len(likely) else None
+        index, rows_of_job = OpenEventIndex(self._open.values()), _rows_by_job(moment)
         changes = []
         for rows in np.split(likely, np.flatnonzero(np.diff(group[likely])) + 1):
-            if index is None or alarmed_s[rows].max() < self.settings.needed_s:
+            if alarmed_s[rows].max() < self.settings.needed_s:
                 continue
             number = int(group[rows[0]])
             jobs = (moment.jobs[number],) if number >= 0 else ()
@@ -144,31 +208,56 @@ class Tracker:
                 view=scores.deciding_view(int(worst)),
                 model=model,
             )
-            known = index.find(new, self.settings.same_cause_s)
-            if known is not None:
+            known = index.find(new)
+            before = known.event.cause if known else ""
+            new = _diagnosed(new, moment, diagnose(moment, rows_of_job(number), before) if jobs else None)
+            changes += self._admit(new, moment, index)
+        return changes
+
+    def _admit(self, new: Event, moment: Moment, index: OpenEventIndex) -> list[Change]:
+        """Merge an alarm into an open event, or open one. A lasting new cause closes the event of the old cause."""
+        changes = []
+        known = index.find(new, memory=new.cause in MEMORY_CAUSES)
+        if known is None and _is_node_wide(moment, new):
+            known = index.find_on_node(new, self.settings.same_cause_s)
+        if known is not None:
+            if not known.has_changed_cause(new.cause, moment.end_s, self.settings.needed_s):
                 known.event = merge(known.event, new)
                 index.add(known)
-                continue
-            name = jobs[0] if jobs else new.places[0][0]
-            new = replace(new, id=event_id(name, bool(jobs), new.onset_s))
-            self._open[new.id] = OpenEvent(new, new)
-            index.add(self._open[new.id])
-            changes.append(Change("opened", new))
-        return changes
+                return []
+            index.remove(known)
+            del self._open[known.event.id]
+            closed = replace(known.event, end_s=max(min(known.other_since_s, known.event.seen_s), known.event.onset_s))
+            changes.append(Change("closed", closed))
+            new = replace(new, onset_s=known.other_since_s, since_s=max(new.since_s, closed.onset_s))
+        new = replace(new, id=event_id(new.job or new.node, bool(new.jobs), new.onset_s, new.cause))
+        new = replace(new, title=write_title(subject_of(new.jobs, new.node, new.threads), new.cause))
+        self._open[new.id] = OpenEvent(new, new)
+        index.add(self._open[new.id])
+        return [*changes, Change("opened", new)]
+
+    def entitle(self, event_id: str, title: str) -> None:
+        """Give an open event its title, when its explanation is known."""
+        if entry := self._open.get(event_id):
+            entry.event, entry.reported = replace(entry.event, title=title), replace(entry.reported, title=title)
 
     def _review(self, moment: Moment, scores: Scores, bar: float, step_s: int) -> list[Change]:
         """Update open events; close those that are calm, whose job ended, or whose scores stay unknown."""
         if not self._open:
             return []
         changes = []
-        running = set(moment.jobs)
+        number = {job: i for i, job in enumerate(moment.jobs)}
         for entry in list(self._open.values()):
             event = entry.event
             places = [(node, cpu) for node, cpus in event.places for cpu in cpus]
             rows = [self._row_of[place] for place in places if place in self._row_of]
-            score = scores.score[rows]
+            holders = {number[job] for job in event.jobs if job in number} if event.jobs else {-1}
+            own = [row for row in rows if int(moment.job[row]) in holders]
+            taken = bool(rows) and not own  # the job has ended, or jobs hold all of the threads that were free
+            if not event.jobs:
+                event = without_places(event, {self._threads[row] for row in set(rows) - set(own)})
+            score = scores.score[own]
             known = score[~np.isnan(score)]
-            job_ended = bool(event.jobs) and bool(rows) and not running & set(event.jobs)
             if len(known) and known.max() > bar * self.settings.calm_ratio:
                 entry.calm_s = entry.unknown_s = 0
                 if known.max() > bar:
@@ -177,7 +266,7 @@ class Tracker:
                 entry.calm_s, entry.unknown_s = entry.calm_s + min(step_s, self.settings.longest_step_s), 0
             else:
                 entry.unknown_s += step_s
-            if job_ended or entry.calm_s >= self.settings.calm_s or entry.unknown_s >= self.settings.forget_s:
+            if taken or entry.calm_s >= self.settings.calm_s or entry.unknown_s >= self.settings.forget_s:
                 event = replace(event, end_s=event.seen_s)
                 del self._open[event.id]
                 changes.append(Change("closed", event))
@@ -187,6 +276,59 @@ class Tracker:
                 entry.reported = event
                 changes.append(Change("extended", event))
         return changes
+
+
+def _event_of(lead: Finding, found: Sequence[Finding], moment: Moment, model: str, owners: Mapping[str, str]) -> Event:
+    """The event that findings about one job, or about one node's threads without a job, make together."""
+    places: Places = ()
+    for finding in (lead, *found):
+        places = join_places(places, ((finding.node, finding.cpus),))
+    return Event(
+        id="",
+        places=places,
+        jobs=(lead.job,) if lead.job else (),
+        owner=owners.get(lead.job, ""),
+        onset_s=lead.since_s,
+        seen_s=moment.end_s,
+        end_s=None,
+        score=max(finding.strength for finding in found),
+        view=lead.question,
+        model=model,
+        cause=lead.cause,
+        question=lead.question,
+        since_s=lead.since_s,
+    )
+
+
+def _diagnosed(new: Event, moment: Moment, diagnosis: Diagnosis | None) -> Event:
+    """The event with its cause, and with all threads that show it."""
+    if diagnosis is None:
+        return replace(new, cause=UNUSUAL, question=cause_of(UNUSUAL).question)
+    places = join_places(new.places, places_of(moment, diagnosis.telling))
+    question = cause_of(diagnosis.cause).question
+    return replace(new, cause=diagnosis.cause, question=question, places=places, since_s=diagnosis.since_s)
+
+
+def _is_node_wide(moment: Moment, event: Event) -> bool:
+    """Whether the channel of the node that belongs to the cause shows that the whole node has it."""
+    channel = cause_of(event.cause).node_channel
+    if not event.jobs or moment.node_channels is None or channel not in moment.node_channels.schema.names:
+        return False
+    column = moment.node_channels.schema.index(channel)
+    values = moment.node_channels.values[moment.nodes.index(event.node), -FRESH_S:, column]
+    known = values[~np.isnan(values)]
+    return bool(len(known)) and float(known.mean()) > NODE_WIDE
+
+
+def _rows_by_job(moment: Moment) -> Callable[[int], NDArray[np.intp]]:
+    """A function that finds the rows of a job, from one sort of all threads."""
+    order = np.argsort(moment.job, kind="stable")
+    first = np.searchsorted(moment.job[order], np.arange(len(moment.jobs) + 1))
+
+    def rows(number: int) -> NDArray[np.intp]:
+        return order[first[number] : first[number + 1]]
+
+    return rows
 
 
 def score_by_chance(moment: Moment, per_node_day: float) -> float:

@@ -24,14 +24,13 @@ class Collector(Protocol):
         ...
 
 
-#: The collectors of node channels, in the order of the channels.
-CHANNEL_COLLECTORS = tuple(dict.fromkeys(channel.collector for channel in NODE.channels))
+#: The collectors of node channels, in the order of the channels. That of threads keeps its own samples for the ring.
+CHANNEL_COLLECTORS = tuple(name for name in dict.fromkeys(c.collector for c in NODE.channels) if name != "cpu")
 
 #: Name -> import string, in the order of the page. Each has the flags --collector.NAME and --no-collector.NAME.
 COLLECTORS: dict[str, str] = {
     "cpu": f"{__name__}.cpu:CpuCollector",
     **{name: f"{__name__}.{name}:{name.title()}Collector" for name in CHANNEL_COLLECTORS},
-    "disk": f"{__name__}.disk:DiskCollector",
     "jobs": "clustertwin.telemetry.exporter.jobs.cgroup_jobs:JobsCollector",
 }
 

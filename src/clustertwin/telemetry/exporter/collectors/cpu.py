@@ -1,4 +1,6 @@
-"""/proc/stat -> seconds of every hardware thread by mode. This is the hot path of the exporter: one split, one join.
+"""/proc/stat -> seconds of every hardware thread by mode, and what the scheduler counts for the whole node.
+
+The threads are the hot path of the exporter: one split, one join.
 
 The kernel counts ticks of 1/USER_HZ second; they are written as `1234e-2`, without a conversion. Guest time is
 part of `user` and `nice` and is not repeated. When a thread appears or disappears, the frame of the text is rebuilt.
@@ -19,6 +21,23 @@ USER_HZ = os.sysconf("SC_CLK_TCK")
 _LINE = re.compile(rb"cpu(0|[1-9]\d{0,5})((?: +\d{1,20}){4,}) *\n")
 _NAME = "twin_cpu_seconds_total"
 _HEAD = family(_NAME, "counter", "Seconds each hardware thread spent in each mode.")
+
+#: The kernel's word -> our metric, its type and its help.
+SCHEDULER: dict[bytes, tuple[str, str, str]] = {
+    b"ctxt": ("twin_context_switches_total", "counter", "Changes from one task to another."),
+    b"procs_running": ("twin_tasks_running", "gauge", "Tasks that run or wait for a CPU."),
+    b"procs_blocked": ("twin_tasks_blocked", "gauge", "Tasks that wait for I/O and cannot be interrupted."),
+}
+_HEADS = {word: family(*row) for word, row in SCHEDULER.items()}
+_SCHEDULER_LINE = re.compile(rb"^(ctxt|procs_running|procs_blocked) (\d{1,20})$", re.M)
+
+
+def scheduler_samples(stat: bytes) -> dict[bytes, bytes]:
+    """The kernel's word -> its sample line, from the lines of a whole /proc/stat after those of threads."""
+    after = max(stat.find(b"\nctxt "), 0)  # behind the line of interrupts, which is long
+    return {
+        word: b"%b %b\n" % (SCHEDULER[word][0].encode(), count) for word, count in _SCHEDULER_LINE.findall(stat, after)
+    }
 
 
 def cpu_lines(stat: bytes) -> bytes:
@@ -47,9 +66,12 @@ def parse_cpu_lines(lines: bytes, faults: list[str]) -> dict[int, tuple[int, ...
 
 
 class CpuCollector:
-    """CPU time of every thread. `lines` holds the lines read last, unchanged, for the ring."""
+    """CPU time of every thread, and the scheduler's counts.
 
-    reads = "CPU time of every hardware thread, from /proc/stat"
+    For the ring, `lines` holds the lines of threads read last, unchanged, and `samples` those of the scheduler.
+    """
+
+    reads = "CPU time of every hardware thread, run queue and context switches, from /proc/stat"
 
     def __init__(self, rootfs: str, user_hz: int = USER_HZ) -> None:
         self._path = os.path.join(rootfs, "proc/stat")
@@ -59,12 +81,18 @@ class CpuCollector:
         self._width = 0
         self._plain = b""  # valid lines without their digits, blanks and line ends
         self._frame: list[bytes] = []  # text, value, text, value … text
+        self._scheduler: dict[bytes, bytes] = {}
         self.lines = b""
+
+    @property
+    def samples(self) -> bytes:
+        return b"".join(self._scheduler.values())
 
     def read(self) -> bytes:
         """Read the kernel's lines now."""
-        self.lines = b""
-        self.lines = cpu_lines(read_file(self._path))
+        self.lines, self._scheduler = b"", {}
+        stat = read_file(self._path)
+        self.lines, self._scheduler = cpu_lines(stat), scheduler_samples(stat)
         if not self.lines:
             raise InputError(self._path, "it has no line of a single thread (cpu0 …)")
         return self.lines
@@ -83,7 +111,7 @@ class CpuCollector:
         modes = min(self._width - 1, len(MODES))
         for i in range(modes):
             self._frame[2 * i + 1 :: 2 * modes] = tokens[i + 1 :: self._width]
-        return b"".join(self._frame)
+        return b"".join(self._frame) + b"".join([_HEADS[word] + line for word, line in self._scheduler.items()])
 
     def _rebuild_frame(self, lines: bytes, faults: list[str]) -> list[bytes]:
         """Check every line and build the frame for the threads that there are now. This is slow."""

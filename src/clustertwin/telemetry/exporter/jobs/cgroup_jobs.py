@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from clustertwin.core.errors import InputError
-from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES, FILES, JobFile, words_of
+from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES, FILES, JobFile
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import (
     JobDirectory,
     Place,
@@ -30,6 +30,8 @@ from clustertwin.telemetry.exporter.jobs.cgroup_layouts import (
 from clustertwin.telemetry.exporter.jobs.cpuset import format_cpulist, own_cpus
 from clustertwin.telemetry.exporter.jobs.file_batch import FileBatch
 from clustertwin.telemetry.exporter.jobs.job_owner import owner_uid
+from clustertwin.telemetry.exporter.jobs.job_stats import NEEDED, JobStats, RingJob
+from clustertwin.telemetry.exporter.jobs.memory_limit import memory_limit_bytes
 from clustertwin.telemetry.exporter.text.kernelfile import reread
 from clustertwin.telemetry.exporter.text.text_format import family, label_value
 
@@ -37,6 +39,12 @@ from clustertwin.telemetry.exporter.text.text_format import family, label_value
 SURVEY_S = 10.0
 YOUNG_S = 1.0  # between two lookups of a new job whose CPU set or owner is still missing
 MAX_JOBS = 512
+#: Jobs whose counters are in the ring. An older reader takes 1,024 lines of jobs, of which each job has one or two.
+MAX_RING_STATS = 500
+
+
+#: The files that the ring needs at every sample.
+_RING_FILES = tuple(file for file in FILES if not NEEDED.isdisjoint(file.families))
 
 
 @dataclass(slots=True)
@@ -50,7 +58,9 @@ class CgroupJob:
     files: dict[str, int] = field(default_factory=dict)  # name -> open descriptor
     allocated: bytes = b""
     owner: bytes = b""
+    limit: bytes = b""  # of memory
     ring_line: bytes = b""
+    ring_job: RingJob | None = None
     fault: str = ""  # of the last lookup
 
     def open(self) -> None:
@@ -58,13 +68,13 @@ class CgroupJob:
         families_of_v2: set[str] = set()
         for directory in sorted(self.directories, key=lambda d: -d.hierarchy.version):
             for file in FILES:
-                if file.version != directory.hierarchy.version or file.name in self.files:
+                if file.version != directory.hierarchy.version or file.key in self.files:
                     continue
                 if file.version == 1 and not families_of_v2.isdisjoint(file.families):
                     continue
                 with contextlib.suppress(OSError):
                     path = os.path.join(directory.path, file.name)
-                    self.files[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    self.files[file.key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                     if file.version == 2:
                         families_of_v2.update(file.families)
 
@@ -74,7 +84,7 @@ class CgroupJob:
         self.files.clear()
 
     def look_up(self, rootfs: str, now_s: float) -> None:
-        """Read the CPU set and the owner."""
+        """Read the CPU set, the owner and the limit of memory."""
         # The CPU set and the processes of a new job appear shortly after its directory.
         is_young = now_s < self.born_s + SURVEY_S
         self.next_lookup_s = now_s + (YOUNG_S if is_young and not (self.allocated and self.owner) else SURVEY_S)
@@ -83,15 +93,17 @@ class CgroupJob:
         line = b'twin_job_cpu_allocated{%b,cpu="%d"} 1\n'
         self.allocated = b"".join([line % (self.labels, cpu) for cpu in cpus])
         job = re.sub(r"[\s%]", lambda m: f"%{ord(m[0]):02X}", first.job).encode("utf-8", "backslashreplace")
-        self.ring_line = (
-            b"job %b %b %b\n" % (first.manager.encode(), job, format_cpulist(cpus).encode()) if cpus else b""
-        )
+        name = b"%b %b" % (first.manager.encode(), job)
+        self.ring_line = b"job %b %b\n" % (name, format_cpulist(cpus).encode()) if cpus else b""
+        self.ring_job = RingJob(self.labels, name, len(cpus)) if cpus else None
+        limit = memory_limit_bytes(rootfs, self.directories)
+        self.limit = b"" if limit is None else b"twin_job_memory_limit_bytes{%b} %d\n" % (self.labels, limit)
         if not self.owner and (uid := owner_uid(rootfs, self.directories)) is not None:
             self.owner = b"twin_job_owner_uid{%b} %d\n" % (self.labels, uid)
 
 
 class JobsCollector:
-    """The jobs of all workload managers on this node. `lines` holds their CPU sets, for the ring."""
+    """The jobs of all workload managers on this node. `lines` holds their CPU sets and counters, for the ring."""
 
     reads = "jobs of Slurm, HTCondor, Kubernetes and systemd, from cgroups"
 
@@ -100,14 +112,16 @@ class JobsCollector:
         self._places: list[Place] = []
         self._listings: list[list[JobDirectory]] = []
         self._jobs: dict[tuple[str, str], CgroupJob] = {}
-        self._batches = {file.name: FileBatch(file.write) for file in FILES}
+        self._batches = {file.key: FileBatch(file.write) for file in FILES}
+        self._stats = JobStats()
+        self._stat_lines = b""
         self._next_survey_s = float("-inf")
         self._count = 0
         self._dropped_total = 0
 
     @property
     def lines(self) -> bytes:
-        return b"".join([job.ring_line for job in self._jobs.values()])
+        return b"".join([job.ring_line for job in self._jobs.values()]) + self._stat_lines
 
     def read(self, faults: list[str]) -> None:
         """Update the list of jobs."""
@@ -135,20 +149,38 @@ class JobsCollector:
     def collect(self, faults: list[str]) -> bytes:
         self.read(faults)
         self._dropped_total += self._count - len(self._jobs)
-        pieces: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
+        pieces = self._counters(FILES, faults)
         pieces["twin_job_cpu_allocated"] = [job.allocated for job in self._jobs.values()]
         pieces["twin_job_owner_uid"] = [job.owner for job in self._jobs.values()]
-        for file in FILES:
+        self._keep_stats(pieces)
+        text = [FAMILIES[name] + b"".join(lines) for name, lines in pieces.items() if any(lines)]
+        return b"".join(text) + _TALLY % (self._count, self._dropped_total)
+
+    def sample(self) -> None:
+        """Update `lines`: the list of jobs, and the counters that the ring keeps."""
+        self.read([])
+        self._keep_stats(self._counters(_RING_FILES, []))
+
+    def _counters(self, files: tuple[JobFile, ...], faults: list[str]) -> dict[str, list[bytes]]:
+        """Read these files of every job -> the sample lines of each family."""
+        pieces: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
+        for file in files:
             members, texts = self._read_all(file)
             if not members:
                 continue
-            lines = self._batches[file.name].lines(texts, [job.labels for job in members])
+            labels = [job.labels for job in members]
+            lines = self._batches[file.key].lines(texts, labels) if file.in_batches else None
             if lines is None:
                 lines = _each_alone(file, members, texts, faults)
             for name, piece in zip(file.families, lines, strict=False):
                 pieces[name].append(piece)
-        text = [FAMILIES[name] + b"".join(lines) for name, lines in pieces.items() if any(lines)]
-        return b"".join(text) + _TALLY % (self._count, self._dropped_total)
+        pieces["twin_job_memory_limit_bytes"] = [job.limit for job in self._jobs.values()]
+        return pieces
+
+    def _keep_stats(self, pieces: dict[str, list[bytes]]) -> None:
+        jobs = [job.ring_job for job in self._jobs.values() if job.ring_job is not None][:MAX_RING_STATS]
+        needed = (text for name, lines in pieces.items() if name in NEEDED for text in lines)
+        self._stat_lines = self._stats.lines(needed, jobs)
 
     def close(self) -> None:
         for job in self._jobs.values():
@@ -158,7 +190,7 @@ class JobsCollector:
         """Read a file of every job that has it."""
         members, texts = [], []
         for key, job in list(self._jobs.items()):
-            fd = job.files.get(file.name)
+            fd = job.files.get(file.key)
             if fd is not None:
                 try:
                     texts.append(reread(fd))
@@ -168,7 +200,7 @@ class JobsCollector:
                         # The job has just ended; a new job of the same name is opened at the next scrape.
                         self._forget(key)
                     else:
-                        os.close(job.files.pop(file.name))  # PSI is switched off on this kernel
+                        os.close(job.files.pop(file.key))  # PSI is switched off on this kernel
         return members, texts
 
     def _list(self, place: Place, faults: list[str]) -> list[JobDirectory]:
@@ -204,7 +236,7 @@ def _each_alone(file: JobFile, members: list[CgroupJob], texts: list[bytes], fau
     pieces: list[list[bytes]] = [[] for _ in file.families]
     for job, text in zip(members, texts, strict=True):
         try:
-            for lines, piece in zip(pieces, file.write(words_of(text), job.labels), strict=False):
+            for lines, piece in zip(pieces, file.write(file.words(text), job.labels), strict=False):
                 lines.append(piece)
         except (ValueError, KeyError) as error:
             where = os.path.join(job.directories[0].path, file.name)

@@ -50,7 +50,7 @@ LAYOUTS: tuple[Layout, ...] = (
 NOT_JOBS = frozenset({"system.slice", "user.slice", "kubepods.slice"})
 
 #: cgroup v1 controllers we read, by the names under which distributions mount them.
-V1_CONTROLLERS = ("cpuset", "cpuacct", "cpu,cpuacct", "memory")
+V1_CONTROLLERS = ("cpuset", "cpuacct", "cpu,cpuacct", "cpu", "memory")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from pathlib import Path
 from clustertwin.core.errors import InputError, SourceError
 from clustertwin.telemetry.exporter.channel_samples import ChannelSamples
 from clustertwin.telemetry.exporter.collectors import CHANNEL_COLLECTORS, collector_class
-from clustertwin.telemetry.exporter.collectors.cpu import cpu_lines
+from clustertwin.telemetry.exporter.collectors.cpu import CpuCollector
 from clustertwin.telemetry.exporter.jobs.cgroup_jobs import JobsCollector
-from clustertwin.telemetry.exporter.text.kernelfile import read_file
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader
 
@@ -30,6 +29,7 @@ class Host:
         self._jobs = JobsCollector(self.root) if jobs else None
         self._collectors = [collector_class(name)(self.root) for name in CHANNEL_COLLECTORS]
         self._samples = ChannelSamples()
+        self._cpu = CpuCollector(self.root)
         self._stat = os.path.join(self.root, "proc/stat")
         self._reader = RingReader(self.node, self._stat)
 
@@ -37,15 +37,17 @@ class Host:
         """One reading, now."""
         time_s = self._clock()
         try:
-            lines = cpu_lines(read_file(self._stat))
+            lines = self._cpu.read()
         except OSError as error:
             raise SourceError(f"{self._stat}: {error.strerror}") from None
-        samples = b""
+        except InputError as error:
+            raise SourceError(str(error)) from None
+        samples = self._cpu.samples
         for collector in self._collectors:
             with suppress(OSError, InputError):  # what this kernel does not have stays unknown
                 samples += self._samples.pick(collector.collect([]))
         if self._jobs:
-            self._jobs.read([])
+            self._jobs.sample()
         reading = self._reader.reading(time_s, lines, samples, self._jobs.lines if self._jobs else b"")
         if not reading.cpus:
             raise SourceError(f"{self._stat}: it has no line of a single thread (cpu0 …)")

@@ -11,15 +11,24 @@ import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import NODE
+from clustertwin.core.channels import JOB, NODE, Selector
 from clustertwin.core.errors import NoSamples, SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
-from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS, Counters, job_spans, short_name
+from clustertwin.telemetry.ingest.counters import (
+    MODES,
+    MOST_JOB_SAMPLES,
+    NODE_THREADS,
+    Counters,
+    JobCounters,
+    job_spans,
+    short_name,
+)
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
 from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
@@ -35,7 +44,8 @@ _CELLS_PER_SAMPLE = 8
 
 class Prometheus:
     """A history source. `dialect` is a key of `DIALECTS`; if it is empty, the first with samples is used. `matchers`
-    restrict the nodes in PromQL, e.g. `cluster="a",instance=~"n[0-9]+:.*"`. Node channels need one more query."""
+    restrict the nodes in PromQL, e.g. `cluster="a",instance=~"n[0-9]+:.*"`. `node_channels` also reads the channels of
+    nodes and of jobs, with one more query."""
 
     def __init__(
         self, endpoint: Endpoint, *, dialect: str = "", matchers: str = "", node_channels: bool = False
@@ -95,14 +105,16 @@ class Prometheus:
             raise SourceError(f"{self.endpoint.url}: {reason}") from None
         times = {instance: _times(group) for instance, group in by_instance.items()}
         jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
-        operands = self._operands(dialect, times, start_s, end_s) if self.node_channels else {}
+        channels = self._channel_series(dialect, start_s, end_s) if self.node_channels else None
         nodes = []
         for instance, group in by_instance.items():
             cpus, modes, seconds = self._table(group, times[instance])
             spans = self._spans(names[instance], times[instance], jobs.get(instance, []))
-            nodes.append(
-                Counters(names[instance], cpus, times[instance], seconds, modes, operands.get(instance), spans)
-            )
+            counters = Counters(names[instance], cpus, times[instance], seconds, modes, spans=spans)
+            if channels is not None:
+                allocations = jobs.get(instance, [])
+                counters = _with_channels(counters, channels.get(instance, []) + allocations, dialect.name)
+            nodes.append(counters)
         return sorted(nodes, key=lambda counters: counters.node)
 
     def _table(self, group: list[Series], times_s: NDArray[np.float64]) -> tuple[Any, Any, NDArray[np.float64]]:
@@ -130,26 +142,11 @@ class Prometheus:
         except ValueError as reason:
             raise SourceError(f"{self.endpoint.url}: {reason}") from None
 
-    def _operands(
-        self, dialect: Dialect, times: dict[str, NDArray[np.float64]], start_s: float, end_s: float
-    ) -> dict[str, NDArray[np.float64]]:
-        """The operands of each node's channels (time, channel, 2), at its own times; NaN where there are none."""
-        chosen = selectors(dialect.name)
-        metrics = sorted({metric for operand in chosen for metric, _ in operand})
-        groups = _group(self._raw("", [f'__name__=~"{"|".join(metrics)}"'], start_s, end_s))
-        by_instance = {}
-        for instance, times_s in times.items():
-            operands = np.full((len(times_s), 2 * len(NODE)), np.nan)
-            for column, operand in enumerate(chosen):
-                parts = [
-                    _on(times_s, series)
-                    for series in groups.get(instance, [])
-                    if is_selected(series.labels.get("__name__", ""), series.labels, operand)
-                ]
-                if parts:
-                    operands[:, column] = np.sum(parts, axis=0)
-            by_instance[instance] = operands.reshape(len(times_s), len(NODE), 2)
-        return by_instance
+    def _channel_series(self, dialect: Dialect, start_s: float, end_s: float) -> dict[str, list[Series]]:
+        """The series behind the channels of nodes and jobs, by instance."""
+        chosen = selectors(dialect.name) + selectors(dialect.name, JOB)
+        metrics = {selector.metric for operand in chosen for selector in operand} - {dialect.job_cpu}
+        return _group(self._raw("", [f'__name__=~"{"|".join(sorted(metrics))}"'], start_s, end_s))
 
     def _spans(self, node: str, times_s: NDArray[np.float64], allocations: list[Series]) -> tuple[JobSpan, ...]:
         """The job of each thread at each scrape -> spans."""
@@ -205,6 +202,34 @@ def _on(times_s: NDArray[np.float64], series: Series) -> NDArray[np.float64]:
     same = times_s[at] == series.times_s
     values[at[same]] = series.values[same]
     return values
+
+
+def _with_channels(counters: Counters, series: list[Series], dialect: str) -> Counters:
+    """The counters with the operands of their channels, at their own times; NaN where a series has no sample."""
+    times_s = counters.times_s
+    by_job: dict[str, list[Series]] = {span.job: [] for span in counters.spans}
+    for one in series:
+        if one.labels.get("jobid", "") in by_job:
+            by_job[one.labels["jobid"]].append(one)
+    job_counters = None
+    if by_job and len(by_job) * len(times_s) <= MOST_JOB_SAMPLES:
+        operands = np.array([_operands(times_s, found, selectors(dialect, JOB)) for found in by_job.values()])
+        job_counters = JobCounters(tuple(by_job), operands)
+    return replace(counters, operands=_operands(times_s, series, selectors(dialect, NODE)), job_counters=job_counters)
+
+
+def _operands(
+    times_s: NDArray[np.float64], series: list[Series], chosen: list[tuple[Selector, ...]]
+) -> NDArray[np.float64]:
+    """The operands (time, channel, 2): sums of the series that are selected; NaN where there are none."""
+    operands = np.full((len(times_s), len(chosen)), np.nan)
+    for column, operand in enumerate(chosen):
+        parts = [
+            _on(times_s, one) for one in series if is_selected(one.labels.get("__name__", ""), one.labels, operand)
+        ]
+        if parts:
+            operands[:, column] = np.sum(parts, axis=0)
+    return operands.reshape(len(times_s), -1, 2)
 
 
 def _names(instances: list[str], infos: list[Series], label: str) -> dict[str, str]:

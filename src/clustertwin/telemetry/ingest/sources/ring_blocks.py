@@ -4,10 +4,12 @@
     cpu0 4705 150 1120 16250 520 0 17 0 0 0
     twin_memory_available_bytes 8589934592
     job slurm 4711 0-3,8
+    stats twin_job_cpu_allocated twin_job_cpu_seconds_total{mode="user"} …
+    stat slurm 4711 5 71200000e-6 …
 
-A block has the kernel's lines of single threads, sample lines of the series behind the node channels, and a line for
-each job with its own CPU set. An older exporter writes no sample lines: its node channels are unknown. Lines of other
-kinds are skipped, so that a newer exporter can add some.
+A block has the kernel's lines of single threads, sample lines of the series behind the node channels, a line for each
+job with its own CPU set, and the counters of these jobs. An older exporter writes no sample lines or no counters: the
+channels that need them are unknown. Lines of other kinds are skipped, so that a newer exporter can add some.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from clustertwin.telemetry.ingest.counters import (
 from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample, parse
 from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
+from clustertwin.telemetry.ingest.sources.stat_lines import StatLines, split_stats
 
 #: USER_HZ: the unit of the counts on every Linux, whatever its own tick rate is.
 TICKS_PER_S = 100
@@ -111,6 +114,7 @@ class RingReader:
         self._most_cpus = 0
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
+        self._stats = StatLines(limits.jobs)
 
     def read(self, text: bytes) -> list[NodeReading]:
         """Every block, oldest first; SourceError if the text is not a ring. A last line that is cut off is ignored."""
@@ -133,6 +137,7 @@ class RingReader:
     def reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
         """The three parts of a block as one reading."""
         cpus, ticks = self._ticks(cpu_lines)
+        job_lines, stat_lines = split_stats(job_lines)
         if job_lines != self._job_lines:
             # A thread may have been unplugged since the job started, so the highest thread so far counts.
             self._most_cpus = max(self._most_cpus, cpus[-1] + 1 if cpus else 0)
@@ -146,6 +151,7 @@ class RingReader:
             modes=MODES[: ticks.shape[1]],
             operands=self._samples.operands(sample_lines),
             jobs=self._jobs,
+            job_operands=self._stats.operands(stat_lines, self._jobs),
         )
 
     def _ticks(self, lines: bytes) -> tuple[tuple[int, ...], NDArray[np.float64]]:

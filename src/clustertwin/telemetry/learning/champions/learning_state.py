@@ -36,6 +36,8 @@ class LearningState:
     outcome: str = ""  # of that night: promoted, kept, skipped or halted
     because: str = ""
     ended_s: float = 0.0
+    shadow_ended_s: float | None = None  # 0: in shadow; None: not stored yet, see `shadow`
+    shadow_because: str = ""  # why the shadow ended
 
     @property
     def status(self) -> str:
@@ -92,6 +94,19 @@ def resume(home: Path) -> LearningState:
 def record_outcome(home: Path, night: str, outcome: str, because: str, now_s: float) -> LearningState:
     """Store how a night ended, for pages, metrics and alerts."""
     return _update(home, lambda state: replace(state, night=night, outcome=outcome, because=because, ended_s=now_s))
+
+
+def start_shadow(home: Path) -> LearningState:
+    """Store that the site is not known yet."""
+    return _update(home, lambda state: replace(state, shadow_ended_s=state.shadow_ended_s or 0.0))
+
+
+def end_shadow(home: Path, because: str, now_s: float) -> LearningState:
+    """Store that the site is known from now on. The first end stays."""
+    return _update(
+        home,
+        lambda state: state if state.shadow_ended_s else replace(state, shadow_ended_s=now_s, shadow_because=because),
+    )
 
 
 def _update(home: Path, change: Callable[[LearningState], LearningState]) -> LearningState:

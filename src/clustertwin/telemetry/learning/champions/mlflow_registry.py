@@ -92,6 +92,11 @@ class MlflowRegistry:
             client.log_artifacts(run.info.run_id, record.files, "night")
             client.set_terminated(run.info.run_id)
             client.set_tag(run.info.run_id, "done", "yes")
+        for name, other in record.others.items():
+            if self._version_number(other.version) is None:
+                child = self._find_or_create_run(experiment, f"{record.name} {name}", name, {})
+                tags = {"version": other.version, "sha256": other.sha256, "night": record.name}
+                self._register(child, other.model, tags)
         if record.model:
             tags = {"version": record.version, "sha256": record.sha256, "night": record.name}
             number = self._version_number(record.version) or self._register(run, record.model, tags)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredVersion:
+    """The best challenger of an architecture that did not win."""
+
+    model: str  # its directory
+    version: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +28,7 @@ class NightRecord:
     model: str = ""  # directory of the best challenger; empty: there was none
     version: str = ""
     sha256: str = ""
+    others: dict[str, RegisteredVersion] = field(default_factory=dict)  # challenger -> the best of its architecture
 
 
 class Registry(Protocol):

@@ -1,109 +1,109 @@
 """Decide a duel: the results of all contestants -> the winner and the reason. Pure: no model, no clock.
 
-The smallest error on held-out normal data wins, among the challengers that pass the gate. The gate rejects a challenger
-that detects fewer golden-set anomalies than the champion: a detector that learned a fault reconstructs it well and
-misses it. If two errors are equal, the contestants have the same weights, and the one with fewer false alarms wins. So
-a recalibrated champion can win when no challenger reconstructs better.
+A detector is worth what it sees minus what its false events cost, at one stated exchange rate. A challenger that is
+worth less than the champion is rejected. Among contestants of equal worth the shortest description of held-out normal
+windows wins, in bits, so that embeddings of different sizes can be compared. So a recalibrated champion, which has the
+same bits, wins with fewer false events.
 
-The golden set never changes, but the cluster does. If a person marked part of the day as the new normal, the champion's
-alarms on that day's windows count as false alarms, and its recall is reduced by their rate. In that night, results of
-earlier champions are ignored.
+All contestants are measured on the same night: the same held-out moments, and the same faults imposed on the site's own
+jobs. Earlier champions are measured again too, so that many small losses do not add up and a change of the site does
+not hold a challenger to what nobody can reach any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
-
-
-@dataclass(frozen=True, slots=True)
-class DuelRule:
-    gate: bool = True  # False: the error alone decides, as in the reference system
-    tolerance: float = 0.01  # allowed loss of mean recall against the champion
-    worn: float = 0.03  # allowed loss against the best earlier champion: many small losses must not add up
-    kind_tolerance: float = 0.20  # allowed loss of recall of one kind, which is measured on few windows
-    changed_kind_tolerance: float = 0.50  # the same, if a person marked part of the day as the new normal
-    most_false_alarms: float = 10.0  # times the nominal rate, on held-out normal windows
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
     name: str  # champion, or architecture/start
     error: float  # mean squared error on held-out normal windows
-    false_alarms: float  # alarming part of these windows
+    false_alarms: float  # part of these windows above the threshold
     detection: GoldenSetResult
-    stated_rate: float = 1e-3  # nominal false-alarm rate
+    bits: float = 0.0  # mean description length of these windows
+    false_events: float = 0.0  # per node and day, on these windows
+
+    def worth(self, rule: DuelRule) -> float:
+        """The part of the faults that it sees, less the cost of its false events."""
+        return self.detection.informedness - rule.false_event_cost * self.false_events
 
 
 @dataclass(frozen=True, slots=True)
 class DuelDecision:
     winner: str
     because: str
-    refused: dict[str, str]  # challenger with a smaller error -> why the gate rejected it
+    refused: dict[str, str]  # challenger with a shorter description -> why the gate rejected it
 
 
 def decide(
     champion: Contestant,
     challengers: Sequence[Contestant],
     rule: DuelRule = DuelRule(),
-    baselines: Sequence[GoldenSetResult] = (),
-    new_normal: bool = False,
+    baselines: Sequence[Contestant] = (),
 ) -> DuelDecision:
-    """The winner of the duel.
-
-    `baselines` are the golden-set results of the champions since the last change. `new_normal` says that a person
-    marked part of the day as the new normal.
-    """
-    refused = {}
-    better = [c for c in challengers if (c.error, c.false_alarms) < (champion.error, champion.false_alarms)]
-    for challenger in sorted(better, key=lambda c: (c.error, c.false_alarms, c.name)):
-        if rule.gate and (reason := rejection(challenger, champion, rule, baselines, new_normal)):
-            refused[challenger.name] = reason
-            continue
-        return DuelDecision(challenger.name, _improvement(challenger, champion), refused)
-    because = "the gate rejected every better challenger" if refused else "no challenger has a smaller error"
+    """The winner of the duel. `baselines` are earlier champions, measured on this night."""
+    if not rule.gate:
+        return _smallest_error(champion, challengers)
+    known = [c for c in challengers if not isnan(c.worth(rule)) and not isnan(c.bits)]
+    required = required_worth(champion, rule, baselines)
+    refused = {
+        c.name: _loss(c, champion, rule, required)
+        for c in known
+        if c.worth(rule) < required and (c.bits, c.false_events) < (champion.bits, champion.false_events)
+    }
+    passing = [c for c in known if c.worth(rule) >= required]
+    if passing:
+        most = max(c.worth(rule) for c in passing)
+        near = [c for c in passing if c.worth(rule) >= most - rule.tolerance]
+        best = min(near, key=lambda c: (c.bits, c.false_events, c.name))
+        if most > champion.worth(rule) + rule.tolerance:
+            return DuelDecision(best.name, _gain(best, champion, rule), refused)
+        if (best.bits, best.false_events) < (champion.bits, champion.false_events):
+            return DuelDecision(best.name, _shorter(best, champion), refused)
+    because = "the gate rejected every challenger with a shorter description" if refused else "no challenger is better"
     return DuelDecision(champion.name, because, refused)
 
 
-def rejection(
-    challenger: Contestant,
-    champion: Contestant,
-    rule: DuelRule,
-    baselines: Sequence[GoldenSetResult] = (),
-    new_normal: bool = False,
-) -> str:
-    """Why the gate rejects a challenger; empty if it passes."""
-    result, current = challenger.detection, champion.detection
-    excess = _excess_alarms(current, result)
-    if new_normal:
-        excess = max(excess, champion.false_alarms - challenger.false_alarms)
-        baselines = ()
-    required = max(
-        current.mean_recall - excess - rule.tolerance,
-        *(earlier.mean_recall - _excess_alarms(earlier, result) - rule.worn for earlier in baselines),
-        0.0,
+def required_worth(champion: Contestant, rule: DuelRule, baselines: Sequence[Contestant] = ()) -> float:
+    """A challenger that is worth less is rejected."""
+    earlier = (baseline.worth(rule) - rule.worn for baseline in baselines)
+    return max(champion.worth(rule) - rule.tolerance, *earlier, float("-inf"))
+
+
+def _smallest_error(champion: Contestant, challengers: Sequence[Contestant]) -> DuelDecision:
+    better = [c for c in challengers if (c.error, c.false_alarms) < (champion.error, champion.false_alarms)]
+    if not better:
+        return DuelDecision(champion.name, "no challenger has a smaller error", {})
+    best = min(better, key=lambda c: (c.error, c.false_alarms, c.name))
+    return DuelDecision(best.name, f"error {best.error:.5f} instead of {champion.error:.5f}", {})
+
+
+def _figures(contestant: Contestant) -> str:
+    return f"sees {contestant.detection.informedness:.2f} of the faults, {contestant.false_events:.1f} false events"
+
+
+def _gain(winner: Contestant, champion: Contestant, rule: DuelRule) -> str:
+    return (
+        f"{_figures(winner)} per node-day (worth {winner.worth(rule):.2f}); "
+        f"the champion {_figures(champion)} (worth {champion.worth(rule):.2f})"
     )
-    if result.mean_recall < required:
-        return f"golden-set recall {result.mean_recall:.3f} is below the required {required:.3f}"
-    for kind, recall in current.recall.items():
-        required = recall - excess - (rule.changed_kind_tolerance if new_normal else rule.kind_tolerance)
-        if result.recall.get(kind, 0.0) < required:
-            return f"recall of {kind} {result.recall.get(kind, 0.0):.3f} is below the required {required:.3f}"
-    allowed = rule.most_false_alarms * challenger.stated_rate
-    if challenger.false_alarms > max(allowed, champion.false_alarms):
-        return f"alarms on {challenger.false_alarms:.4f} of normal windows; {allowed:.4f} are allowed"
-    return ""
 
 
-def _improvement(winner: Contestant, champion: Contestant) -> str:
-    if winner.error == champion.error:
-        rates = f"{winner.false_alarms:.4f} of normal windows instead of {champion.false_alarms:.4f}"
-        return f"the champion's weights, recalibrated, alarm on {rates}"
-    return f"error {winner.error:.5f}, {100 * (1 - winner.error / champion.error):.1f} % below the champion's"
+def _shorter(winner: Contestant, champion: Contestant) -> str:
+    if winner.bits == champion.bits:
+        rates = f"{winner.false_events:.2f} false events per node-day instead of {champion.false_events:.2f}"
+        return f"the champion's weights, recalibrated: {rates}"
+    return f"{winner.bits:.0f} bits per window instead of {champion.bits:.0f}, and as much worth"
 
 
-def _excess_alarms(reference: GoldenSetResult, result: GoldenSetResult) -> float:
-    """How much more often the reference alarms on normal windows: that part of its recall is not detection."""
-    return max(reference.false_alarms - result.false_alarms, 0.0)
+def _loss(challenger: Contestant, champion: Contestant, rule: DuelRule, required: float) -> str:
+    return (
+        f"worth {challenger.worth(rule):.2f}, at least {required:.2f} is needed: {_figures(challenger)} per node-day; "
+        f"the champion {_figures(champion)}"
+    )

@@ -1,7 +1,8 @@
-"""The golden set: simulated anomalies that never change -> the recall of a detector for each kind of anomaly.
+"""The shipped golden set: simulated anomalies that never change -> the recall of a detector for each kind of anomaly.
 
-It is drawn from the signatures of recorded jobs with a fixed seed. It has a hash, because two results are comparable
-only if they were measured on the same set.
+It is drawn from the signatures of recorded jobs with a fixed seed. A home uses it as long as it has no healthy day of
+its own to impose faults on (`site_golden_set`). It has a hash, because two results are comparable only if they were
+measured on the same set.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ class GoldenSet:
 class GoldenSetResult:
     """What a detector finds in the golden set. Windows without a score are not counted."""
 
-    recall: dict[str, float]  # kind of anomaly -> alarming part of its windows
-    false_alarms: float  # alarming part of the normal windows
+    recall: dict[str, float]  # kind of anomaly -> alarming part of its windows, or the part of its cases that is seen
+    false_alarms: float  # alarming part of the normal windows, or of the healthy jobs
     golden: str  # hash of the set
+    paired: bool = False  # each case was compared with the same job without the fault
 
     @property
     def mean_recall(self) -> float:
@@ -63,20 +65,23 @@ class GoldenSetResult:
 
     @property
     def informedness(self) -> float:
-        """Mean recall minus the false-alarm rate (Youden's J): 0 for a detector that alarms on everything."""
-        return self.mean_recall - self.false_alarms
+        """Mean recall minus the false-alarm rate (Youden's J): 0 for a detector that alarms on everything.
+
+        In paired cases an alarm on the healthy job already counts as a fault that is not seen.
+        """
+        return self.mean_recall - (0.0 if self.paired else self.false_alarms)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mean": self.mean_recall, "sight": self.informedness}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> GoldenSetResult:
-        return cls(document["recall"], document["false_alarms"], document["golden"])
+        return cls(document["recall"], document["false_alarms"], document["golden"], document.get("paired", False))
 
 
 @cache
 def standard_golden_set() -> GoldenSet:
-    """The set that every site uses."""
+    """The set that a site uses until it has one of its own."""
     return simulated_golden_set(SETTINGS, SEED, read_signatures())
 
 
@@ -112,7 +117,10 @@ def evaluate_on_golden_set(detector: Detector, golden: GoldenSet) -> GoldenSetRe
     anomaly = np.concatenate(golden.anomaly)
     known = ~np.isnan(score)
     alarming = score > detector.threshold
-    recall = {kind: float(alarming[rows].mean()) for kind in golden.kinds if (rows := known & (anomaly == kind)).any()}
+    recall = {}
+    for kind in golden.kinds:
+        rows = known & (anomaly == kind)
+        recall[kind] = float(alarming[rows].mean()) if rows.any() else 0.0
     normal = known & (anomaly == "")
     return GoldenSetResult(recall, float(alarming[normal].mean()) if normal.any() else 0.0, golden.sha256)
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection import detector_store
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import DetectorSettings
@@ -53,15 +54,27 @@ class ChallengerJob:
     alarms: DetectorSettings
 
 
-def train_challenger(job: ChallengerJob, progress: Callable[[Epoch], None] = lambda epoch: None) -> str:
-    """Train and calibrate a challenger and return its name. A challenger that is already trained is left alone.
+@dataclass(frozen=True, slots=True)
+class TrainedChallenger:
+    name: str
+    failure: str = ""  # why it cannot compete, such as too few normal windows; empty: it can
 
-    A worker of a killed night can still be running. The lock waits for it.
-    """
+
+def train_challenger(job: ChallengerJob, progress: Callable[[Epoch], None] = lambda epoch: None) -> TrainedChallenger:
+    """Train and calibrate a challenger. A challenger that is already trained is left alone."""
+    try:
+        _train(job, progress)
+    except SettingsError as error:
+        return TrainedChallenger(job.name, str(error))
+    return TrainedChallenger(job.name)
+
+
+def _train(job: ChallengerJob, progress: Callable[[Epoch], None]) -> None:
+    """A worker of a killed night can still be running. The lock waits for it."""
     torch.set_num_threads(1)
     with file_lock(job.directory / "lock"):
         if (job.directory / "detector.json").exists():
-            return job.name
+            return
         train, validation = _read_all(job.train), _read_all(job.validation)
         model = None if job.start is None else read(job.start).model
         if model is None or job.settings.epochs:
@@ -75,7 +88,6 @@ def train_challenger(job: ChallengerJob, progress: Callable[[Epoch], None] = lam
             ).model
         save(job.directory, job.settings.model, model, {"training": asdict(job.settings)})
         detector_store.save(job.directory, calibrate(read(job.directory), validation, job.alarms, learn=train))
-    return job.name
 
 
 def training_settings(

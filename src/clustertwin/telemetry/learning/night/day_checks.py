@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
 from clustertwin.telemetry.learning.night.day_sampling import DaySplit
-
-
-@dataclass(frozen=True, slots=True)
-class DayLimits:
-    fewest_windows: int = 1000
-    fewest_moments: int = 3  # of each role; 45 minutes of data have three
-    coverage: float = 0.5  # part of the last night's nodes that must be present, and valid part of a node's seconds
-    drift: float = 0.5  # part of the day that may alarm if no person marked it as the new normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +20,19 @@ def check_day(
     split: DaySplit,
     alarming: float,
     last: DayCensus | None,
-    new_normal: bool,
+    expected: bool,
     limits: DayLimits = DayLimits(),
 ) -> DayCheck:
-    """`alarming` is the part of the day's windows on which the champion alarms; `last` is the champion's own census."""
+    """`alarming` is the part of the day's windows on which the champion alarms; `last` is the champion's own census.
+
+    `expected` says that such alarms are a reason to learn: the site is in shadow, or a person marked part of the day as
+    the new normal.
+    """
     notes = [f"{node}: only {part:.0%} of its seconds are valid" for node, part in census.seen.items() if part < 0.5]
     skip = (
         _missing_data(census, split, limits)
         or (_missing_nodes(census, last, limits, notes) if last else "")
-        or (_drift(alarming, limits) if not new_normal else "")
+        or (_drift(alarming, limits) if not expected else "")
     )
     return DayCheck(skip, tuple(notes))
 
@@ -45,8 +42,8 @@ def _missing_data(census: DayCensus, split: DaySplit, limits: DayLimits) -> str:
         return "the day has no samples"
     if not _covered(census, limits):
         return "no node has enough valid seconds"
-    if census.windows < limits.fewest_windows:
-        return f"{census.windows} usable windows; at least {limits.fewest_windows} are needed"
+    if census.thread_hours < limits.thread_hours:
+        return f"{census.evidence}; at least {limits.thread_hours:g} thread-hours are needed"
     fewest = min(len(split.train), len(split.validation), len(split.held_out))
     if fewest < limits.fewest_moments:
         return f"a role has only {fewest} moments; at least {limits.fewest_moments} are needed"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from clustertwin import __version__
-from clustertwin.telemetry.learning.champions.registry import NightRecord
+from clustertwin.telemetry.learning.champions.registry import NightRecord, RegisteredVersion
 from clustertwin.telemetry.learning.champions.version_store import DIRECTORY as MODELS
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
 from clustertwin.telemetry.learning.night.day_census import DayCensus
@@ -43,7 +43,9 @@ def lineage(
         "moments_sha256": {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in moments},
         "verdicts": dict(Counter(span.verdict for span in verdicts)),
         "error": contestant["error"],
+        "bits": contestant["bits"],
         "false_alarms": contestant["false_alarms"],
+        "false_events": contestant["false_events"],
         "detection": GoldenSetResult(**contestant["detection"]).to_json(),
         "clustertwin": __version__,
         "command": run.context.command,
@@ -64,7 +66,14 @@ def night_record(
         "replayed": ",".join(plan.replayed),
         "clustertwin": __version__,
     } | {key: str(value) for key, value in asdict(run.settings).items()}
-    metrics = {"windows": float(census.windows), "threads": float(census.threads)}
+    metrics = {
+        "windows": float(census.windows),
+        "independent_windows": float(census.independent_windows),
+        "thread_hours": census.thread_hours,
+        "jobs": float(census.jobs),
+        "programs": float(len(census.job_types)),
+        "threads": float(census.threads),
+    }
     metrics |= {f"seconds.{step}": seconds for step, seconds in result.seconds.items()}
     version = stored.get("version", "")
     return NightRecord(
@@ -76,6 +85,10 @@ def night_record(
         model=str(run.home / MODELS / version) if version else "",
         version=version,
         sha256=stored.get("sha256", ""),
+        others={
+            name: RegisteredVersion(str(run.home / MODELS / row["version"]), row["version"], row["sha256"])
+            for name, row in stored.get("others", {}).items()
+        },
     )
 
 
@@ -83,7 +96,9 @@ def _contestant_metrics(row: dict[str, Any]) -> dict[str, float]:
     result = GoldenSetResult(**row["detection"])
     return {
         "error": row["error"],
+        "bits": row["bits"],
         "false_alarms": row["false_alarms"],
+        "false_events": row["false_events"],
         "detection": result.mean_recall,
         "sight": result.informedness,
     } | {f"recall.{kind}": recall for kind, recall in result.recall.items()}

@@ -12,12 +12,13 @@ from typing import Any, Literal
 from clustertwin.core import files
 from clustertwin.telemetry.detection.detector import DetectorSettings
 from clustertwin.telemetry.learning.champions.registry import Registry
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.champions.shadow import ShadowRule
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, standard_golden_set
 from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start
-from clustertwin.telemetry.learning.night.day_checks import DayLimits
-from clustertwin.telemetry.learning.night.day_sampling import ROLES, DaySplit
+from clustertwin.telemetry.learning.night.day_limits import DayLimits
+from clustertwin.telemetry.learning.night.day_sampling import ROLES, DaySplit, SamplingSettings
 from clustertwin.telemetry.learning.night.step_journal import CrashPoint, StepJournal, no_crash, read_document
 from clustertwin.telemetry.learning.night.verdicts import VerdictSource
 from clustertwin.telemetry.models import MODELS
@@ -35,7 +36,7 @@ class NightSettings:
     starts: tuple[Start, ...] = ("scratch", "warm", "recalibrated")
     budget_s: float = 480.0  # wall time of all training
     workers: int = 2
-    moments: int = 150  # sampled from the day
+    sampling: SamplingSettings = SamplingSettings()
     replay_moments: int = 4  # of each role and day in the rehearsal memory
     replay_days: int = 10  # in the rehearsal memory
     halt: bool = True  # does a confirmed anomaly halt learning?
@@ -43,6 +44,7 @@ class NightSettings:
     alarms: DetectorSettings = DetectorSettings()
     rule: DuelRule = DuelRule()
     limits: DayLimits = DayLimits()
+    shadow: ShadowRule = ShadowRule()
     keep_nights: int = 14  # directories of older nights are removed
 
 
@@ -55,7 +57,7 @@ class NightContext:
     verdicts: VerdictSource
     settings: NightSettings = NightSettings()
     open_registry: Callable[[], Registry] | None = None  # called last: a registry that is down delays nothing
-    golden: Callable[[], GoldenSet] = standard_golden_set
+    golden: Callable[[], GoldenSet] = standard_golden_set  # for a day that no fault can be imposed on
     clock: Callable[[], float] = time.time
     progress: StepProgress = lambda step, done, total: None
     crash_point: CrashPoint = no_crash
@@ -76,6 +78,7 @@ class NightResult:
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # of each step
     registry: str = ""  # what was sent to the registry
+    shadow_ended: str = ""  # why the shadow ended with this night; empty: it did not
 
     @property
     def final(self) -> bool:

@@ -7,8 +7,9 @@ writes its large outputs there, before its document is stored.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,24 @@ from clustertwin.core.errors import TwinError
 from clustertwin.telemetry.detection import detector_store
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.champions import champion_store, registry_spool, version_store
-from clustertwin.telemetry.learning.duel.contestant_evaluation import evaluate_contestant, evaluate_on_normal
+from clustertwin.telemetry.learning.duel.contestant_evaluation import (
+    NormalMoments,
+    evaluate_contestant,
+    evaluate_on_normal,
+    unable,
+)
 from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
 from clustertwin.telemetry.learning.duel.duel_figure import draw_duel
-from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
+from clustertwin.telemetry.learning.duel.golden_set import GoldenSet
+from clustertwin.telemetry.learning.duel.site_golden_set import SiteGoldenSet, site_golden_set
 from clustertwin.telemetry.learning.night import rehearsal_memory
-from clustertwin.telemetry.learning.night.challengers import ChallengerJob, Start, train_challenger, training_settings
+from clustertwin.telemetry.learning.night.challengers import (
+    ChallengerJob,
+    Start,
+    TrainedChallenger,
+    train_challenger,
+    training_settings,
+)
 from clustertwin.telemetry.learning.night.day_census import DayCensus
 from clustertwin.telemetry.learning.night.day_checks import check_day
 from clustertwin.telemetry.learning.night.day_sampling import ROLES, sample_day
@@ -38,11 +51,13 @@ from clustertwin.telemetry.learning.night.training_plan import (
     warm_start_directory,
 )
 from clustertwin.telemetry.learning.night.training_windows import training_windows
-from clustertwin.telemetry.learning.night.verdicts import VettedSpan
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan, called_normal
 from clustertwin.telemetry.models.model_store import read as read_model
-from clustertwin.telemetry.moments.moment_files import write_moments
+from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.moments.moment_files import read_moments, write_moments
 
 Document = dict[str, Any]
+_BASELINES = 2  # earlier champions that are measured again
 
 
 def begin(run: NightRun, champion: str, verdicts: Sequence[VettedSpan]) -> Document:
@@ -57,14 +72,14 @@ def gather(run: NightRun, verdicts: Sequence[VettedSpan]) -> Document:
     def progress(done: int, total: int) -> None:
         run.context.progress("gather", done, total)
 
-    split, census = sample_day(run.day, run.context.archive, verdicts, run.settings.moments, progress)
+    split, census = sample_day(run.day, run.context.archive, verdicts, run.settings.sampling, progress)
     for role in ROLES:
         write_moments(run.moments_file(role), getattr(split, role))
     return asdict(census)
 
 
-def check(run: NightRun, census: DayCensus, champion: Detector, new_normal: bool) -> Document:
-    """Is the day fit to learn from?"""
+def check(run: NightRun, census: DayCensus, champion: Detector, expected: bool) -> Document:
+    """Is the day fit to learn from? `expected`: many alarms are a reason to learn, not to skip."""
     run.context.progress("check", 0, 1)
     split = run.split()
     try:
@@ -74,7 +89,7 @@ def check(run: NightRun, census: DayCensus, champion: Detector, new_normal: bool
     serving = champion_store.read_champion(run.home)
     origin = version_store.find_version(run.home, serving.version).lineage if serving else {}
     last = DayCensus(**origin["census"]) if "census" in origin else None
-    return asdict(check_day(census, split, alarming, last, new_normal, run.settings.limits))
+    return asdict(check_day(census, split, alarming, last, expected, run.settings.limits))
 
 
 def plan(run: NightRun, champion: Detector) -> Document:
@@ -107,49 +122,73 @@ def plan(run: NightRun, champion: Detector) -> Document:
 
 
 def train(run: NightRun, plan: TrainingPlan) -> Document:
-    """Train every planned challenger, side by side."""
+    """Train every planned challenger, side by side. One that cannot be calibrated does not stop the others."""
     jobs = [_challenger_job(run, name, plan) for name in plan.epochs]
     finished = 0
 
-    def done(index: int, name: str) -> None:
+    def done(index: int, result: TrainedChallenger) -> None:
         nonlocal finished
         finished += 1
-        run.context.crash_point(f"trained {name}")
+        run.context.crash_point(f"trained {result.name}")
         run.context.progress("train", finished, len(jobs))
 
     run.context.progress("train", 0, len(jobs))
-    return {"trained": engine.each(train_challenger, jobs, workers=run.settings.workers, done=done)}
+    results = engine.each(train_challenger, jobs, workers=run.settings.workers, done=done)
+    failed = {result.name: result.failure for result in results if result.failure}
+    return {"trained": [result.name for result in results if not result.failure], "failed": failed}
 
 
-def judge(run: NightRun, champion: Detector, plan: TrainingPlan) -> Document:
-    """Evaluate champion and challengers on the held-out moments and on the golden set."""
-    held_out = run.moments("held_out")
-    golden = run.context.golden()
-    if not any(moment.jobs for moment in held_out):
-        # Detectors of a site without job labels are calibrated on threads without jobs only.
-        golden = golden.without_jobs()
-    contestants = [evaluate_contestant("champion", champion, held_out, golden)]
-    notes = []
-    for i, name in enumerate(plan.epochs):
-        run.context.progress("judge", i, len(plan.epochs))
+def judge(run: NightRun, champion: Detector, trained: Sequence[str], verdicts: Sequence[VettedSpan]) -> Document:
+    """Evaluate champion, challengers and earlier champions on the held-out moments and on the golden set."""
+    normal = NormalMoments(
+        held_out := run.moments("held_out"), tuple(called_normal(moment, verdicts) for moment in held_out)
+    )
+    golden = _golden_set(run, held_out)
+    notes: list[str] = []
+
+    def evaluated(name: str, read: Callable[[], Detector]) -> list[Contestant]:
         try:
-            challenger = detector_store.read(run.challenger_directory(name))
-            contestants.append(evaluate_contestant(name, challenger, held_out, golden))
+            return [evaluate_contestant(name, read(), normal, golden)]
         except TwinError as error:
             notes.append(f"{name} does not compete: {error}")  # a damaged challenger must not stop the others
-    return {"contestants": [asdict(contestant) for contestant in contestants], "notes": notes}
+            return []
+
+    contestants = evaluated("champion", lambda: champion) or [unable("champion", golden)]
+    for i, name in enumerate(trained):
+        run.context.progress("judge", i, len(trained))
+        contestants += evaluated(name, partial(detector_store.read, run.challenger_directory(name)))
+    baselines: list[Contestant] = []
+    for version in _earlier_champions(run.home, champion.version):
+        baselines += evaluated(version, partial(version_store.read_version, run.home, version))
+    document = {
+        "kind": "this site" if isinstance(golden, SiteGoldenSet) else "shipped",
+        "sha256": golden.sha256,
+        "kinds": golden.kinds,
+        "cases": len(golden.cases) if isinstance(golden, SiteGoldenSet) else len(golden.moments),
+    }
+    return {
+        "contestants": [asdict(contestant) for contestant in contestants],
+        "baselines": [asdict(contestant) for contestant in baselines],
+        "golden": document,
+        "notes": notes,
+    }
 
 
-def choose(run: NightRun, contestants: Sequence[Contestant], new_normal: bool) -> Document:
-    """Decide the duel. `best` is the challenger to store: the winner or, if the champion wins, the smallest error."""
-    champion, challengers = contestants[0], contestants[1:]
-    baselines = _baseline_results(run.home, champion.detection.golden)
-    choice = decide(champion, challengers, run.settings.rule, baselines, new_normal)
+def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence[Contestant]) -> Document:
+    """Decide the duel. `best` is the challenger to store first: the winner, else the one that is worth most."""
+    champion, challengers, rule = contestants[0], contestants[1:], run.settings.rule
+    choice = decide(champion, challengers, rule, baselines)
     best = choice.winner
     if choice.winner == champion.name:
-        best = min(challengers, key=lambda c: c.error).name if challengers else ""
+        best = max(challengers, key=lambda c: (c.worth(rule), -c.bits)).name if challengers else ""
+    of_architecture: dict[str, Contestant] = {}
+    for contestant in challengers:
+        current = of_architecture.setdefault(_architecture(contestant.name), contestant)
+        if contestant.name == best or (current.name != best and contestant.worth(rule) > current.worth(rule)):
+            of_architecture[_architecture(contestant.name)] = contestant
+    others = [contestant.name for contestant in of_architecture.values() if contestant.name != best]
     # The token of the decision, not of a later run that carries it out: a person may have decided in between.
-    return {"choice": asdict(choice), "best": best, "fence": run.fence}
+    return {"choice": asdict(choice), "best": best, "others": others, "fence": run.fence}
 
 
 def enter(
@@ -160,11 +199,16 @@ def enter(
     plan: TrainingPlan,
     verdicts: Sequence[VettedSpan],
 ) -> Document:
-    """Store the best challenger as a version, with its lineage. `chosen` is the document of `choose`."""
-    best = chosen["best"]
-    origin = lineage(run, result, census, plan, verdicts, best) | {"fence": chosen["fence"]}
-    version = version_store.add_version(run.home, detector_store.read(run.challenger_directory(best)), origin)
-    return {"version": version, "sha256": version_store.digest(run.home / version_store.DIRECTORY / version)}
+    """Store the best challenger of every architecture as a version, with its lineage. `chosen` is from `choose`."""
+
+    def stored(name: str) -> Document:
+        origin = lineage(run, result, census, plan, verdicts, name)
+        origin |= {"fence": chosen["fence"], "best": name == chosen["best"]}
+        version = version_store.add_version(run.home, detector_store.read(run.challenger_directory(name)), origin)
+        return {"version": version, "sha256": version_store.digest(run.home / version_store.DIRECTORY / version)}
+
+    others = {name: stored(name) for name in chosen["others"]}
+    return stored(chosen["best"]) | {"others": others}
 
 
 def promote(run: NightRun, version: str, fence: int, why: str, new_base: bool) -> Document:
@@ -190,7 +234,7 @@ def record(run: NightRun, result: NightResult, census: DayCensus, plan: Training
 
 
 def _challenger_job(run: NightRun, name: str, plan: TrainingPlan) -> ChallengerJob:
-    architecture = name.partition("/")[0]
+    architecture = _architecture(name)
     source = plan.start_directory(name)
     stored = read_model(source) if source else None
     replayed = [run.memory / day for day in plan.replayed]
@@ -216,13 +260,29 @@ def _earlier_challengers(run: NightRun) -> list[Path]:
     return [directory for night in sorted(nights, reverse=True) for directory in sorted(night.glob("challengers/*"))]
 
 
-def _baseline_results(home: Path, golden_sha256: str) -> list[GoldenSetResult]:
-    """Results on this golden set of the champions that the next one is compared with."""
+def _earlier_champions(home: Path, champion: str) -> list[str]:
+    """The last champions before this one that a new one is compared with."""
     serving = champion_store.read_champion(home)
     baselines = serving.baselines if serving else ()
-    documents = [
-        stored.lineage["detection"]
-        for stored in version_store.versions(home)
-        if stored.version in baselines and "detection" in stored.lineage
+    stored = {version.version for version in version_store.versions(home) if "census" in version.lineage}
+    return [version for version in baselines if version in stored and version != champion][-_BASELINES:]
+
+
+def _golden_set(run: NightRun, held_out: Sequence[Moment]) -> SiteGoldenSet | GoldenSet:
+    """The site's own days with faults imposed on them, or the shipped set if there is no job to impose them on."""
+    remembered = [
+        moment
+        for directory in rehearsal_memory.days_before(run.memory, run.day.name)
+        if (path := directory / "held_out.safetensors").exists()  # a memory of an older version has none
+        for moment in read_moments(path)
     ]
-    return [GoldenSetResult.from_json(document) for document in documents if document["golden"] == golden_sha256]
+    site = site_golden_set([*remembered, *held_out])
+    if site.enough:
+        return site
+    shipped = run.context.golden()
+    # Detectors of a site without job labels are calibrated on threads without jobs only.
+    return shipped if any(moment.jobs for moment in held_out) else shipped.without_jobs()
+
+
+def _architecture(challenger: str) -> str:
+    return challenger.partition("/")[0]

@@ -7,11 +7,17 @@ night continues where it stopped. Until `promote` replaces champion.json, the ol
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
+from clustertwin.telemetry.learning.champions import (
+    champion_store,
+    learning_state,
+    registry_spool,
+    shadow,
+    version_store,
+)
 from clustertwin.telemetry.learning.champions.fencing_lock import retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelDecision
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSetResult
@@ -24,7 +30,7 @@ from clustertwin.telemetry.learning.night.step_journal import StepJournal
 from clustertwin.telemetry.learning.night.training_plan import TrainingPlan
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan, has_new_normal
 
-_NEW_NORMAL = "part of this day was marked as the new normal, so the champion's alarms on it count as false alarms"
+_NEW_NORMAL = "part of this day was marked as the new normal, so alarms on it count as false"
 
 
 def run_night(context: NightContext, day: Day) -> NightResult:
@@ -59,15 +65,17 @@ def _run_steps(run: NightRun) -> NightResult:
         return NightResult(run.day.name, "halted", stopped, champion.version, notes=notes)
     notes += rehearsal_memory.remove_days(run.memory, [confirmation.day for confirmation in late])
 
+    in_shadow = shadow.begin(run.home).on
     once = run.journal.once
     begun = once("begin", lambda: night_steps.begin(run, champion.version, verdicts))
     champion = version_store.read_version(run.home, begun["champion"])
     verdicts = [VettedSpan(**row | {"cpus": tuple(row["cpus"])}) for row in begun["said"]]
     new_normal = has_new_normal(verdicts)
     notes += [_NEW_NORMAL] if new_normal else []
+    expected = new_normal or in_shadow
 
     census = DayCensus(**once("gather", lambda: night_steps.gather(run, verdicts)))
-    day_check = DayCheck(**once("check", lambda: night_steps.check(run, census, champion, new_normal)))
+    day_check = DayCheck(**once("check", lambda: night_steps.check(run, census, champion, expected)))
     notes += day_check.notes
     if day_check.skip:
         seconds = run.journal.seconds
@@ -75,12 +83,14 @@ def _run_steps(run: NightRun) -> NightResult:
 
     plan = TrainingPlan(**once("plan", lambda: night_steps.plan(run, champion)))
     notes += [f"{name} is not trained: {why}" for name, why in plan.without.items()]
-    once("train", lambda: night_steps.train(run, plan))
+    trained = once("train", lambda: night_steps.train(run, plan))
+    notes += [f"{name} does not compete: {why}" for name, why in trained["failed"].items()]
 
-    judged = once("judge", lambda: night_steps.judge(run, champion, plan))
+    judged = once("judge", lambda: night_steps.judge(run, champion, trained["trained"], verdicts))
     notes += judged["notes"]
     contestants = [_contestant(row) for row in judged["contestants"]]
-    chosen = once("choose", lambda: night_steps.choose(run, contestants, new_normal))
+    baselines = [_contestant(row) for row in judged["baselines"]]
+    chosen = once("choose", lambda: night_steps.choose(run, contestants, baselines))
     decision = DuelDecision(**chosen["choice"])
     result = NightResult(
         run.day.name,
@@ -106,9 +116,21 @@ def _run_steps(run: NightRun) -> NightResult:
             result = replace(result, because=str(error), champion=serving.version if serving else "")
     if not decision.refused:  # a day that led to a rejected challenger must not be rehearsed on other nights
         once("remember", lambda: night_steps.remember(run))
+    if in_shadow:
+        result = _end_shadow(run, result, census, {c.name: c for c in contestants}[decision.winner])
     result = replace(result, seconds=dict(run.journal.seconds))
     once("record", lambda: night_steps.record(run, result, census, plan, stored))
     return result
+
+
+def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, winner: Contestant) -> NightResult:
+    """End the shadow if the champion of this night knows the site."""
+    serving = version_store.find_version(run.home, result.champion).lineage
+    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.false_events)
+    if not reason:
+        return replace(result, notes=[*result.notes, f"still in shadow: the day has {census.evidence}"])
+    learning_state.end_shadow(run.home, reason, run.context.clock())
+    return replace(result, shadow_ended=reason, notes=[*result.notes, f"the shadow ends: {reason}"])
 
 
 def _learning_is_off(run: NightRun) -> str:
@@ -129,7 +151,7 @@ def _halt(run: NightRun, verdicts: Sequence[VettedSpan], late: Sequence[halt_rul
 
 
 def _contestant(row: dict[str, Any]) -> Contestant:
-    return Contestant(**row | {"detection": GoldenSetResult(**row["detection"])})
+    return Contestant(**row | {"detection": GoldenSetResult.from_json(row["detection"])})
 
 
 def _remove_old_files(run: NightRun) -> None:
@@ -142,6 +164,17 @@ def _remove_old_files(run: NightRun) -> None:
                 shutil.rmtree(checkpoint, ignore_errors=True)
     # The registry still needs the report of a night whose record waits in the spool.
     waiting = {record.name for record in registry_spool.waiting(run.home)}
-    for directory in nights[: -run.settings.keep_nights]:
-        if directory.name not in waiting:
-            shutil.rmtree(directory, ignore_errors=True)
+    old = {directory.name for directory in nights[: -run.settings.keep_nights]} - waiting
+    _remove_old_versions(run, old)
+    for name in old:
+        shutil.rmtree(nights_directory(run.home) / name, ignore_errors=True)
+
+
+def _remove_old_versions(run: NightRun, nights: Collection[str]) -> None:
+    """Remove the versions of these nights that were never the best of their night and never served."""
+    serving = champion_store.read_champion(run.home)
+    served = {serving.version, serving.base, *serving.before} if serving else set()
+    for version in version_store.versions(run.home) if nights else ():
+        is_best = version.lineage.get("best", True)  # a version of an older home is the best of its night
+        if version.lineage.get("night") in nights and not is_best and version.version not in served:
+            shutil.rmtree(version.directory, ignore_errors=True)

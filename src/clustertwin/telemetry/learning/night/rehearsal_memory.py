@@ -1,5 +1,8 @@
 """The rehearsal memory: a few moments of each earlier day -> home/replay/<day>/, with a bounded number of days.
 
+Challengers train on its moments of the roles train and validation. On those of the role held_out, which nothing is ever
+trained on, the golden set of the site imposes its faults.
+
 When the memory is full, one randomly chosen day is removed, so that old days become rarer but can stay. The random
 number depends only on the new day's name: a repeated night removes the same day.
 """
@@ -13,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from clustertwin.telemetry.learning.night.day_sampling import DaySplit
+from clustertwin.telemetry.learning.night.day_sampling import ROLES, DaySplit
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.moment_files import write_moments
 
 
 def add_day(directory: Path, day: str, split: DaySplit, moments: int, days: int) -> None:
-    """Store at most `moments` training and validation moments of a day, and keep at most `days` days."""
+    """Store at most `moments` moments of each role of a day, and keep at most `days` days."""
     if not moments or not days:
         return
-    for role in ("train", "validation"):
+    for role in ROLES:
         write_moments(directory / day / f"{role}.safetensors", evenly_spaced(getattr(split, role), moments))
     stored = sorted(path.name for path in directory.iterdir())
     if len(stored) > days:

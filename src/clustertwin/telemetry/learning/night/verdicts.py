@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.moments.moment import Moment
+
 Verdict = Literal["confirmed", "dismissed", "new-normal", "maintenance"]
 
 
@@ -39,6 +44,19 @@ class FixedVerdicts:
 
     def between(self, start_s: float, end_s: float) -> list[VettedSpan]:
         return [span for span in self.spans if span.start_s < end_s and span.end_s > start_s]
+
+
+def called_normal(moment: Moment, verdicts: Sequence[VettedSpan]) -> NDArray[np.bool_]:
+    """(thread,) did a person dismiss an event of this thread within this moment, or mark it as the new normal?"""
+    rows = np.zeros(len(moment), np.bool_)
+    start_s = moment.end_s - moment.values.shape[1]
+    for span in verdicts:
+        if span.verdict not in ("dismissed", "new-normal") or span.start_s >= moment.end_s or span.end_s <= start_s:
+            continue
+        for number, node in enumerate(moment.nodes):
+            if span.covers(node):
+                rows |= (moment.node == number) & (np.isin(moment.cpu, span.cpus) if span.cpus else True)
+    return rows
 
 
 def has_new_normal(verdicts: Sequence[VettedSpan]) -> bool:

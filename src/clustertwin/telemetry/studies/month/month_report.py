@@ -26,10 +26,14 @@ class DayResult:
     creep: float  # how much longer the waits for the failing disk are: 1.0 means twice as long
     disk_events: int  # events about the disk
     disk_sight: float  # recall of the disk failure at its worst: 0 if the champion learned it as normal
-    golden: float  # informedness on the golden set: mean recall minus false alarms
+    golden: float  # part of the faults that the champion sees, imposed on healthy jobs of this day
     first_error: float  # on held-out moments of day 0: it grows when the champion forgets
     outcome: str = ""
     training_s: float = 0.0  # CPU time
+    shadow: bool = False  # nobody was notified on this day: the site was not known yet
+    new_wrong: int = 0  # of the jobs that went wrong, those of programs that were never recorded
+    new_found: int = 0
+    because: str = ""  # why the night ended so
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,26 @@ def summarise(strategy: str, days: Sequence[DayResult]) -> StrategySummary:
         halted=sum(day.outcome == "halted" for day in days),
         training_h=sum(day.training_s for day in days) / 3600,
     )
+
+
+def by_day(days: Sequence[DayResult]) -> list[tuple[str | float, ...]]:
+    """The rows of a table: day, shadow, false events, found in usual and in new programs, sight, outcome."""
+
+    def part(found: int, wrong: int) -> str:
+        return f"{found} of {wrong}"
+
+    return [
+        (
+            day.day,
+            "shadow" if day.shadow else "",
+            day.false_events,
+            part(day.jobs_found - day.new_found, day.jobs_wrong - day.new_wrong),
+            part(day.new_found, day.new_wrong),
+            day.golden,
+            day.outcome,
+        )
+        for day in days
+    ]
 
 
 def write_days(path: Path, days: Sequence[DayResult]) -> None:

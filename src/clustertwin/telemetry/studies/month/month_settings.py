@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustertwin.telemetry.learning.duel.duel_decision import DuelRule
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 from clustertwin.telemetry.studies.month.simulated_vetting import Reviewers
@@ -32,11 +32,16 @@ STRATEGIES: tuple[Strategy, ...] = (
 )
 
 
+#: What the nightly cycle does.
+DEFAULT_STRATEGY = "warm+replay+gate+halt"
+
+
 @dataclass(frozen=True, slots=True)
 class MonthSettings:
     days: int = 30
     world: MonthScenario = MonthScenario()
     people: Reviewers = Reviewers()
+    vetted: bool = True  # False: nobody gives a verdict
     training: ChallengerTraining = ChallengerTraining(epochs=4, warm_epochs=2)
     moments: int = 60  # sampled from each day
     replay_moments: int = 4  # of each role and day in the rehearsal memory

@@ -19,9 +19,9 @@ from clustertwin import engine
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.detection import detector_store
+from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.duel.contestant_evaluation import evaluate_on_normal
-from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, evaluate_on_golden_set, standard_golden_set
 from clustertwin.telemetry.learning.night.day_sampling import DaySplit
 from clustertwin.telemetry.simulation.signature import Signatures, read_signatures
 from clustertwin.telemetry.studies.month.month_report import (
@@ -60,8 +60,7 @@ class StrategyRun:
 class MonthStart:
     """What every strategy starts with."""
 
-    golden: GoldenSet
-    days: tuple[DaySplit, ...]  # that the first champion learned from
+    days: tuple[DaySplit, ...]  # before the first day; the champion learned from them, unless it is the bundled one
     champion: Detector
 
 
@@ -100,7 +99,7 @@ def run_strategy(run: StrategyRun) -> str:
     torch.set_num_threads(1)  # the batches are small, and sums must not depend on the number of cores
     signatures = read_signatures()
     days = _days_before(run.settings, signatures)
-    start = MonthStart(standard_golden_set(), tuple(days), detector_store.read(run.out / _FIRST_CHAMPION))
+    start = MonthStart(tuple(days), detector_store.read(run.out / _FIRST_CHAMPION))
     write_days(_file(run.out, run.strategy), simulate_month(run.strategy, run.settings, signatures, start))
     return run.strategy.name
 
@@ -110,8 +109,9 @@ def simulate_month(
 ) -> list[DayResult]:
     """Watch, vet and learn, day after day."""
     scenario, rng = settings.world, np.random.default_rng((settings.seed, 7))
-    memory = {number - _DAYS_BEFORE: split for number, split in enumerate(start.days)}
-    state = StrategyState(start.champion, [evaluate_on_golden_set(start.champion, start.golden)], memory)
+    learned = scenario.first == "learned"
+    memory = {number - _DAYS_BEFORE: split for number, split in enumerate(start.days)} if learned else {}
+    state = StrategyState(start.champion, memory, learned=learned, shadow=not learned)
     day_0 = simulate_day(scenario, 0, signatures, settings.seed)
     probe = disk_probe(scenario, with_failing_disk(scenario, day_0, scenario.disk_creep(settings.days)))
     disk_recall: dict[str, float] = {}  # by version: most champions serve for more than a day
@@ -124,13 +124,13 @@ def simulate_month(
         if version not in disk_recall:
             disk_recall[version] = probe.recall(state.champion)
             first_error[version] = evaluate_on_normal(state.champion, start.days[-1].held_out)[0]
-        informedness = state.golden_results[-1].informedness
         watched = watch_day(scenario, state.champion, healthy, traces)
-        if day != scenario.holiday:
+        if settings.vetted and day != scenario.holiday:
             verdicts = vet_day(settings.people, day, watched, scenario.last_change(day), rng)
             state.verdicts += verdicts
             state.repaired = min([state.repaired, *(v.repaired for v in verdicts if v.repaired is not None)])
-        outcome, training_s = run_simulated_night(strategy, settings, state, day, traces, start.golden)
+        in_shadow = state.shadow
+        night = run_simulated_night(strategy, settings, state, day, traces)
         state.days.append(
             DayResult(
                 day,
@@ -142,10 +142,14 @@ def simulate_month(
                 creep=creep,
                 disk_events=len(watched.disk),
                 disk_sight=disk_recall[version],
-                golden=informedness,
+                golden=night.sight,
                 first_error=first_error[version],
-                outcome=outcome,
-                training_s=training_s,
+                outcome=night.outcome,
+                training_s=night.training_s,
+                shadow=in_shadow,
+                new_wrong=watched.new_wrong,
+                new_found=watched.new_found,
+                because=night.because,
             )
         )
     return state.days
@@ -162,16 +166,21 @@ def _claim_directory(out: Path, settings: MonthSettings) -> None:
 
 def _write_first_champion(out: Path, settings: MonthSettings) -> None:
     torch.set_num_threads(1)
-    *memory, split = _days_before(settings, read_signatures())
-    champion, _ = train_detector(settings, "scratch", split, memory, None, replay_moments=settings.moments)
+    if settings.world.first == "bundled":
+        champion = bundled()
+    else:
+        *memory, split = _days_before(settings, read_signatures())
+        champion, _ = train_detector(settings, "scratch", split, memory, None, replay_moments=settings.moments)
     with tempfile.TemporaryDirectory(dir=out) as scratch:
         detector_store.save(Path(scratch) / _FIRST_CHAMPION, champion)
         files.publish_directory(Path(scratch) / _FIRST_CHAMPION, out / _FIRST_CHAMPION)
 
 
 def _days_before(settings: MonthSettings, signatures: Signatures) -> list[DaySplit]:
-    days = range(-_DAYS_BEFORE, 1)
-    return [sample_split(settings, day, simulate_day(settings.world, day, signatures, settings.seed)) for day in days]
+    days = range(-_DAYS_BEFORE, 1) if settings.world.first == "learned" else range(1)
+    return [
+        sample_split(settings, day, simulate_day(settings.world, day, signatures, settings.seed))[0] for day in days
+    ]
 
 
 def _file(out: Path, strategy: Strategy) -> Path:

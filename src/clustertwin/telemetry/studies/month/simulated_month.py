@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,13 @@ from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import Signature, Signatures
 from clustertwin.telemetry.simulation.simulated_cluster import node_names, simulate
+from clustertwin.telemetry.studies.month.daily_faults import let_jobs_go_wrong
+from clustertwin.telemetry.studies.month.unseen_programs import FOREIGN, UNSEEN, with_unseen_programs
 
 DAY_S = 86_400
+_NEVER = 10_000  # a day after the last
 _FIRST_DAY = -100  # earlier than every simulated day
+_IDLE_BY_DESIGN = tuple(name for name, program in UNSEEN.items() if program.other > 0.5)
 _WAIT_SPREAD = 0.3  # standard deviation of the logarithm of a job's disk wait
 _USER, _SYSTEM, _IOWAIT, _OTHER = (CPU.index(name) for name in ("user", "system", "iowait", "other"))
 
@@ -46,6 +51,10 @@ class MonthScenario:
     anomalies: tuple[str, ...] = ("bad-io", "swap-bursts", "throttled", "hung-job")
     anomalous_every: int = 4  # days
     holiday: int = 26  # the day on which 30 % of the jobs are bad-io and nobody reviews events
+    unseen: float = 0.0  # part of the jobs that run programs which were never recorded
+    foreign: bool = False  # the usual programs and the idle threads are those of a foreign site as well
+    faulty: float = 0.0  # part of the long jobs that go wrong, every day and in any program
+    first: Literal["learned", "bundled"] = "learned"  # the first champion has learned five days, or is the shipped one
 
     def day(self, number: int) -> Day:
         start_s = self.start_s + number * DAY_S
@@ -68,8 +77,32 @@ class MonthScenario:
         return max((day for day in range(number + 1) if self.is_change(day)), default=_FIRST_DAY)
 
     @property
+    def job_types(self) -> tuple[str, ...]:
+        """Every job type of the month."""
+        types = tuple(dict.fromkeys(name for _, names in self.mix for name in names))
+        return (*types, *UNSEEN) if self.unseen else types
+
+    @property
     def failing_node(self) -> str:
         return node_names(self.nodes)[0]
+
+
+def unseen_month(unseen: float, foreign: bool) -> MonthScenario:
+    """A month that begins with the shipped detector: nothing changes but that jobs go wrong every day."""
+    usual = tuple(FOREIGN) if foreign else ("np", "good-io", "mpi-2", "mpi-8")
+    return MonthScenario(
+        mix=((0, usual),),
+        on_disk=("good-io",),
+        new_hardware=_NEVER,
+        creep_from=_NEVER,
+        anomalies=(),
+        anomalous_every=_NEVER,
+        holiday=_NEVER,
+        unseen=unseen,
+        foreign=foreign,
+        faulty=0.1,
+        first="bundled",
+    )
 
 
 def simulate_day(scenario: MonthScenario, number: int, signatures: Signatures, seed: int) -> list[Trace]:
@@ -85,8 +118,14 @@ def simulate_day(scenario: MonthScenario, number: int, signatures: Signatures, s
         anomaly_ratio=0.3 if number == scenario.holiday else 0.1,
         job_s=(600.0, 2400.0),
         start_s=scenario.day(number).start_s,
+        rare=tuple(UNSEEN) if scenario.unseen else (),
+        rare_ratio=scenario.unseen,
     )
-    traces = simulate(settings, extended_signatures(signatures), seed=1000 * (seed + 1) + number)
+    known = with_unseen_programs(extended_signatures(signatures), scenario.foreign)
+    traces = simulate(settings, known, seed=1000 * (seed + 1) + number)
+    if scenario.faulty and number > 0:
+        rng = np.random.default_rng((seed, 10, number))
+        traces = let_jobs_go_wrong(traces, scenario.faulty, known, _IDLE_BY_DESIGN, rng)
     names = node_names(scenario.nodes)
     renewed = names[scenario.nodes // 2 :] if number >= scenario.new_hardware else ()
     traces = _add_disk_waits(scenario, traces, np.random.default_rng((seed, 9, number - _FIRST_DAY)))

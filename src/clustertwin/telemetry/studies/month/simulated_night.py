@@ -1,7 +1,7 @@
 """The night after a simulated day: a strategy, the day's traces and the verdicts so far -> a new champion, or not.
 
-It uses the sampling, the duel and the training of the real nightly cycle. The halt rule and the rehearsal memory are
-repeated here in memory, because the study has no home directory.
+It uses the sampling, the golden set, the duel and the training of the real nightly cycle. The halt rule, the rehearsal
+memory and the shadow are repeated here in memory, because the study has no home directory.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import numpy as np
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.learning.duel.contestant_evaluation import evaluate_contestant, evaluate_on_normal
-from clustertwin.telemetry.learning.duel.duel_decision import Contestant, DuelRule, decide
-from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, GoldenSetResult
+from clustertwin.telemetry.learning.champions.shadow import ShadowRule, reason_to_end
+from clustertwin.telemetry.learning.duel.contestant_evaluation import NormalMoments, evaluate_contestant
+from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
+from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, standard_golden_set
+from clustertwin.telemetry.learning.duel.site_golden_set import SiteGoldenSet, site_golden_set
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start, training_settings
-from clustertwin.telemetry.learning.night.day_sampling import DaySplit, sample_day
+from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.day_sampling import DaySplit, SamplingSettings, sample_day
 from clustertwin.telemetry.learning.night.rehearsal_memory import evenly_spaced
 from clustertwin.telemetry.learning.night.training_windows import training_windows
-from clustertwin.telemetry.learning.night.verdicts import VettedSpan, has_new_normal
+from clustertwin.telemetry.learning.night.verdicts import VettedSpan, called_normal
 from clustertwin.telemetry.models import DEFAULT
 from clustertwin.telemetry.models.model_store import StoredModel, read, save
 from clustertwin.telemetry.models.training import fit
@@ -35,57 +39,74 @@ from clustertwin.telemetry.studies.month.month_settings import MonthSettings, St
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 from clustertwin.telemetry.studies.month.simulated_vetting import DelayedVerdict
 
+_BASELINES = 2  # earlier champions that are measured again
+
 
 @dataclass(slots=True)
 class StrategyState:
     """What a strategy carries from day to day."""
 
     champion: Detector
-    golden_results: list[GoldenSetResult]  # of each champion since the last change; the current one is the last
     memory: dict[int, DaySplit]  # the rehearsal memory, by day
+    earlier: list[Detector] = field(default_factory=list)  # the champions that were learned before this one
+    learned: bool = True  # was the champion learned at this site?
+    shadow: bool = False  # nobody is notified: the site is not known yet
     verdicts: list[DelayedVerdict] = field(default_factory=list)
     halted_until: int = -1
     repaired: int = 10_000  # the day on which the failing disk is replaced
     days: list[DayResult] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedNight:
+    outcome: str
+    sight: float  # part of the imposed faults that the champion of the day before sees
+    training_s: float = 0.0  # CPU time
+    because: str = ""
+
+
 def run_simulated_night(
-    strategy: Strategy, settings: MonthSettings, state: StrategyState, day: int, traces: list[Trace], golden: GoldenSet
-) -> tuple[str, float]:
-    """The outcome of the night after `day`, and the CPU seconds of training."""
-    if strategy.start is None:
-        return "never", 0.0
+    strategy: Strategy, settings: MonthSettings, state: StrategyState, day: int, traces: list[Trace]
+) -> SimulatedNight:
+    """The night after `day`. It changes the state."""
     today = settings.world.day(day)
-    if strategy.halt and is_halt_cause(settings.world, state, day):
-        state.halted_until = day + settings.people.resume_days
-        return "halted", 0.0
-    if strategy.halt and day < state.halted_until:
-        return "halted", 0.0
     known = [verdict for verdict in state.verdicts if verdict.known <= day]
     verdicts = [verdict.span for verdict in known if verdict.span.end_s > today.start_s]
-    split = sample_split(settings, day, traces, verdicts)
+    split, census = sample_split(settings, day, traces, verdicts)
+    golden = _golden_set(split, state)
+    normal = NormalMoments(split.held_out, tuple(called_normal(moment, verdicts) for moment in split.held_out))
+    champion = evaluate_contestant("champion", state.champion, normal, golden)
+    sight = champion.detection.informedness
+    if strategy.start is None:
+        return SimulatedNight("never", sight)
+    if strategy.halt and is_halt_cause(settings.world, state, day):
+        state.halted_until = day + settings.people.resume_days
+        return SimulatedNight("halted", sight)
+    if strategy.halt and day < state.halted_until:
+        return SimulatedNight("halted", sight)
     _forget_confirmed_days(settings.world, state, day)
     memory = list(state.memory.values()) if strategy.replay else []
-    error, false_alarms = evaluate_on_normal(state.champion, split.held_out)
-    nominal_rate = state.champion.settings.false_alarm_rate
-    champion = Contestant("champion", error, false_alarms, state.golden_results[-1], nominal_rate)
-    rule = settings.rule if strategy.gate else DuelRule(gate=False)
-    new_normal = has_new_normal(verdicts)
-    outcome, refused, cpu_s = "kept", dict[str, str](), 0.0
-    # The recalibrated champion can win only if no challenger has a smaller error, so the two compete in turn.
+    challengers: dict[str, tuple[Contestant, Detector]] = {}
+    cpu_s = 0.0
     for start in dict.fromkeys((strategy.start, "recalibrated")):
         detector, training_s = train_detector(settings, start, split, memory, state.champion.stored)
         cpu_s += training_s
-        challenger = evaluate_contestant(start, detector, split.held_out, golden)
-        decision = decide(champion, [challenger], rule, state.golden_results, new_normal)
-        refused |= decision.refused
-        if decision.winner != "champion":
-            state.champion, outcome = detector, "promoted"
-            state.golden_results = [*(() if new_normal else state.golden_results), challenger.detection]
-            break
-    if not refused:
+        challengers[start] = evaluate_contestant(start, detector, normal, golden), detector
+    rule = settings.rule if strategy.gate else DuelRule(gate=False)
+    baselines = [evaluate_contestant("earlier", each, normal, golden) for each in state.earlier[-_BASELINES:]]
+    decision = decide(champion, [contestant for contestant, _ in challengers.values()], rule, baselines)
+    winner, outcome = champion, "kept"
+    if decision.winner != "champion":
+        if state.learned:
+            state.earlier.append(state.champion)
+        winner, state.champion = challengers[decision.winner]
+        outcome, state.learned = "promoted", True
+    if not decision.refused:
         _remember(settings, state, day, split)
-    return outcome, cpu_s
+    state.shadow = state.shadow and not reason_to_end(
+        ShadowRule(), state.learned, census.thread_hours, winner.false_events
+    )
+    return SimulatedNight(outcome, sight, cpu_s, decision.because)
 
 
 def is_halt_cause(scenario: MonthScenario, state: StrategyState, today: int) -> bool:
@@ -97,8 +118,9 @@ def is_halt_cause(scenario: MonthScenario, state: StrategyState, today: int) -> 
 
 def sample_split(
     settings: MonthSettings, day: int, traces: list[Trace], verdicts: Sequence[VettedSpan] = ()
-) -> DaySplit:
-    return sample_day(settings.world.day(day), MemoryArchive(traces), verdicts, settings.moments)[0]
+) -> tuple[DaySplit, DayCensus]:
+    sampling = SamplingSettings(moments=settings.moments)
+    return sample_day(settings.world.day(day), MemoryArchive(traces), verdicts, sampling)
 
 
 def train_detector(
@@ -117,6 +139,12 @@ def train_detector(
     if champion is None or start != "recalibrated":
         champion = _train_model(settings.training, train, validation, champion if start == "warm" else None)
     return calibrate(champion, validation, learn=train), time.process_time() - started_s
+
+
+def _golden_set(split: DaySplit, state: StrategyState) -> SiteGoldenSet | GoldenSet:
+    remembered = [moment for day in state.memory.values() for moment in evenly_spaced(day.held_out, 4)]
+    site = site_golden_set([*remembered, *split.held_out])
+    return site if site.enough else standard_golden_set()
 
 
 def _train_model(

@@ -8,8 +8,8 @@ would not have alarmed at that second with a healthy disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
 from clustertwin.telemetry.studies.event_metrics import match_events, track_events
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
+from clustertwin.telemetry.studies.month.unseen_programs import UNSEEN
 
 _EVENTS = EventSettings()
 STRIDE_S = _EVENTS.longest_step_s
@@ -40,6 +41,8 @@ class WatchedDay:
     jobs_found: int
     node_days: float
     error: float  # on windows of normal threads
+    new_wrong: int = 0  # of `jobs_wrong`, jobs of programs that were never recorded
+    new_found: int = 0
 
     @property
     def false_per_node_day(self) -> float:
@@ -55,6 +58,7 @@ def watch_day(
     counted = match_events(opened, actual)
     unexplained = {event.id for event in counted.false}
     disk_fails = actual is not healthy
+    of_new = match_events(opened, [_with_spans_of(trace, UNSEEN) for trace in actual])
     about_disk = {
         event.id
         for opened_s, event in opened
@@ -69,7 +73,13 @@ def watch_day(
         jobs_found=counted.detected,
         node_days=counted.node_days,
         error=_error_on_normal(scenario, actual, {moment.end_s: scores for moment, scores in scored}, disk_fails),
+        new_wrong=of_new.total,
+        new_found=of_new.detected,
     )
+
+
+def _with_spans_of(trace: Trace, job_types: Container[str]) -> Trace:
+    return replace(trace, spans=tuple(span for span in trace.spans if span.job_type in job_types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,8 @@ class DiskProbe:
         """The alarming part of the windows of threads that wait for the disk."""
         scored = score_batches(detector, self.moments)
         score = np.concatenate([scores.score[rows] for scores, rows in zip(scored, self.waiting, strict=True)])
-        return float((score[~np.isnan(score)] > detector.threshold).mean())
+        known = score[~np.isnan(score)]
+        return float((known > detector.threshold).mean()) if len(known) else float("nan")
 
 
 def disk_probe(scenario: MonthScenario, traces: Sequence[Trace]) -> DiskProbe:

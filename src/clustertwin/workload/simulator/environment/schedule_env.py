@@ -1,6 +1,6 @@
 """The Gymnasium environment: one simulation, one decision per step.
 
-`gymnasium.make("clustertwin/Schedule-v0", jobs=…, procs=…)` after `register()`; see `EnvSettings` for the options.
+`gymnasium.make("clustertwin:clustertwin/Schedule-v0", jobs=…, procs=…)`; see `EnvSettings` for the options.
 
 An observation is (K, F): the features of up to K waiting jobs, followed by zeros. An action selects a row.
 `info["action_mask"]` marks the rows that hold a job. An action without a job selects the first row and sets
@@ -18,14 +18,13 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from clustertwin import gymnasium_hook
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.policies.learned import FEATURES
 from clustertwin.workload.simulator.admission import admit
 from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
-
-ID = "clustertwin/Schedule-v0"
 
 Observation = NDArray[np.float32]
 
@@ -98,5 +97,4 @@ def make_schedule_env(jobs: Jobs, **options: Any) -> ScheduleEnv:
 
 def register() -> None:
     """Register the environment with Gymnasium."""
-    if ID not in gymnasium.registry:
-        gymnasium.register(ID, entry_point="clustertwin.workload.simulator.environment.schedule_env:make_schedule_env")
+    gymnasium_hook.register(gymnasium)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustertwin.core.compiled import compiled
+from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.controller_state import (
     ACTIVE,
     BACKFILLED,
@@ -18,7 +18,6 @@ from clustertwin.workload.slurm.controller.controller_state import (
     PENDING,
     QUEUED,
     TESTS,
-    place_of,
     reserved_for_others,
     satisfied,
     within_limits,
@@ -26,10 +25,14 @@ from clustertwin.workload.slurm.controller.controller_state import (
 from clustertwin.workload.slurm.controller.job_start import STARTED, copy_free, preemption_of, try_start
 from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
 from clustertwin.workload.slurm.controller.site_arrays import SUSPEND, Bytes, Floats, Ints, Rows, SiteArrays
+from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 #: A job is tried at most so often at later times in a cycle.
 MOST_TRIES = 10_000
 
+
+#: Nodes in a word of a set; the sign bit is not used.
+WORD_BITS = 62
 
 HELD = np.dtype([("node", np.int64), ("cores", np.int64), ("memory_mb", np.float64)])
 
@@ -40,38 +43,42 @@ class NodeSpace(NamedTuple):
     begin_s: Floats
     end_s: Floats
     next: Ints
-    avail: Bytes  # (stretch, node)
+    avail: Ints  # (stretch, word): sets of nodes, one bit each
     stretches: Ints  # (1,): how many there are
     by_user: Ints
     by_partition: Ints
     order: Ints  # running jobs by the end of their limits
+    limit_end_s: Floats  # (job,)
     held: Rows  # what they hold, node by node, in the same order
     held_from: Ints
     kind_s: Floats  # (kind,): the first time worth a test for an entry of this kind in this cycle
-    allowed: Bytes
-    picked: Bytes
+    allowed: Bytes  # (node,)
+    allowed_bits: Ints  # (word,)
+    picked_bits: Ints
 
 
 def new_node_space(arrays: SiteArrays) -> NodeSpace:
     size, nodes = int(arrays.tuning["bf_node_space_size"][0]) + 8, len(arrays.nodes)
+    words = nodes // WORD_BITS + 1
     users = int(arrays.jobs["user"].max(initial=0)) + 1
     return NodeSpace(
-        np.zeros(size), np.zeros(size), np.zeros(size, np.int64), np.zeros((size, nodes), np.uint8),
+        np.zeros(size), np.zeros(size), np.zeros(size, np.int64), np.zeros((size, words), np.int64),
         np.zeros(1, np.int64), np.zeros(users, np.int64), np.zeros(len(arrays.partitions), np.int64),
-        np.zeros(len(arrays.jobs) + 1, np.int64), np.zeros(int(arrays.jobs["place_to"].max(initial=0)) + 1, HELD),
+        np.zeros(len(arrays.jobs) + 1, np.int64), np.zeros(len(arrays.jobs)),
+        np.zeros(int(arrays.jobs["place_to"].max(initial=0)) + 1, HELD),
         np.zeros(len(arrays.jobs) + 2, np.int64), np.zeros(int(arrays.entries["kind"].max(initial=0)) + 1),
-        np.zeros(nodes, np.uint8), np.zeros(nodes, np.uint8),
+        np.zeros(nodes, np.uint8), np.zeros(words, np.int64), np.zeros(words, np.int64),
     )  # fmt: skip
 
 
-@compiled
+@borrowing
 def _sort_running(arrays, state, space):  # type: ignore[no-untyped-def]
     """List running jobs by the end of their limits, with what each holds."""
     n = state.counts[ACTIVE]
-    keys = np.empty(n)
     for k in range(n):
-        keys[k] = state.live[state.active[k]].limit_end_s
-    space.order[:n] = state.active[:n][np.argsort(keys, kind="mergesort")]
+        space.order[k] = state.active[k]
+        space.limit_end_s[state.active[k]] = state.live[state.active[k]].limit_end_s
+    sort_by_key(space.order, space.limit_end_s, state.spare, n)
     nodes, m = arrays.nodes, 0
     for k in range(n):
         space.held_from[k] = m
@@ -94,7 +101,7 @@ def _sort_running(arrays, state, space):  # type: ignore[no-untyped-def]
     space.held_from[n] = m
 
 
-@compiled
+@borrowing
 def _may_preempt(arrays, e):  # type: ignore[no-untyped-def]
     """Whether any job at all could be preempted by the entry's job."""
     preempts = arrays.tuning[0].preempt
@@ -107,7 +114,7 @@ def _may_preempt(arrays, e):  # type: ignore[no-untyped-def]
     return preempts == 2
 
 
-@compiled
+@borrowing
 def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyped-def]
     """When and where the entry's job could start on `space.allowed`: (nodes in the workspace, time).
 
@@ -129,7 +136,7 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
             mode = preemption_of(arrays, state, e, space.order[k])
             if mode > 0:
                 sign = 2 if mode == SUSPEND else 1
-                change_resources(arrays, state.future, space.order[k], place_of(arrays, state, space.order[k]), sign)
+                change_resources(arrays, state.future, space.order[k], state.place, sign)
         count = select_nodes(arrays, j, state.future, space.allowed, state.work, loaded)
         if count > 0 or now_only:
             return count, now_s
@@ -170,35 +177,46 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
     return 0, now_s
 
 
-@compiled
-def _overlaps(space, picked, start_s, end_s):  # type: ignore[no-untyped-def]
+@borrowing
+def _pack(flags, bits):  # type: ignore[no-untyped-def]
+    """Flags of nodes as a set of bits."""
+    for w in range(len(bits)):
+        word = np.int64(0)
+        for i in range(w * WORD_BITS, min((w + 1) * WORD_BITS, len(flags))):
+            word |= np.int64(flags[i]) << (i - w * WORD_BITS)
+        bits[w] = word
+
+
+@borrowing
+def _overlaps(space, start_s, end_s):  # type: ignore[no-untyped-def]
     """Whether some picked node has a plan in this time."""
     k = 0
     while True:
         if space.end_s[k] > start_s and space.begin_s[k] < end_s:
-            for i in range(len(picked)):
-                if picked[i] and not space.avail[k, i]:
+            for w in range(len(space.picked_bits)):
+                if space.picked_bits[w] & ~space.avail[k, w]:
                     return True
         k = space.next[k]
         if k == 0:
             return False
 
 
-@compiled
+@borrowing
 def _split(space, k, at_s):  # type: ignore[no-untyped-def]
     """Cut stretch k in two at a moment; returns the later part."""
     new = space.stretches[0]
     space.stretches[0] += 1
     space.begin_s[new], space.end_s[new] = at_s, space.end_s[k]
     space.end_s[k] = at_s
-    space.avail[new] = space.avail[k]
+    for w in range(space.avail.shape[1]):
+        space.avail[new, w] = space.avail[k, w]
     space.next[new] = space.next[k]
     space.next[k] = new
     return new
 
 
-@compiled
-def plan_nodes(space, picked, start_s, end_s):  # type: ignore[no-untyped-def]
+@borrowing
+def plan_nodes(space, start_s, end_s):  # type: ignore[no-untyped-def]
     """Take the picked nodes out of the map from one moment to another."""
     k = 0
     while space.end_s[k] <= start_s:
@@ -210,9 +228,8 @@ def plan_nodes(space, picked, start_s, end_s):  # type: ignore[no-untyped-def]
     while True:
         if space.end_s[k] > end_s:
             _split(space, k, end_s)
-        for i in range(len(picked)):
-            if picked[i]:
-                space.avail[k, i] = 0
+        for w in range(len(space.picked_bits)):
+            space.avail[k, w] &= ~space.picked_bits[w]
         if space.end_s[k] >= end_s:
             return
         k = space.next[k]
@@ -220,17 +237,19 @@ def plan_nodes(space, picked, start_s, end_s):  # type: ignore[no-untyped-def]
             return
 
 
-@compiled
+@borrowing
 def _restrict(arrays, space, start_s, end_s):  # type: ignore[no-untyped-def]
     """Drop allowed nodes that are planned in this time; returns when the map first gains nodes after the start."""
     later_s, k = 0.0, 0
-    allowed = space.allowed
-    space.picked[:] = allowed
+    allowed, asked = space.allowed_bits, space.picked_bits
+    _pack(space.allowed, allowed)
+    for w in range(len(allowed)):
+        asked[w] = allowed[w]
     while True:
         if space.end_s[k] > start_s and space.next[k] and later_s == 0.0:
             following = space.next[k]
-            for i in range(len(allowed)):
-                if space.picked[i] and space.avail[following, i] and not (allowed[i] and space.avail[k, i]):
+            for w in range(len(allowed)):
+                if asked[w] & space.avail[following, w] & ~(allowed[w] & space.avail[k, w]):
                     later_s = space.end_s[k]
                     break
         if space.end_s[k] > start_s:
@@ -238,15 +257,18 @@ def _restrict(arrays, space, start_s, end_s):  # type: ignore[no-untyped-def]
                 following = space.next[k]
                 if later_s == 0.0 and following and space.next[following]:
                     later_s = space.end_s[following]
-                return later_s
-            for i in range(len(allowed)):
-                allowed[i] &= space.avail[k, i]
+                break
+            for w in range(len(allowed)):
+                allowed[w] &= space.avail[k, w]
         k = space.next[k]
         if k == 0:
-            return later_s
+            break
+    for i in range(len(space.allowed)):
+        space.allowed[i] = (allowed[i // WORD_BITS] >> (i % WORD_BITS)) & 1
+    return later_s
 
 
-@compiled
+@borrowing
 def _after_reservation(arrays, start_s):  # type: ignore[no-untyped-def]
     """The first end of an advance reservation after a moment; 0 if there is none."""
     best = 0.0
@@ -257,7 +279,7 @@ def _after_reservation(arrays, start_s):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled
+@borrowing
 def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyped-def]
     """Start the entry's job or plan its nodes: 1 started, 2 planned, 0 neither."""
     jobs, tuning, j = arrays.jobs, arrays.tuning[0], arrays.entries[e].job
@@ -276,7 +298,9 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
         if start_s > window_end:
             return 0
         end_s = max(start_s, now_s) + limit_s
-        space.allowed[:] = arrays.masks[arrays.entries[e].mask]
+        mask = arrays.entries[e].mask
+        for i in range(len(space.allowed)):
+            space.allowed[i] = arrays.masks[mask, i]
         reserved = reserved_for_others(arrays, j, start_s, end_s, space.allowed)
         later_s = _restrict(arrays, space, start_s, end_s)
         if reserved:
@@ -305,21 +329,23 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
             continue
         if when_s > window_end:
             return 0
-        space.picked[:] = 0
+        for w in range(len(space.picked_bits)):
+            space.picked_bits[w] = 0
         for k in range(count):
-            space.picked[state.work.room[k].node] = 1
+            node = state.work.room[k].node
+            space.picked_bits[node // WORD_BITS] |= np.int64(1) << (node % WORD_BITS)
         from_s = np.floor(when_s / resolution) * resolution
         until_s = np.floor((when_s + limit_s + resolution - 1) / resolution) * resolution
-        if _overlaps(space, space.picked, from_s, until_s):
+        if _overlaps(space, from_s, until_s):
             later_s = when_s + resolution if start_s == when_s else when_s
             continue
-        plan_nodes(space, space.picked, from_s, until_s)
+        plan_nodes(space, from_s, until_s)
         space.kind_s[kind] = start_s
         return 2
     return 0
 
 
-@compiled
+@borrowing
 def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
     """Test the queue in its order, within the limits of SchedulerParameters."""
     tuning, entries, jobs = arrays.tuning[0], arrays.entries, arrays.jobs
@@ -330,7 +356,8 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
     space.end_s[0] = np.floor((now_s + tuning.bf_window) / resolution) * resolution
     space.next[0] = 0
     for i in range(len(arrays.nodes)):
-        space.avail[0, i] = arrays.nodes[i].up
+        space.allowed[i] = arrays.nodes[i].up
+    _pack(space.allowed, space.avail[0])
     space.by_user[:] = 0
     space.by_partition[:] = 0
     space.kind_s[:] = 0.0

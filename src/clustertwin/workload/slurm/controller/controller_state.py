@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustertwin.core.compiled import compiled
-from clustertwin.workload.slurm.controller.job_priority import charge
+from clustertwin.core.compiled import borrowing
+from clustertwin.workload.slurm.controller.job_priority import FairShareRoom, charge, new_fair_share_room
 from clustertwin.workload.slurm.controller.node_selection import (
     Free,
     Workspace,
@@ -15,12 +15,21 @@ from clustertwin.workload.slurm.controller.node_selection import (
     change_resources,
     new_workspace,
 )
-from clustertwin.workload.slurm.controller.site_arrays import AFTER, AFTERANY, AFTEROK, Floats, Ints, Rows, SiteArrays
+from clustertwin.workload.slurm.controller.site_arrays import (
+    AFTER,
+    AFTERANY,
+    AFTEROK,
+    Bytes,
+    Floats,
+    Ints,
+    Rows,
+    SiteArrays,
+)
 
 #: What became of a job so far.
 ABSENT, PENDING, RUNNING, ENDED, SUSPENDED, REJECTED, WITHDRAWN, PREEMPTED = range(8)
 #: Slots of `counts`.
-QUEUED, ACTIVE, EVENTS, PREEMPTIONS, BACKFILLED, CYCLES, TESTS, CHANGED = range(8)
+QUEUED, ACTIVE, EVENTS, PREEMPTIONS, BACKFILLED, CYCLES, TESTS, CHANGED, UNSORTED = range(9)
 
 
 LIVE = np.dtype(
@@ -55,6 +64,14 @@ class ControllerState(NamedTuple):
     fair_share: Floats
     events: Rows  # a heap of ends
     counts: Ints
+    rank: Floats  # (entry,): minus the place in the queue
+    spare: Ints  # room to sort the queue
+    victims: Ints  # room for jobs that one may preempt
+    victim_key: Floats  # (job,)
+    failed: Ints  # (partition,): closed for the rest of a pass
+    allowed: Bytes  # (node,)
+    blocked: Bytes
+    fair_share_room: FairShareRoom
 
 
 def new_state(arrays: SiteArrays) -> ControllerState:
@@ -69,29 +86,29 @@ def new_state(arrays: SiteArrays) -> ControllerState:
         all_free(arrays), all_free(arrays), new_workspace(arrays), live, place,
         np.zeros((arrays.counters, arrays.limit_rows.shape[1])), np.zeros(arrays.counters),
         np.zeros(2 * entries + 1, np.int64), np.zeros(entries), np.zeros(jobs + 1, np.int64), np.zeros(shares),
-        np.ones(shares), np.zeros(8 * jobs + 1024, EVENT), np.zeros(8, np.int64),
+        np.ones(shares), np.zeros(8 * jobs + 1024, EVENT), np.zeros(9, np.int64), np.zeros(entries),
+        np.zeros(2 * entries + 1, np.int64), np.zeros(jobs + 1, np.int64), np.zeros(jobs),
+        np.zeros(len(arrays.partitions), np.int64), np.zeros(len(arrays.nodes), np.uint8),
+        np.zeros(len(arrays.nodes), np.uint8), new_fair_share_room(shares),
     )  # fmt: skip
 
 
-@compiled
+@borrowing
 def push_event(state, when_s, job):  # type: ignore[no-untyped-def]
     """Add an end to the heap."""
     events = state.events
-    if state.counts[EVENTS] == len(events):  # drop what no longer holds; what is left is a heap once sorted
-        kept = 0
+    if state.counts[EVENTS] == len(events):  # build the heap again from the ends that still hold
+        state.counts[EVENTS] = 0
         for k in range(len(events)):
-            other = events[k].job
-            if state.live[other].status == RUNNING and state.live[other].end_s == events[k].when_s:
-                events[kept].when_s = events[k].when_s
-                events[kept].job = other
-                kept += 1
-        times, jobs = events.when_s[:kept].copy(), events.job[:kept].copy()
-        order = np.argsort(times)
-        for k in range(kept):
-            events[k].when_s = times[order[k]]
-            events[k].job = jobs[order[k]]
-        state.counts[EVENTS] = kept
-    k = state.counts[EVENTS]
+            other, other_s = events[k].job, events[k].when_s
+            if state.live[other].status == RUNNING and state.live[other].end_s == other_s:
+                _sift_up(state, other_s, other)
+    _sift_up(state, when_s, job)
+
+
+@borrowing
+def _sift_up(state, when_s, job):  # type: ignore[no-untyped-def]
+    events, k = state.events, state.counts[EVENTS]
     state.counts[EVENTS] += 1
     while k > 0 and events[(k - 1) // 2].when_s > when_s:
         events[k].when_s = events[(k - 1) // 2].when_s
@@ -101,7 +118,7 @@ def push_event(state, when_s, job):  # type: ignore[no-untyped-def]
     events[k].job = job
 
 
-@compiled
+@borrowing
 def pop_event(state):  # type: ignore[no-untyped-def]
     """Remove the first end and return its job."""
     events = state.events
@@ -124,13 +141,7 @@ def pop_event(state):  # type: ignore[no-untyped-def]
     return job
 
 
-@compiled
-def place_of(arrays, state, j):  # type: ignore[no-untyped-def]
-    """The rows of the nodes that job j holds; node -1 ends them."""
-    return state.place[arrays.jobs[j].place_from : arrays.jobs[j].place_to]
-
-
-@compiled
+@borrowing
 def within_limits(arrays, state, e):  # type: ignore[no-untyped-def]
     """Whether QOS and associations let the entry's job start now."""
     entry = arrays.entries[e]
@@ -142,7 +153,7 @@ def within_limits(arrays, state, e):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@borrowing
 def count_use(arrays, state, e, sign):  # type: ignore[no-untyped-def]
     """Add a start to the counters of an entry, or take it back."""
     entry = arrays.entries[e]
@@ -151,7 +162,7 @@ def count_use(arrays, state, e, sign):  # type: ignore[no-untyped-def]
             state.used[arrays.pairs[k, 0], t] += sign * arrays.job_tres[entry.job, t]
 
 
-@compiled
+@borrowing
 def satisfied(arrays, state, j):  # type: ignore[no-untyped-def]
     """Whether the jobs that job j depends on have started or ended as it asks."""
     jobs = arrays.jobs
@@ -171,12 +182,12 @@ def satisfied(arrays, state, j):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@borrowing
 def eligible(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     return state.live[j].status == PENDING and state.live[j].begin_s <= now_s and satisfied(arrays, state, j)
 
 
-@compiled
+@borrowing
 def start_job(arrays, state, e, now_s, count):  # type: ignore[no-untyped-def]
     """Start the entry's job on the nodes of `state.room`."""
     jobs, j = arrays.jobs, arrays.entries[e].job
@@ -186,7 +197,7 @@ def start_job(arrays, state, e, now_s, count):  # type: ignore[no-untyped-def]
     for k in range(count):
         state.place[first + k].node = state.work.room[k].node
         state.place[first + k].cpus = state.work.room[k].cpus
-    change_resources(arrays, state.free, j, place_of(arrays, state, j), -1)
+    change_resources(arrays, state.free, j, state.place, -1)
     count_use(arrays, state, e, 1.0)
     limit_s = jobs[j].limit_s
     state.live[j].status = RUNNING
@@ -201,7 +212,7 @@ def start_job(arrays, state, e, now_s, count):  # type: ignore[no-untyped-def]
     push_event(state, state.live[j].end_s, j)
 
 
-@compiled
+@borrowing
 def charge_usage(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     """Count a running job's usage up to now, decayed as Slurm decays it."""
     seconds = max(now_s - state.live[j].charged_s, 0.0)
@@ -210,13 +221,13 @@ def charge_usage(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     state.live[j].charged_s = now_s
 
 
-@compiled
+@borrowing
 def release(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     """Give back what a running job holds."""
     charge_usage(arrays, state, j, now_s)
     if state.live[j].status == SUSPENDED:  # its cores are free already: take them, so that giving all back is right
-        change_resources(arrays, state.free, j, place_of(arrays, state, j), -2)
-    change_resources(arrays, state.free, j, place_of(arrays, state, j), 1)
+        change_resources(arrays, state.free, j, state.place, -2)
+    change_resources(arrays, state.free, j, state.place, 1)
     count_use(arrays, state, state.live[j].entry, -1.0)
     for k in range(state.counts[ACTIVE]):
         if state.active[k] == j:
@@ -227,7 +238,7 @@ def release(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     state.counts[CHANGED] = 1
 
 
-@compiled
+@borrowing
 def reserved_for_others(arrays, j, from_s, until_s, allowed):  # type: ignore[no-untyped-def]
     """Clear nodes of reservations that the job is not part of and would run into; returns whether any was cleared."""
     cleared = False
@@ -242,7 +253,7 @@ def reserved_for_others(arrays, j, from_s, until_s, allowed):  # type: ignore[no
     return cleared
 
 
-@compiled
+@borrowing
 def reservation_open(arrays, j, now_s):  # type: ignore[no-untyped-def]
     """Whether the job's own reservation, if it has one, holds now."""
     r = arrays.jobs[j].reservation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.core.compiled import compiled
+from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.backfill import backfill_cycle
 from clustertwin.workload.slurm.controller.controller_state import (
     ACTIVE,
@@ -20,6 +20,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     REJECTED,
     RUNNING,
     SUSPENDED,
+    UNSORTED,
     WITHDRAWN,
     charge_usage,
     pop_event,
@@ -29,9 +30,10 @@ from clustertwin.workload.slurm.controller.controller_state import (
 )
 from clustertwin.workload.slurm.controller.job_priority import classic_fair_share, priority_of, rank_users
 from clustertwin.workload.slurm.controller.job_start import BUSY, STARTED, resume_suspended, try_start
+from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 
-@compiled
+@borrowing
 def _set_priority(arrays, state, e, now_s):  # type: ignore[no-untyped-def]
     jobs, j = arrays.jobs, arrays.entries[e].job
     since_s = jobs[j].submit_s if arrays.tuning[0].accrue_always else max(jobs[j].submit_s, state.live[j].begin_s)
@@ -41,30 +43,37 @@ def _set_priority(arrays, state, e, now_s):  # type: ignore[no-untyped-def]
         state.priority[e] = value
 
 
-@compiled
+@borrowing
 def _rank(arrays, state, e):  # type: ignore[no-untyped-def]
     """A number that orders the queue: reservations, then the partition's tier, then priority."""
     reserved = 2.0**50 if arrays.jobs[arrays.entries[e].job].reservation >= 0 else 0.0
-    return reserved + arrays.partitions.tier[arrays.entries[e].partition] * 2.0**33 + state.priority[e]
+    return reserved + arrays.partitions[arrays.entries[e].partition].tier * 2.0**33 + state.priority[e]
 
 
-@compiled
+@borrowing
 def sort_queue(arrays, state):  # type: ignore[no-untyped-def]
-    """Drop entries of jobs that no longer wait, and sort the others; equal ones keep the order of submission."""
+    """Drop entries of jobs that no longer wait; sort the others if their order may have changed.
+
+    Entries of equal rank stand in the order of submission.
+    """
     kept = 0
     for q in range(state.counts[QUEUED]):
         if state.live[arrays.entries[state.queue[q]].job].status == PENDING:
             state.queue[kept] = state.queue[q]
             kept += 1
     state.counts[QUEUED] = kept
-    queue = np.sort(state.queue[:kept])
-    keys = np.empty(kept)
+    if not state.counts[UNSORTED]:
+        return
+    state.counts[UNSORTED] = 0
     for q in range(kept):
-        keys[q] = -_rank(arrays, state, queue[q])
-    state.queue[:kept] = queue[np.argsort(keys, kind="mergesort")]
+        state.rank[state.queue[q]] = state.queue[q]
+    sort_by_key(state.queue, state.rank, state.spare, kept)
+    for q in range(kept):
+        state.rank[state.queue[q]] = -_rank(arrays, state, state.queue[q])
+    sort_by_key(state.queue, state.rank, state.spare, kept)
 
 
-@compiled
+@borrowing
 def _enqueue(arrays, state, e):  # type: ignore[no-untyped-def]
     """Insert one entry behind those that are at least as good."""
     rank, n = _rank(arrays, state, e), state.counts[QUEUED]
@@ -81,25 +90,28 @@ def _enqueue(arrays, state, e):  # type: ignore[no-untyped-def]
     state.counts[QUEUED] = n + 1
 
 
-@compiled
+@borrowing
 def recalculate(arrays, state, elapsed_s, now_s):  # type: ignore[no-untyped-def]
     """Decay and count usage, then set every waiting job's priority anew, as the decay thread does."""
     tuning = arrays.tuning[0]
-    state.usage[:] *= tuning.decay_per_s**elapsed_s
+    decay = tuning.decay_per_s**elapsed_s
+    for a in range(len(state.usage)):
+        state.usage[a] *= decay
     for k in range(state.counts[ACTIVE]):
         if state.live[state.active[k]].status == RUNNING:
             charge_usage(arrays, state, state.active[k], now_s)
     if tuning.weight_fair_share != 0.0:
         if tuning.fair_tree:
-            rank_users(arrays.shares, arrays.children, state.usage, state.fair_share)
+            rank_users(arrays.shares, arrays.children, state.usage, state.fair_share, state.fair_share_room)
         else:
-            classic_fair_share(arrays.shares, state.usage, state.fair_share, tuning.dampening)
+            classic_fair_share(arrays.shares, state.usage, state.fair_share, tuning.dampening, state.fair_share_room)
     for q in range(state.counts[QUEUED]):
         _set_priority(arrays, state, state.queue[q], now_s)
+    state.counts[UNSORTED] = 1
     sort_queue(arrays, state)
 
 
-@compiled
+@borrowing
 def _submit(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
     """Put a job into the queue, unless a limit on submissions refuses it."""
     jobs = arrays.jobs
@@ -116,18 +128,18 @@ def _submit(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
         _enqueue(arrays, state, e)
 
 
-@compiled
+@borrowing
 def _next_reservation(arrays, now_s):  # type: ignore[no-untyped-def]
     """When the next advance reservation begins or ends."""
     best = np.inf
     for r in range(len(arrays.reservation_s)):
-        for when_s in arrays.reservation_s[r]:
-            if now_s < when_s < best:
-                best = when_s
+        for k in range(2):
+            if now_s < arrays.reservation_s[r, k] < best:
+                best = arrays.reservation_s[r, k]
     return best
 
 
-@compiled
+@borrowing
 def _leave(arrays, state, j):  # type: ignore[no-untyped-def]
     """A job leaves the system."""
     jobs = arrays.jobs
@@ -136,12 +148,15 @@ def _leave(arrays, state, j):  # type: ignore[no-untyped-def]
     state.counts[CHANGED] = 1
 
 
-@compiled
+@borrowing
 def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no-untyped-def]
     """Start jobs in the queue's order; a job that does not fit closes its partition for this pass."""
     entries, jobs = arrays.entries, arrays.jobs
-    failed = np.zeros(len(arrays.partitions), np.uint8)
-    blocked[:] = 0
+    failed = state.failed
+    for p in range(len(failed)):
+        failed[p] = 0
+    for i in range(len(blocked)):
+        blocked[i] = 0
     seen, closed, array, array_partition = 0, 0, -1, -1
     for q in range(state.counts[QUEUED]):
         e = state.queue[q]
@@ -166,9 +181,9 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
                 for i in range(len(blocked)):
                     blocked[i] |= arrays.partition_nodes[p, i]
             continue
-        allowed[:] = arrays.masks[entries[e].mask]
-        there = 0
+        mask, there = entries[e].mask, 0
         for i in range(len(allowed)):
+            allowed[i] = arrays.masks[mask, i]
             if blocked[i]:
                 allowed[i] = 0
             elif arrays.nodes[i].up:
@@ -185,12 +200,12 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
                 blocked[i] |= arrays.partition_nodes[p, i]
 
 
-@compiled
+@borrowing
 def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
     """Play all jobs; `cancels` lists waiting jobs that are withdrawn, by time."""
     jobs, tuning = arrays.jobs, arrays.tuning[0]
     n = len(jobs)
-    allowed, blocked = space.allowed.copy(), space.allowed.copy()
+    allowed, blocked = state.allowed, state.blocked
     arrived, withdrawn = 0, 0
     calc_s, calc_done_s = 0.0, 0.0
     quick_s, full_s, pass_s = np.inf, tuning.sched_interval, -np.inf
@@ -264,7 +279,7 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
     return 0
 
 
-@compiled
+@borrowing
 def _stuck(arrays, state, calc_s, bf_s):  # type: ignore[no-untyped-def]
     """Whether jobs wait that nothing to come will let start: none runs, and none becomes eligible later."""
     for k in range(state.counts[ACTIVE]):

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from clustertwin.core.compiled import compiled
+from clustertwin.core.compiled import borrowing
+from clustertwin.workload.slurm.controller.site_arrays import Floats, Ints
+from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 
-@compiled
-def rank_users(shares, children_of, usage, factor):  # type: ignore[no-untyped-def]
+class FairShareRoom(NamedTuple):
+    """Room for a walk through the account tree, one row an association."""
+
+    key: Floats  # minus the level fair share, or the effective usage
+    norm: Floats
+    stack: Ints
+    tied: Ints
+    ordered: Ints
+    spare: Ints
+
+
+def new_fair_share_room(associations: int) -> FairShareRoom:
+    n = associations + 1
+    return FairShareRoom(np.zeros(n), np.zeros(n), *(np.zeros(n, np.int64) for _ in range(4)))
+
+
+@borrowing
+def rank_users(shares, children_of, usage, factor, room):  # type: ignore[no-untyped-def]
     """Rank users by their accounts' level fair share (shares over usage), from the root down; ties share a rank."""
     n = len(usage)
-    level = np.zeros(n)
+    key, stack, tied = room.key, room.stack, room.tied
     users = 0
     for a in range(1, n):
         users += shares.is_user[a]
         parent = shares.parent[a]
         if shares.uses_parent[a]:
-            level[a] = np.inf if shares.is_user[a] else -1.0
+            key[a] = -np.inf if shares.is_user[a] else 1.0
             continue
         share = shares.shares[a] / shares.level_shares[a] if shares.level_shares[a] > 0 else 0.0
         used = usage[a] / usage[parent] if usage[parent] > 0 else 0.0
-        level[a] = 0.0 if share == 0.0 else (np.inf if used == 0.0 else share / used)
-    stack = np.zeros(n + 1, np.int64)
-    tied = np.zeros(n + 1, np.uint8)
+        key[a] = 0.0 if share == 0.0 else (-np.inf if used == 0.0 else -share / used)
+    stack[0], tied[0] = 0, 0
     depth, rank, rank_without_ties = 1, users, users
     while depth:
         depth -= 1
@@ -34,36 +53,34 @@ def rank_users(shares, children_of, usage, factor):  # type: ignore[no-untyped-d
             factor[a] = rank / users
             rank_without_ties -= 1
             continue
-        first, last = shares.child_from[a], shares.child_to[a]
-        children = children_of[first:last].copy()
-        keys = np.empty(len(children))
-        for k in range(len(children)):
-            keys[k] = -level[children[k]]
-        order = np.argsort(keys, kind="mergesort")
+        first, count = shares.child_from[a], shares.child_to[a] - shares.child_from[a]
+        ordered = room.ordered
+        for k in range(count):
+            ordered[k] = children_of[first + k]
+        sort_by_key(ordered, key, room.spare, count)
         # Users come before accounts of the same level.
-        ordered = children[order]
-        for k in range(1, len(ordered)):
+        for k in range(1, count):
             m = k
             while (
                 m > 0
-                and level[ordered[m]] == level[ordered[m - 1]]
+                and key[ordered[m]] == key[ordered[m - 1]]
                 and shares.is_user[ordered[m]]
                 and not shares.is_user[ordered[m - 1]]
             ):
                 ordered[m], ordered[m - 1] = ordered[m - 1], ordered[m]
                 m -= 1
-        for k in range(len(ordered) - 1, -1, -1):
+        for k in range(count - 1, -1, -1):
             stack[depth] = ordered[k]
-            tied[depth] = is_tied if k == 0 else level[ordered[k]] == level[ordered[k - 1]]
+            tied[depth] = is_tied if k == 0 else key[ordered[k]] == key[ordered[k - 1]]
             depth += 1
 
 
-@compiled
-def classic_fair_share(shares, usage, factor, dampening):  # type: ignore[no-untyped-def]
+@borrowing
+def classic_fair_share(shares, usage, factor, dampening, room):  # type: ignore[no-untyped-def]
     """2^(-effective usage / normalised shares / dampening) for every association."""
-    n = len(usage)
-    effective, norm = np.ones(n), np.ones(n)
-    for a in range(1, n):
+    effective, norm = room.key, room.norm
+    effective[0] = norm[0] = 1.0
+    for a in range(1, len(usage)):
         parent = shares.parent[a]
         if shares.uses_parent[a]:
             effective[a], norm[a] = effective[parent], norm[parent]
@@ -75,7 +92,7 @@ def classic_fair_share(shares, usage, factor, dampening):  # type: ignore[no-unt
         factor[a] = 2.0 ** (-(effective[a] / norm[a]) / dampening) if norm[a] > 0 else 0.0
 
 
-@compiled
+@borrowing
 def charge(shares, usage, association, amount):  # type: ignore[no-untyped-def]
     """Add usage to an association and to all above it."""
     a = association
@@ -84,7 +101,7 @@ def charge(shares, usage, association, amount):  # type: ignore[no-untyped-def]
         a = shares.parent[a]
 
 
-@compiled
+@borrowing
 def priority_of(tuning, fixed, age_s, fair_share):  # type: ignore[no-untyped-def]
     """The sum of all factors, a whole number of at least 1 as in Slurm."""
     age = min(max(age_s, 0.0) / tuning.max_age_s, 1.0) if tuning.max_age_s > 0 else 1.0

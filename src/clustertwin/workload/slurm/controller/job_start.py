@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.core.compiled import compiled
+from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.controller_state import (
     ACTIVE,
     PENDING,
@@ -13,7 +13,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     QUEUED,
     RUNNING,
     SUSPENDED,
-    place_of,
+    UNSORTED,
     push_event,
     release,
     reservation_open,
@@ -22,29 +22,32 @@ from clustertwin.workload.slurm.controller.controller_state import (
 )
 from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
 from clustertwin.workload.slurm.controller.site_arrays import REQUEUE, SUSPEND
+from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 #: Results of `try_start`.
 BUSY, STARTED, SKIPPED = range(3)
 
 
-@compiled
+@borrowing
 def copy_free(source, target):  # type: ignore[no-untyped-def]
     for i in range(len(source.nodes)):
         target.nodes[i] = source.nodes[i]
-    target.gres[:] = source.gres
+        for g in range(source.gres.shape[1]):
+            target.gres[i, g] = source.gres[i, g]
 
 
-@compiled
+@borrowing
 def set_empty(arrays, target):  # type: ignore[no-untyped-def]
     """All nodes free."""
     for i in range(len(arrays.nodes)):
         target.nodes[i].cores = arrays.nodes[i].cores
         target.nodes[i].memory_mb = arrays.nodes[i].memory_mb
         target.nodes[i].jobs = 0
-    target.gres[:] = arrays.node_gres
+        for g in range(arrays.node_gres.shape[1]):
+            target.gres[i, g] = arrays.node_gres[i, g]
 
 
-@compiled
+@borrowing
 def preemption_of(arrays, state, e, victim):  # type: ignore[no-untyped-def]
     """How the entry's job may preempt a running one; 0 if it may not."""
     jobs = arrays.jobs
@@ -52,28 +55,25 @@ def preemption_of(arrays, state, e, victim):  # type: ignore[no-untyped-def]
         return 0
     partition = arrays.entries[state.live[victim].entry].partition
     if arrays.tuning[0].preempt == 1:
-        if arrays.partitions.tier[partition] >= arrays.partitions.tier[arrays.entries[e].partition]:
+        if arrays.partitions[partition].tier >= arrays.partitions[arrays.entries[e].partition].tier:
             return 0
-        return arrays.partitions.preempt_mode[partition]
+        return arrays.partitions[partition].preempt_mode
     if not arrays.qos_preempts[jobs[arrays.entries[e].job].qos, jobs[victim].qos]:
         return 0
     return arrays.qos_mode[jobs[victim].qos]
 
 
-@compiled
+@borrowing
 def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
-    """Jobs that the entry's job may preempt on these nodes, in the order in which Slurm would take them."""
-    found = np.zeros(len(state.active), np.int64)
-    keys = np.zeros(len(state.active))
-    count = 0
+    """Fill `state.victims` with the jobs to preempt on these nodes, in Slurm's order; returns their number."""
+    found, keys, count = state.victims, state.victim_key, 0
     for k in range(state.counts[ACTIVE]):
         victim = state.active[k]
         if preemption_of(arrays, state, e, victim) == 0:
             continue
-        place = place_of(arrays, state, victim)
         size, touches = 0, False
-        for spot in place:
-            i = spot.node
+        for row in range(arrays.jobs[victim].place_from, arrays.jobs[victim].place_to):
+            i = state.place[row].node
             if i < 0:
                 break
             size += 1
@@ -81,24 +81,25 @@ def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
         if touches:
             found[count] = victim
             if arrays.tuning[0].youngest_first:
-                keys[count] = -state.live[victim].start_s
+                keys[victim] = -state.live[victim].start_s
             elif arrays.tuning[0].preempt == 1:
-                tier = arrays.partitions.tier[arrays.entries[state.live[victim].entry].partition]
-                keys[count] = tier * 65536.0 + (65535.0 - size)
+                tier = arrays.partitions[arrays.entries[state.live[victim].entry].partition].tier
+                keys[victim] = tier * 65536.0 + (65535.0 - size)
             else:
-                keys[count] = state.priority[state.live[victim].entry]
+                keys[victim] = state.priority[state.live[victim].entry]
             count += 1
-    return found[:count][np.argsort(keys[:count], kind="mergesort")]
+    sort_by_key(found, keys, state.spare, count)
+    return count
 
 
-@compiled
+@borrowing
 def take_resources(arrays, state, victim, mode, now_s):  # type: ignore[no-untyped-def]
     """Take a running job's resources away: suspend it, send it back to the queue or end it."""
     state.counts[PREEMPTIONS] += 1
     if mode == SUSPEND:
         state.live[victim].left_s = state.live[victim].end_s - now_s
         state.live[victim].end_s = np.inf
-        change_resources(arrays, state.free, victim, place_of(arrays, state, victim), 2)
+        change_resources(arrays, state.free, victim, state.place, 2)
         state.live[victim].status = SUSPENDED
         return
     release(arrays, state, victim, now_s)
@@ -111,24 +112,24 @@ def take_resources(arrays, state, victim, mode, now_s):  # type: ignore[no-untyp
         for e in range(arrays.jobs[victim].entry_from, arrays.jobs[victim].entry_to):
             state.queue[state.counts[QUEUED]] = e
             state.counts[QUEUED] += 1
+            state.counts[UNSORTED] = 1
     else:
         state.live[victim].status = PREEMPTED
         state.live[victim].end_s = now_s
 
 
-@compiled
+@borrowing
 def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-def]
     """Preempt as few jobs as make room for the entry's job; returns the number of nodes in `state.room`."""
     j = arrays.entries[e].job
     loaded = arrays.partitions[arrays.entries[e].partition].least_loaded
-    order = candidates(arrays, state, e, allowed)
+    n, order = candidates(arrays, state, e, allowed), state.victims
     for attempt in range(2):
         copy_free(state.free, state.future)
         last, count = -1, 0
-        for k in range(len(order)):
-            place = place_of(arrays, state, order[k])
+        for k in range(n):
             sign = 2 if preemption_of(arrays, state, e, order[k]) == SUSPEND else 1
-            change_resources(arrays, state.future, order[k], place, sign)
+            change_resources(arrays, state.future, order[k], state.place, sign)
             count = select_nodes(arrays, j, state.future, allowed, state.work, loaded)
             if count > 0:
                 last = k
@@ -143,8 +144,8 @@ def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-d
             continue
         for k in range(last + 1):
             hit = False
-            for spot in place_of(arrays, state, order[k]):
-                i = spot.node
+            for row in range(arrays.jobs[order[k]].place_from, arrays.jobs[order[k]].place_to):
+                i = state.place[row].node
                 if i < 0:
                     break
                 hit |= state.work.room[i].chosen == 1
@@ -154,14 +155,14 @@ def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-d
     return 0
 
 
-@compiled
+@borrowing
 def try_start(arrays, state, e, now_s, allowed):  # type: ignore[no-untyped-def]
     """Start the entry's job on allowed nodes if it fits; `allowed` loses nodes that are reserved for others."""
     jobs, j = arrays.jobs, arrays.entries[e].job
     if not reservation_open(arrays, j, now_s):
         return SKIPPED
     reserved = reserved_for_others(arrays, j, now_s, now_s + jobs[j].limit_s, allowed)
-    loaded = arrays.partitions.least_loaded[arrays.entries[e].partition]
+    loaded = arrays.partitions[arrays.entries[e].partition].least_loaded
     count = select_nodes(arrays, j, state.free, allowed, state.work, loaded)
     if count == 0 and arrays.tuning[0].preempt > 0:
         count = _preempt_for(arrays, state, e, allowed, now_s)
@@ -175,23 +176,23 @@ def try_start(arrays, state, e, now_s, allowed):  # type: ignore[no-untyped-def]
     return BUSY
 
 
-@compiled
+@borrowing
 def resume_suspended(arrays, state, now_s):  # type: ignore[no-untyped-def]
     """Let suspended jobs go on whose cores are free again, the longest-running first."""
     for k in range(state.counts[ACTIVE]):
         j = state.active[k]
         if state.live[j].status != SUSPENDED:
             continue
-        place, fits = place_of(arrays, state, j), True
-        for spot in place:
-            i = spot.node
+        fits = True
+        for row in range(arrays.jobs[j].place_from, arrays.jobs[j].place_to):
+            i = state.place[row].node
             if i < 0:
                 break
-            node = arrays.nodes[i]
-            cores = node.cores if arrays.jobs[j].exclusive else (spot.cpus + node.threads - 1) // node.threads
+            node, cpus = arrays.nodes[i], state.place[row].cpus
+            cores = node.cores if arrays.jobs[j].exclusive else (cpus + node.threads - 1) // node.threads
             fits &= state.free.nodes[i].cores >= cores
         if fits:
-            change_resources(arrays, state.free, j, place, -2)
+            change_resources(arrays, state.free, j, state.place, -2)
             state.live[j].status = RUNNING
             state.live[j].end_s = now_s + state.live[j].left_s
             push_event(state, state.live[j].end_s, j)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustertwin.core.compiled import compiled
+from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteArrays
 
 #: What is free on a node, and how many jobs run there.
@@ -45,7 +45,7 @@ def all_free(arrays: SiteArrays) -> Free:
     return Free(rows, arrays.node_gres.copy())
 
 
-@compiled
+@borrowing
 def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
     """Fill `room.avail` with the CPUs of each node that job j could use; returns (nodes, CPUs, most on a node)."""
     job, nodes, gres = arrays.jobs[j], arrays.nodes, free.gres
@@ -90,7 +90,7 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
     return count, total, most
 
 
-@compiled
+@borrowing
 def _take(room, job, i, left):  # type: ignore[no-untyped-def]
     """Take node i: `left` is (nodes, CPUs, chosen so far); the new values are returned."""
     nodes_left, cpus_left, count = left
@@ -106,7 +106,7 @@ def _take(room, job, i, left):  # type: ignore[no-untyped-def]
     return nodes_left - 1, cpus_left - cpus, count + 1
 
 
-@compiled
+@borrowing
 def _next_weight(nodes, room, above):  # type: ignore[no-untyped-def]
     """The lowest weight above one, among nodes that the job could use; -1 if there is none."""
     best = -1
@@ -116,7 +116,7 @@ def _next_weight(nodes, room, above):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled
+@borrowing
 def _by_topology(job, nodes, work, leaf_distance):  # type: ignore[no-untyped-def]
     """Nodes of the lowest weights that suffice, gathered leaf switch by leaf switch."""
     room, leaves_of = work.room, work.leaves
@@ -176,7 +176,7 @@ def _by_topology(job, nodes, work, leaf_distance):  # type: ignore[no-untyped-de
     return left[2]
 
 
-@compiled
+@borrowing
 def _best_leaf(nodes, work, weight, wanted):  # type: ignore[no-untyped-def]
     """The nearest leaf switch; of equally near ones the tightest that suffices, else the largest."""
     room, leaves = work.room, work.leaves
@@ -199,7 +199,7 @@ def _best_leaf(nodes, work, weight, wanted):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled
+@borrowing
 def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
     """Runs of neighbouring nodes of one weight: the lightest first, then the tightest that suffices."""
     n = len(nodes)
@@ -260,7 +260,7 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
     return 0
 
 
-@compiled
+@borrowing
 def _least_loaded(job, n, room):  # type: ignore[no-untyped-def]
     """The nodes with the most free CPUs first."""
     left = (max(job.nodes_min, 1), job.cpus, 0)
@@ -275,7 +275,7 @@ def _least_loaded(job, n, room):  # type: ignore[no-untyped-def]
     return left[2]
 
 
-@compiled
+@borrowing
 def _evaluate(arrays, job, work, least_loaded):  # type: ignore[no-untyped-def]
     nodes, room = arrays.nodes, work.room
     for i in range(len(nodes)):
@@ -287,7 +287,7 @@ def _evaluate(arrays, job, work, least_loaded):  # type: ignore[no-untyped-def]
     return _by_neighbours(job, nodes, room)
 
 
-@compiled
+@borrowing
 def select_nodes(arrays, j, free, allowed, work, least_loaded):  # type: ignore[no-untyped-def]
     """The number of nodes chosen, listed in `room.node` with CPUs in `room.cpus`; 0 if the job does not fit."""
     job, room = arrays.jobs[j], work.room
@@ -314,16 +314,16 @@ def select_nodes(arrays, j, free, allowed, work, least_loaded):  # type: ignore[
     return 0
 
 
-@compiled
+@borrowing
 def change_resources(arrays, free, j, place, sign):  # type: ignore[no-untyped-def]
-    """Take (sign -1) or give back (+1) what job j holds on its nodes, `place`; node -1 ends the list.
+    """Take (sign -1) or give back (+1) what job j holds on its nodes, its rows of `place`; node -1 ends them.
 
     Sign 2 gives back cores only and -2 takes them again, for a suspended job.
     """
     job, nodes = arrays.jobs[j], arrays.nodes
     step = 1 if sign > 0 else -1
     whole = sign == 1 or sign == -1
-    for k in range(len(place)):
+    for k in range(job.place_from, job.place_to):
         i = place[k].node
         if i < 0:
             break

@@ -66,6 +66,10 @@ function showEnded(ended) {
   place.replaceChildren(...(ended ? [notice] : []));
 }
 
+function phaseOf(snapshot) {
+  return snapshot.shadow && snapshot.phase === "watching" ? "shadow" : snapshot.phase;
+}
+
 // --- the stream of snapshots: a page that loses it says so ---
 function listen() {
   const phase = document.getElementById("phase");
@@ -73,14 +77,15 @@ function listen() {
   stream.addEventListener("snapshot", (message) => {
     const snapshot = JSON.parse(message.data);
     const now = document.getElementById("now");
-    phase.dataset.state = snapshot.replay_ended ? "replay-ended" : snapshot.phase;
-    phase.textContent = snapshot.replay_ended ? "replay ended" : snapshot.phase === "warming-up" && snapshot.ready_in_s !== null ? `warming up, ${snapshot.ready_in_s} s` : snapshot.phase.replace("-", " ");
+    phase.dataset.state = snapshot.replay_ended ? "replay-ended" : phaseOf(snapshot);
+    phase.textContent = snapshot.replay_ended ? "replay ended" : snapshot.phase === "warming-up" && snapshot.ready_in_s !== null ? `warming up, ${snapshot.ready_in_s} s` : phaseOf(snapshot).replace("-", " ");
     now.dateTime = new Date(snapshot.now_s * 1000).toISOString();
     const count = document.getElementById("open-count");
     count.textContent = snapshot.open_events;
     count.hidden = !snapshot.open_events;
     showProblems(snapshot.problems);
     showEnded(snapshot.replay_ended);
+    if (!snapshot.shadow) document.getElementById("shadow")?.remove();
     localise(document);
     document.body.dispatchEvent(new Event("twin:snapshot"));
     tick();

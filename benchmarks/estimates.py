@@ -1,0 +1,46 @@
+"""EASY backfilling by limits, by the user's last two jobs and by predictions, on halves of real logs.
+
+    python benchmarks/estimates.py KTH-SP2.easy.swf.gz 100 SDSC-SP2.easy.swf.gz 128
+
+Prints the mean bounded slowdown and how much later than under limits jobs start. The settings of the predictions were
+chosen on the first halves.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from clustertwin.workload.formats import read
+from clustertwin.workload.simulator.simulate_estimates import EstimateSettings, simulate_estimates
+
+KINDS = {
+    "requested": EstimateSettings("requested", shortest_first=False),
+    "requested, shortest first": EstimateSettings("requested"),
+    "last two": EstimateSettings("last-two", patience_s=np.inf),
+    "predicted": EstimateSettings(),
+    "predicted, no patience": EstimateSettings(patience_s=np.inf),
+}
+
+
+def main() -> None:
+    print("log, part, estimates, slowdown, change %, mean wait s, longest wait h, worst delay h, 99 % delay h")
+    for path, procs in zip(sys.argv[1::2], map(int, sys.argv[2::2]), strict=True):
+        jobs = read(Path(path), lenient=True)
+        half = len(jobs) // 2
+        parts = {"first half": slice(0, half), "second half": slice(half, len(jobs)), "whole": slice(0, len(jobs))}
+        for part, which in parts.items():
+            schedules = {name: simulate_estimates(jobs.take(which), procs, s) for name, s in KINDS.items()}
+            base = schedules["requested"]
+            for name, schedule in schedules.items():
+                slowdown, later_s = schedule.bounded_slowdown().mean(), schedule.wait_s - base.wait_s
+                change = 100 * (slowdown / base.bounded_slowdown().mean() - 1)
+                hours = [schedule.wait_s.max(), later_s.max(), np.quantile(later_s, 0.99)]
+                numbers = [slowdown, change, schedule.wait_s.mean(), *(value / 3600 for value in hours)]
+                print(Path(path).name, part, name, *(f"{number:.1f}" for number in numbers), sep=", ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

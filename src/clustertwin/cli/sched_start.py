@@ -1,0 +1,75 @@
+"""Run `twin sched start`: options -> the live queue, a log of the past -> when jobs start, as distributions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_options import StartOptions
+from clustertwin.cli.sched_whatif import future_submissions
+from clustertwin.core.errors import SettingsError
+from clustertwin.workload.formats import read
+from clustertwin.workload.simulator.forecast.live_start import (
+    LivePast,
+    StartAnswer,
+    StartQuestion,
+    forecast_queue,
+    parse_like,
+)
+from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
+from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    answers: list[StartAnswer]
+    queue: LiveQueue
+    asked_s: float | None  # Unix time at which Slurm was asked; None for a file
+
+
+def run_start(options: StartOptions) -> Starts:
+    """The starts of the jobs that wait, of one of them, or of a job like the one described."""
+    if options.job and options.like:
+        raise SettingsError("set either --job or --like")
+    question = StartQuestion(options.job, parse_like(options.like) if options.like else None, options.within_h * 3600)
+    asked_s = time.time() if options.squeue is None else None
+    queue = parse_squeue(read_squeue() if options.squeue is None else options.squeue.read_text())
+    procs = options.procs or (read_size(options.unit) if options.squeue is None else 0)
+    if not procs:
+        raise SettingsError("a file does not contain the size of the machine; set --procs")
+    past = None
+    if options.past:
+        log = read(options.past)
+        rng = np.random.default_rng(options.seed)
+        past = LivePast(log, future_submissions(log, 1.0, options.hours, rng) if options.hours > 0 else None)
+    settings = FutureSettings(futures=options.futures)
+    answers = forecast_queue(queue, past, procs, question, unit=options.unit, settings=settings, seed=options.seed)
+    return Starts(answers, queue, asked_s)
+
+
+def as_document(starts: Starts) -> dict[str, Any]:
+    """The JSON document of `start`."""
+    counts = {"asked_s": starts.asked_s, "running": starts.queue.running, "held": starts.queue.held}
+    return {**counts, "starts": [asdict(answer) for answer in starts.answers]}
+
+
+def print_starts(starts: Starts) -> None:
+    """The start of each job as a table, in seconds from now."""
+    if not starts.answers:
+        err.print("no job waits")
+        return
+    within_h = starts.answers[0].within_s / 3600
+    print_table(
+        f"start in seconds from now, {starts.answers[0].futures} futures",
+        ["job", "user", "10 %", "50 %", "90 %", "likeliest", "by limits", f"within {within_h:g} h", "run time from"],
+        [
+            [a.job, a.user, round(a.p10_s), round(a.p50_s), round(a.p90_s), round(a.likeliest_s), round(a.by_limits_s),
+             f"{a.within_probability:.0%}", a.basis]
+            for a in starts.answers
+        ],
+        whole=["job"],
+    )  # fmt: skip

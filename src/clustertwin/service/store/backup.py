@@ -1,0 +1,248 @@
+"""Back up a home while the service runs, and restore it: HOME <-> one tar file with the SHA-256 of every member.
+
+SQLite files are copied by SQLite's own backup, so that they are consistent. Every other file is either replaced whole
+or only appended to. The order of the copies does the rest: champion.json and learning.json come before the models that
+they name, and the journal of a recording comes before its chunks, because a writer moves seconds from the one to the
+other. A file that disappears during the copy (a delivered message, an expired chunk) is left out.
+
+The last member, MANIFEST.json, lists all others. `restore` checks every member against it before the new home appears.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple
+
+from clustertwin import __version__
+from clustertwin.core import files
+from clustertwin.core.errors import InputError, OutputError, SettingsError
+from clustertwin.service.store.home_format import open_home
+
+MANIFEST = "MANIFEST.json"
+RECORDING = "recording"
+_FIRST = ("format.json", "champion.json", "learning.json")
+_JOURNAL = "journal"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
+_PIECE = 1 << 20
+_MANIFEST_BYTES = 64_000_000  # of a home with half a million files
+
+
+class Member(NamedTuple):
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSummary:
+    """What a backup holds."""
+
+    path: str
+    files: int
+    bytes: int
+    made_s: float
+    written_by: str
+    left_out: tuple[str, ...] = ()  # files that disappeared while the backup was made
+
+
+def back_up(home: Path, target: Path, *, recording: bool = True) -> BackupSummary:
+    """Write a backup of a home to a new file that only its owner can read."""
+    if not home.is_dir():
+        raise SettingsError(f"{home}: there is no home to back up; set --home")
+    files.refuse_existing(target)
+    if target.resolve().is_relative_to(home.resolve()):
+        raise SettingsError(f"{target}: a backup must lie outside of the home")
+    open_home(home)
+    members: dict[str, Member] = {}
+    left_out: list[str] = []
+    made_s = time.time()
+    with (
+        files.replacing(target, private=True) as out,
+        tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path in _in_order(home, recording):
+            name = path.relative_to(home).as_posix()
+            try:
+                members[name] = _add(archive, name, path)
+            except FileNotFoundError:
+                left_out.append(name)
+        manifest = {"made_s": made_s, "written_by": f"clustertwin {__version__}", "members": members}
+        _add_bytes(archive, MANIFEST, json.dumps(manifest).encode())
+    size = sum(member.size for member in members.values())
+    return BackupSummary(str(target), len(members), size, made_s, f"clustertwin {__version__}", tuple(left_out))
+
+
+def restore(source: Path, home: Path) -> BackupSummary:
+    """Make a home from a backup. Nothing appears at `home` unless every file is complete and unchanged."""
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise OutputError(f"{home} already exists and is not empty; restore to another home, or move this one away")
+    with files.reporting(home):
+        home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent) as scratch:
+        draft = Path(scratch) / "home"
+        with files.reporting(home):
+            draft.mkdir(mode=0o700)
+        summary = _extract(source, draft)
+        open_home(draft)  # refuses a home of a newer release, migrates one of an older release
+        if home.exists():
+            home.rmdir()
+        files.publish_directory(draft, home)
+    return summary
+
+
+def check(source: Path) -> BackupSummary:
+    """Read a whole backup and check it, without writing a home."""
+    return _extract(source, None)
+
+
+def summary_as_json(summary: BackupSummary) -> dict[str, object]:
+    return asdict(summary)
+
+
+def _in_order(home: Path, recording: bool) -> Iterator[Path]:
+    """The files of a home, in the order in which they may be copied."""
+    for name in _FIRST:
+        if (home / name).is_file():
+            yield home / name
+    for directory, folders, names in os.walk(home):
+        place = Path(directory)
+        if place == home:
+            names = [name for name in names if name not in _FIRST]
+            if not recording:
+                folders[:] = [name for name in folders if name != RECORDING]
+        folders.sort()
+        for name in sorted(names, key=lambda name: (name != _JOURNAL, name)):
+            path = place / name
+            if path.is_symlink() or not path.is_file() or _is_left_out(path):
+                continue
+            yield path
+
+
+def _is_left_out(path: Path) -> bool:
+    """Locks, unfinished drafts, and the files that SQLite keeps beside a database."""
+    if path.suffix == ".lock" or path.name == "lock" or (path.name.startswith(".") and path.suffix == ".new"):
+        return True
+    return path.name.endswith(_SQLITE_COMPANIONS) and Path(str(path).rpartition("-")[0]).is_file()
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> Member:
+    with path.open("rb") as content:
+        if content.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
+            content.seek(0)
+            return _add_stream(archive, name, content, path.stat().st_mode)
+    with tempfile.TemporaryDirectory(prefix="twin-backup-") as scratch:
+        copy = Path(scratch) / "copy.sqlite"
+        _copy_database(path, copy)
+        with copy.open("rb") as content:
+            return _add_stream(archive, name, content, 0o600)
+
+
+def _copy_database(path: Path, copy: Path) -> None:
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise InputError(path, f"cannot be backed up: {error}") from error
+
+
+def _add_stream(archive: tarfile.TarFile, name: str, content: BinaryIO, mode: int) -> Member:
+    """Add what the file holds now. A file that grows meanwhile is cut at this length."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = os.fstat(content.fileno()).st_size, mode & 0o777, int(time.time())
+    reader = _Hashing(content, info.size)
+    archive.addfile(info, reader)  # type: ignore[arg-type]  # it only reads
+    return Member(info.size, reader.digest.hexdigest())
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
+    archive.addfile(info, io.BytesIO(data))
+
+
+class _Hashing:
+    """A stream of at most `size` bytes that computes their SHA-256 on the way."""
+
+    def __init__(self, content: BinaryIO, size: int) -> None:
+        self.digest = hashlib.sha256()
+        self._content, self._left = content, size
+
+    def read(self, count: int) -> bytes:
+        data = self._content.read(min(count, self._left))
+        self._left -= len(data)
+        self.digest.update(data)
+        return data
+
+
+def _extract(source: Path, draft: Path | None) -> BackupSummary:
+    """Check every member and, with a draft, write it there."""
+    seen: dict[str, Member] = {}
+    manifest: dict[str, object] | None = None
+    try:
+        with tarfile.open(source, mode="r:") as archive:
+            for info in archive:
+                if manifest is not None:
+                    raise InputError(source, f"{info.name!r} follows {MANIFEST}, which must be last")
+                if not info.isfile() or not _is_plain(info.name) or info.name in seen:
+                    raise InputError(source, f"{info.name!r} is not a name that a backup has")
+                content = archive.extractfile(info)
+                assert content is not None
+                if info.name == MANIFEST:
+                    if info.size > _MANIFEST_BYTES:
+                        raise InputError(
+                            source, f"{MANIFEST} has {info.size} bytes; at most {_MANIFEST_BYTES} are read"
+                        )
+                    manifest = json.loads(content.read())
+                    continue
+                seen[info.name] = _write_member(content, draft / info.name if draft else None, info.mode)  # type: ignore[arg-type]
+    except (tarfile.TarError, EOFError) as error:
+        raise InputError(source, f"is not a complete backup: {error}") from error
+    except OSError as error:
+        raise InputError(source, f"cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(source, f"its {MANIFEST} cannot be read: {error}") from error
+    if not isinstance(manifest, dict) or not isinstance(members := manifest.get("members"), dict):
+        raise InputError(source, f"is not a complete backup: it has no {MANIFEST}")
+    expected = {name: tuple(member) if isinstance(member, list) else member for name, member in members.items()}
+    for name in sorted({*expected, *seen}):
+        if expected.get(name) != tuple(seen.get(name, ())):
+            raise InputError(source, f"{name!r} is missing or was changed since the backup was made")
+    made_s, written_by = manifest.get("made_s"), manifest.get("written_by")
+    if not isinstance(made_s, int | float):
+        raise InputError(source, f"its {MANIFEST} does not say when it was made")
+    size = sum(member.size for member in seen.values())
+    return BackupSummary(str(source), len(seen), size, float(made_s), str(written_by))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name stays inside of the home."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+def _write_member(content: BinaryIO, path: Path | None, mode: int) -> Member:
+    digest, size = hashlib.sha256(), 0
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.devnull if path is None else path, "wb") as out:
+        while piece := content.read(_PIECE):
+            digest.update(piece)
+            size += len(piece)
+            out.write(piece)
+    if path is not None:
+        path.chmod((mode & 0o700) | 0o600)
+    return Member(size, digest.hexdigest())

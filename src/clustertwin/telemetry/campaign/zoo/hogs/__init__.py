@@ -1,0 +1,1 @@
+"""Programs that impose a fault on a job and need nothing but Python."""

@@ -1,0 +1,173 @@
+"""The table of causes: a name -> what it is called in a title, what to do next, and what the job's owner can change.
+
+`UNUSUAL` is the cause of an event that no row describes: its title names a channel, a direction and a comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Question = Literal["harm", "change", "new", ""]
+
+UNUSUAL = "unusual"
+IDLE, HUNG_RANK, MISBOUND = "idle", "hung-rank", "misbound"
+STRAGGLER, STALLED_IO = "straggler", "stalled-io"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One row of the table. In `advice`, {job} and {busy} stand for the job's id and its number of busy threads."""
+
+    phrase: str  # what the job does, in a title
+    next_step: str  # for the operator
+    advice: tuple[str, ...]  # for the job's owner, with the Slurm directive; at most 78 columns each
+    question: Question = "harm"
+    node_channel: str = ""  # the channel of a node that shows that all of its jobs have the same problem
+    faults: tuple[str, ...] = ()  # known faults of the embedding that look like this
+
+
+CAUSES: dict[str, Cause] = {
+    IDLE: Cause(
+        "looks hung",
+        "Look at the job's output and at a stack of one process; cancel the job if it makes no progress.",
+        ("The job looks hung: all of its threads are idle.", "  scancel {job}   after a look at its output"),
+        faults=("hung-job",),
+    ),
+    HUNG_RANK: Cause(
+        "has idle threads while the others are busy",
+        "Look at a stack of the idle rank and of one that waits; a collective call may never return.",
+        (
+            "Some threads went idle while the others wait for them. Look at the idle rank:",
+            "  srun --jobid={job} --overlap gdb -p PID   or py-spy dump",
+        ),
+        faults=("hung-rank",),
+    ),
+    MISBOUND: Cause(
+        "looks misbound",
+        "Look at the affinity of the job's processes (taskset -pc PID); several of them may share a CPU.",
+        (
+            "The work is on {busy} of the job's threads. If the job has more processes, they share them:",
+            "  srun --cpu-bind=cores   or   #SBATCH --hint=nomultithread",
+            "  #SBATCH --ntasks-per-core=1   one process for each core",
+        ),
+        faults=("misbound",),
+    ),
+    STRAGGLER: Cause(
+        "has a straggler",
+        "Look at the slow rank's node and data: another process on its CPU, a slow clock, or uneven work.",
+        (
+            "One thread works while the others wait for it. Balance the work of the ranks,",
+            "  or ask for whole cores: #SBATCH --cpu-bind=cores --exclusive",
+        ),
+        faults=("straggler-x2", "straggler-x1.5"),
+    ),
+    STALLED_IO: Cause(
+        "waits for I/O",
+        "Look at the file system that the job uses and at other jobs that use it.",
+        (
+            "The job waits for the disk. Write larger blocks, or write to the node's local disk:",
+            "  #SBATCH --tmp=10G   and write to $TMPDIR",
+        ),
+        node_channel="io_pressure",
+        faults=("bad-io", "slow-io"),
+    ),
+    "cpu-contention": Cause(
+        "competes for its CPUs",
+        "Look for other processes on the job's CPUs, and for more threads than CPUs in the job.",
+        ("More threads run than the job has CPUs:", "  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK"),
+        node_channel="cpu_pressure",
+        faults=("noisy-neighbour",),
+    ),
+    "throttled": Cause(
+        "is throttled",
+        "Look at the CPU quota of the job's cgroup and at the node's temperature and power limit.",
+        ("The job's CPU quota stops its threads:", "  #SBATCH --cpus-per-task   as many as the job has threads"),
+        faults=("throttled",),
+    ),
+    "memory-pressure": Cause(
+        "waits for memory",
+        "Look at the memory of the node and of its jobs.",
+        ("The job waits for memory:", "  #SBATCH --mem   a larger limit, or fewer tasks on each node"),
+        node_channel="memory_pressure",
+        faults=("swap-bursts",),
+    ),
+    "swapping": Cause(
+        "swaps",
+        "Look at the memory of the node and of its jobs; a job uses more than it asked for.",
+        ("The job swaps:", "  #SBATCH --mem   a larger limit, or fewer tasks on each node"),
+        node_channel="memory_pressure",
+        faults=("swap-bursts",),
+    ),
+    "out-of-memory": Cause(
+        "lost a process for lack of memory",
+        "Look at the kernel's log of the node and at the memory limit of the job.",
+        ("The kernel killed a process of the job for lack of memory:", "  #SBATCH --mem   a larger limit"),
+        node_channel="memory_pressure",
+    ),
+    "steal": Cause(
+        "loses CPU time to the hypervisor",
+        "Look at the other guests of the node's host.",
+        ("The node's host gives its CPUs to other guests. Nothing in the job can change that.",),
+        node_channel="steal",
+    ),
+    "leak": Cause(
+        "uses more and more memory",
+        "Warn the owner: the job ends when it reaches its memory limit.",
+        ("The job's memory grows without end. It will reach its limit; look for a leak.",),
+        faults=("memory-leak",),
+    ),
+    "odd-rank": Cause(
+        "has a thread unlike its others",
+        "Compare the node and the input of this rank with those of the others.",
+        ("One thread is unlike the others. Check that all ranks have the same work and whole cores:",
+         "  #SBATCH --cpu-bind=cores"),
+        faults=("throttled", "noisy-neighbour"),
+    ),
+    "kernel-time": Cause(
+        "spends more time in the kernel",
+        "Look at the system calls of one process (perf top, strace -c): paging, small reads and locks are common.",
+        ("The job spends much more time in the kernel than before. Look at one process:",
+         "  srun --jobid={job} --overlap strace -c -p PID"),
+        question="change",
+        faults=("swap-bursts", "noisy-neighbour"),
+    ),
+    "one-thread-left": Cause(
+        "works on one thread only",
+        "Look at a stack of an idle process: a serial phase is normal, a collective call that never returns is not.",
+        ("All threads of the job but one are idle. Look at an idle process:",
+         "  srun --jobid={job} --overlap gdb -p PID   or py-spy dump"),
+        question="change",
+        faults=("hung-rank",),
+    ),
+    "spinning": Cause(
+        "spins",
+        "Look at a stack of one thread: it uses its CPU and seems to make no progress.",
+        ("The threads are busy and make no progress. Look at a stack:", "  srun --jobid={job} --overlap gdb -p PID"),
+    ),
+    "unlike-itself": Cause(
+        "is unlike itself",
+        "Compare with the job's output at this time: a new phase of the program is normal.",
+        ("The job behaves unlike before. Look at its output at this time.",),
+        question="change",
+    ),
+    "unlike-program": Cause(
+        "is unlike other runs of its program",
+        "Compare input, version and node with those of earlier runs.",
+        ("The job behaves unlike earlier runs of its program. Compare input, version and node.",),
+        question="change",
+    ),
+    "new-program": Cause("is a new kind of work", "Nothing to do.", (), question="new"),
+    UNUSUAL: Cause(
+        "is unusual",
+        "Look at the threads second by second, and give a verdict.",
+        ("Its threads behave unlike those of other jobs here. Look at the job's output at this time.",),
+        question="change",
+        faults=("throttled", "noisy-neighbour", "swap-bursts", "memory-leak", "straggler-x2", "straggler-x1.5"),
+    ),
+}  # fmt: skip
+
+
+def cause_of(name: str) -> Cause:
+    """The row of a cause. A cause that a newer release stored, or none, is treated as unusual."""
+    return CAUSES.get(name, CAUSES[UNUSUAL])

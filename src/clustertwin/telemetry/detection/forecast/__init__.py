@@ -1,0 +1,1 @@
+"""What the channels of nodes and jobs lead to: when memory runs out."""

@@ -1,0 +1,79 @@
+"""Memory over hours: moments as they come -> forecasts of leaks that are too slow for one moment.
+
+A moment holds five pieces. The watch keeps the mean of each half minute of every node and job, for up to eight hours,
+so that growth can have lasted long enough for a forecast hours ahead.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.forecast.memory_forecast import (
+    WINDOWS_S,
+    MemoryForecast,
+    Place,
+    _forecasts,
+    memory_levels,
+)
+from clustertwin.telemetry.moments.moment import Moment
+
+#: The length of a piece, and how many are kept of each row.
+PIECE_S, PIECES = 30, 960
+#: Windows in pieces: 4 minutes to 7 hours, each a sixth longer than the one before.
+WINDOWS = tuple(dict.fromkeys(round(8 * 1.18**k) for k in range(29)))
+#: Rows that are kept: 50,000 take 190 MB. Rows beyond it are forecast from their moment only.
+MOST_ROWS = 50_000
+#: Between two looks at the same rows: a forecast changes slowly.
+EVERY_S = 10
+
+
+class MemoryWatch:
+    """Keeps the pieces of the nodes and jobs of the last moment; a job that has ended is forgotten."""
+
+    def __init__(self) -> None:
+        self._places: dict[Place, int] = {}
+        self._pieces = np.empty((0, PIECES), np.float32)  # (row, piece), the newest last
+        self._piece = -1  # the piece of the last column
+        self._found: tuple[int, list[MemoryForecast]] = (-EVERY_S, [])
+
+    def forecast(self, moment: Moment) -> list[MemoryForecast]:
+        """The forecasts of this moment, soonest first."""
+        end_s, found = self._found
+        if 0 <= moment.end_s - end_s < EVERY_S:
+            return found
+        places, levels = memory_levels(moment)
+        self._keep(places, levels, moment.end_s)
+        kept = np.array([self._places.get(place, -1) for place in places], np.intp)
+        hours = np.vstack([self._pieces, np.full((1, PIECES), np.nan, np.float32)])[kept]
+        windows = [(levels, 1.0, samples) for samples in WINDOWS_S]
+        windows += [(hours, float(PIECE_S), samples) for samples in WINDOWS]
+        found = [MemoryForecast(*place, moment.end_s, *numbers) for place, numbers in _forecasts(places, windows)]
+        found.sort(key=lambda each: each.remaining_s)
+        self._found = moment.end_s, found
+        return found
+
+    def _keep(self, places: list[Place], levels: NDArray[np.float32], end_s: int) -> None:
+        """Add the pieces that are complete now, and drop the rows that are gone."""
+        piece = end_s // PIECE_S - 1  # the last complete one
+        passed = piece - self._piece
+        if passed == 0 and self._places.keys() >= set(places):
+            return
+        rows = dict(zip(places[:MOST_ROWS], range(len(places)), strict=False))
+        pieces = np.full((len(rows), PIECES), np.nan, np.float32)
+        if 0 <= passed < PIECES:  # otherwise the clock was set, or nothing was heard for eight hours
+            for place, row in rows.items():
+                if place in self._places:
+                    pieces[row, : PIECES - passed] = self._pieces[self._places[place], passed:]
+        # The pieces that this moment holds completely, also those that were kept before: late seconds are in now.
+        end = levels.shape[1] - (end_s - (piece + 1) * PIECE_S)
+        whole = max(end // PIECE_S, 0)
+        if whole:
+            block = levels[: len(rows), end - whole * PIECE_S : end].reshape(len(rows), whole, PIECE_S)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # a piece without a known second
+                means = np.nanmean(block, axis=2)
+            pieces[:, -whole:] = np.where(np.isnan(means), pieces[:, -whole:], means)
+        self._places, self._pieces, self._piece = rows, pieces, piece

@@ -1,0 +1,128 @@
+"""Is a job unlike itself? Signals and what is usual -> rules for changes towards lost progress.
+
+An effect must matter (a floor for each signal), exceed the job's own spread between blocks, and exceed the highest
+level that was usual before. A change that only shows a new phase of useful work is information and opens no event.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
+from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import Usual
+
+_OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
+_RESTING = 0.8  # of the time: a job that is idle for longer rests by design
+_FALLEN = 0.2  # of the usual level: what a job still does when it only spins
+_PHASE_SIGNALS = ("user", "system", "iowait", "idle")
+
+
+def change_candidates(
+    parts: JobParts, now: Signals, longer: Signals, usual: Usual, peers: PerPart, settings: QuestionSettings
+) -> list[Candidate]:
+    """`now` are means over `block_s`, `longer` over 100 s. `peers` is the surprise of the peers view over its bar."""
+
+    def value(name: str) -> PerPart:
+        return now[:, S[name]]
+
+    def centre(name: str) -> PerPart:
+        return usual.centre[:, S[name]]
+
+    def rise(name: str, floor: float) -> PerPart:
+        return excess_ratio(value(name), usual, name, floor, settings.spreads)
+
+    def candidate(cause: str, name: str, ratio: PerPart) -> Candidate:
+        return Candidate("change", cause, name, ratio, value(name), centre(name))
+
+    waits = np.fmax(now, longer)[:, S["waiting"]] - centre("waiting")
+    contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
+    own_tasks = value("others") < _OWN_TASKS
+    more_traffic = value("traffic") > centre("traffic") + settings.least_traffic
+    stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
+    # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
+    slowed = value("busiest") < centre("busiest") - settings.slowed
+    peers = np.nan_to_num(peers, nan=np.inf)
+    deviates = _deviates(now, longer, usual, settings)
+    serial = _is_serial(parts, longer)
+    worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
+    return [
+        candidate("cpu-contention", "lost", only_if(~own_tasks, contention)),
+        candidate("cpu-contention", "others", rise("others", settings.others)),
+        candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
+        candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
+        candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
+        candidate("kernel-time", "system", rise("system", settings.kernel)),
+        candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
+        candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
+        candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
+        candidate("spinning", "user", _spinning(now, usual)),
+        candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
+    ]
+
+
+def pending(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part, signal) where a signal is above what is usual: such a block does not count as usual yet."""
+    out = np.zeros(now.shape, np.bool_)
+    for name, floor in (
+        ("lost", settings.lost),
+        ("others", settings.others),
+        ("idle", settings.idle),
+        ("iowait", settings.iowait),
+        ("system", settings.kernel),
+        ("apart", settings.apart),
+        ("memory_growth", settings.leak),
+    ):
+        out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    out[:, S["waiting"]] = out[:, S["lost"]]
+    out[:, S["busiest"]] = out[:, S["idle"]]
+    return out
+
+
+def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float | PerPart, spreads: float) -> PerPart:
+    """How far a value lies above what is usual, over the effect that is needed there."""
+    i = S[name]
+    centre, spread, highest = usual.centre[:, i], usual.spread[:, i], usual.highest[:, i]
+    needed = np.maximum(np.maximum(floor, spreads * spread), highest - centre + floor / 2)
+    return np.asarray((value - centre) / needed)
+
+
+def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """A thread differs from its job more than usual, over 100 s and still in the last block."""
+    i = S["apart"]
+    floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
+    ratio = excess_ratio(longer[:, i], usual, "apart", floor, settings.spreads)
+    return only_if(now[:, i] > longer[:, i] / 2, ratio)
+
+
+def _is_serial(parts: JobParts, longer: Signals) -> NDArray[np.bool_]:
+    """(part,) one thread works and the others rest: a serial phase, not a thread that others wait for."""
+    busiest, n = longer[:, S["busiest"]], parts.count
+    rest_idle = (n * longer[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
+    return np.asarray((busiest > 0.8) & (rest_idle > 0.8))
+
+
+def _spinning(now: Signals, usual: Usual) -> PerPart:
+    """The job computes on all threads, and no longer switches tasks or transfers, as it did before."""
+    switches, traffic = (_fallen(now, usual, name) for name in ("context_switches", "traffic"))
+    computes = (now[:, S["user"]] > 0.97) & (now[:, S["user"]] >= usual.centre[:, S["user"]])
+    return np.where(computes & switches & traffic, 2.0, 0.0)
+
+
+def _fallen(now: Signals, usual: Usual, name: str) -> NDArray[np.bool_]:
+    i = S[name]
+    return np.asarray((now[:, i] < _FALLEN * usual.centre[:, i]) & (now[:, i] < usual.lowest[:, i] / 2))
+
+
+def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """The largest change of any CPU channel, in either direction."""
+    ratios = []
+    for name in _PHASE_SIGNALS:
+        i = S[name]
+        above = excess_ratio(now[:, i], usual, name, settings.information, settings.spreads)
+        needed = np.maximum(settings.information, settings.spreads * usual.spread[:, i])
+        needed = np.maximum(needed, usual.centre[:, i] - usual.lowest[:, i] + settings.information / 2)
+        ratios += [above, (usual.centre[:, i] - now[:, i]) / needed]
+    return np.fmax.reduce(ratios)

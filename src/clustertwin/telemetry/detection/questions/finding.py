@@ -1,0 +1,75 @@
+"""A finding: the answer to one of three questions about a job on a node, with the number that shows it.
+
+harm    lost time, no progress, waste; measured by absolute limits, so it holds for programs that nobody has seen
+change  unlike the job's own past, its other threads, or earlier runs of the same program or user
+new     never seen here; it is listed and learnt, and it opens no event
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_STRENGTH = 30.0  # as of scores
+
+Question = Literal["harm", "change", "new"]
+Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence:
+    """Whether a finding opens an event, and after how long."""
+
+    opens_event: bool = True  # False: shown as information
+    hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
+
+
+#: Every cause that a finding can have. `events/causes.py` has their texts.
+FINDING_CAUSES: dict[str, Persistence] = {
+    "idle": Persistence(),  # the job stopped working
+    "stalled-io": Persistence(),  # it waits for I/O and transfers next to nothing
+    "cpu-contention": Persistence(),  # other work takes CPU time from it
+    "throttled": Persistence(hold_s=60),
+    "steal": Persistence(hold_s=60),  # the hypervisor takes CPU time from the node
+    "memory-pressure": Persistence(hold_s=60),
+    "swapping": Persistence(hold_s=60),
+    "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
+    "leak": Persistence(hold_s=60),  # memory grows steadily
+    "kernel-time": Persistence(),  # much more time than usual in the kernel
+    "straggler": Persistence(),  # a thread works differently from the others of its job
+    "hung-rank": Persistence(),  # a thread stopped while the others go on
+    "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
+    "spinning": Persistence(),  # the job computes, and neither transfers nor waits any more
+    "misbound": Persistence(),  # all tasks share one thread
+    "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
+    "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
+    "new-program": Persistence(opens_event=False),
+}
+#: Memory fails independently of progress, so a job can have an event of each kind.
+MEMORY_CAUSES = frozenset({"memory-pressure", "swapping", "out-of-memory", "leak"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found about one job on one node at one moment."""
+
+    question: Question
+    cause: str  # a row of FINDING_CAUSES
+    job: str  # empty: threads without a job
+    node: str  # empty: the whole job
+    cpus: tuple[int, ...]
+    channel: str  # the channel that shows it
+    value: float  # its mean now
+    usual: float  # what it is compared with; NaN: nothing
+    compared_with: Comparison
+    since_s: int
+    strength: float  # on the scale of scores: above the detector's threshold it counts as an alarm
+
+    @property
+    def opens_event(self) -> bool:
+        """Whether it may open an event, once it has held long enough."""
+        return self.question != "new" and FINDING_CAUSES[self.cause].opens_event
+
+    def held(self, now_s: int) -> bool:
+        """Whether it has held long enough."""
+        return now_s - self.since_s >= FINDING_CAUSES[self.cause].hold_s

@@ -1,0 +1,218 @@
+"""The parts of a moment that are judged: a moment -> the threads of each job on each node, and their signals.
+
+A signal is the mean of a channel over the last seconds, or follows from such means. A signal whose channel is unknown
+is NaN, and every rule that needs it is silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.moments.moment import Moment
+
+Signals = NDArray[np.float32]  # (part, signal)
+
+#: The signals, in order. Those of a node hold for every part on it.
+SIGNALS = (
+    "user",
+    "system",
+    "iowait",
+    "idle",
+    "busiest",  # activity of the part's busiest thread
+    "apart",  # how far the most deviating thread is from the median of its job, in the channel that deviates most
+    "waiting",  # tasks of the node that want a CPU beyond those that have one, per thread
+    "lost",  # idle + waiting: work that could run and does not
+    "others",  # share of the part's threads that other work than the job takes
+    "cpu_pressure",
+    "memory_pressure",
+    "io_pressure",
+    "throttled",
+    "steal",
+    "swap_traffic",
+    "major_faults",
+    "memory_growth",  # steady growth of the job's memory, or else of the node's, over GROWTH_S; 0 where not steady
+    "traffic",  # the largest of disk, network and the job's own I/O
+    "context_switches",
+    "oom_kills",
+)
+GROWTH_S = 60
+_PIECES = 5
+_LEAST_PIECE = 0.12  # of the growth, in each piece but the first
+S = {name: i for i, name in enumerate(SIGNALS)}
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """One row per job and node, ordered by job, then by node. Threads without a job form the part "" of their node."""
+
+    jobs: tuple[str, ...]  # of each part
+    nodes: tuple[str, ...]  # of each part
+    node: NDArray[np.intp]  # (part,) index into the moment's nodes
+    order: NDArray[np.intp]  # the threads of the moment, part after part
+    first: NDArray[np.intp]  # (part,) its first thread in `order`
+    count: NDArray[np.intp]  # (part,) its threads
+    age_s: NDArray[np.int32]  # (part,) of its youngest thread
+    channel_row: NDArray[np.intp]  # (part,) its row in the moment's job channels, -1: none
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def threads(self, part: int) -> NDArray[np.intp]:
+        return self.order[self.first[part] : self.first[part] + self.count[part]]
+
+
+def parts_of(moment: Moment) -> JobParts:
+    """The parts of a moment."""
+    key = (moment.job.astype(np.int64) + 1) * len(moment.nodes) + moment.node
+    order = np.argsort(key, kind="stable")
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    lead = order[first]
+    jobs = tuple(moment.jobs[j] if j >= 0 else "" for j in moment.job[lead].tolist())
+    rows = _channel_rows(moment)
+    nodes = tuple(moment.nodes[n] for n in moment.node[lead].tolist())
+    return JobParts(
+        jobs,
+        nodes,
+        moment.node[lead].astype(np.intp),
+        order,
+        first,
+        np.diff(first, append=len(order)),
+        np.minimum.reduceat(moment.age_s[order], first) if len(first) else np.zeros(0, np.int32),
+        np.array([rows.get(place, -1) for place in zip(jobs, nodes, strict=True)], np.intp),
+    )
+
+
+def _channel_rows(moment: Moment) -> dict[tuple[str, str], int]:
+    channels = moment.job_channels
+    if channels is None:
+        return {}
+    return {(job, moment.nodes[n]): i for i, (job, n) in enumerate(zip(channels.jobs, channels.node, strict=True))}
+
+
+def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
+    """The signals over some seconds of the moment, for example its last 30. NaN where fewer than half are known."""
+    values, valid = moment.values[:, seconds], moment.valid[:, seconds]
+    known = valid.sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = values.sum(1, dtype=np.float32) / known[:, None]  # (thread, channel)
+    mean[2 * known < valid.shape[1]] = np.nan
+    columns = [moment.schema.index(name) for name in ("user", "system", "iowait", "other")]
+    mean = mean[:, columns]
+    out = np.full((len(parts), len(SIGNALS)), np.nan, np.float32)
+    if not len(parts):
+        return out
+    by_part = mean[parts.order]
+    share = np.add.reduceat(by_part, parts.first, axis=0) / parts.count[:, None]
+    out[:, :4] = share
+    out[:, S["busiest"]] = np.maximum.reduceat(by_part[:, 0] + by_part[:, 1], parts.first)
+    out[:, S["apart"]] = np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
+    _add_node_signals(moment, parts, seconds, mean, out)
+    _add_job_signals(moment, parts, seconds, out)
+    out[:, S["lost"]] = out[:, S["idle"]] + out[:, S["waiting"]]
+    return out
+
+
+def apart(moment: Moment, mean: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(thread,) how far a thread's means are from the median of its job; NaN without other threads."""
+    out = np.full(len(mean), np.nan, np.float32)
+    rows = np.flatnonzero((moment.job >= 0) & ~np.isnan(mean[:, 0]))
+    if not len(rows):
+        return out
+    rows = rows[np.argsort(moment.job[rows], kind="stable")]
+    first = np.flatnonzero(np.diff(moment.job[rows], prepend=-1))
+    count = np.diff(first, append=len(rows))
+    distance = np.zeros(len(rows), np.float32)
+    for c in range(mean.shape[1]):
+        # Sort within each job: by job first, by value second.
+        sorted_values = mean[rows[np.lexsort((mean[rows, c], moment.job[rows]))], c]
+        median = (sorted_values[first + (count - 1) // 2] + sorted_values[first + count // 2]) / 2
+        distance = np.maximum(distance, np.abs(mean[rows, c] - np.repeat(median, count)))
+    # The median of two lies half-way between them.
+    distance *= np.repeat(np.where(count == 2, 2, 1), count)
+    out[rows] = np.where(np.repeat(count, count) >= 2, distance, np.nan)
+    return out
+
+
+def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDArray[np.float32], out: Signals) -> None:
+    channels = moment.node_channels
+    if channels is None:
+        return
+    names = channels.schema.names
+
+    def of_node(name: str) -> NDArray[np.float32]:
+        """(node,)"""
+        if name not in names:
+            return np.full(len(moment.nodes), np.nan, np.float32)
+        return _known_mean(channels.values[:, seconds, names.index(name)])
+
+    for name in ("cpu_pressure", "memory_pressure", "io_pressure", "steal", "swap_traffic", "major_faults"):
+        out[:, S[name]] = of_node(name)[parts.node]
+    out[:, S["context_switches"]] = of_node("context_switches")[parts.node]
+    if "memory_used" in names:
+        memory = channels.values[:, _growth_seconds(seconds), names.index("memory_used")]
+        out[:, S["memory_growth"]] = steady_growth_of(memory)[parts.node]
+    out[:, S["traffic"]] = np.fmax(of_node("disk_traffic"), of_node("network_traffic"))[parts.node]
+    if "run_queue" in names:
+        running = channels.values[:, seconds, names.index("run_queue")]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_thread = _known_mean(running / (1 - running))  # the channel is running / (running + threads)
+        threads = np.bincount(moment.node, minlength=len(moment.nodes))
+        busy = np.bincount(moment.node, mean[:, 0] + mean[:, 1], len(moment.nodes)) / np.maximum(threads, 1)
+        out[:, S["waiting"]] = np.maximum(per_thread - busy, 0)[parts.node]
+
+
+def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signals) -> None:
+    channels = moment.job_channels
+    chosen = np.flatnonzero(parts.channel_row >= 0)
+    if channels is None or not len(chosen):
+        return
+    names, rows = channels.schema.names, parts.channel_row[chosen]
+
+    def of_job(name: str) -> NDArray[np.float32]:
+        """(chosen part,)"""
+        if name not in names:
+            return np.full(len(chosen), np.nan, np.float32)
+        return _known_mean(channels.values[:, seconds, names.index(name)][rows])
+
+    busy = out[chosen, S["user"]] + out[chosen, S["system"]]
+    out[chosen, S["others"]] = busy - of_job("job_cpu")
+    out[chosen, S["throttled"]] = of_job("job_throttled")
+    out[chosen, S["oom_kills"]] = of_job("job_oom_kills")
+    out[chosen, S["traffic"]] = np.fmax(out[chosen, S["traffic"]], of_job("job_io_traffic"))
+    if "job_memory" in names:
+        growth = steady_growth_of(channels.values[:, _growth_seconds(seconds), names.index("job_memory")][rows])
+        out[chosen, S["memory_growth"]] = np.where(np.isnan(growth), out[chosen, S["memory_growth"]], growth)
+    for name in ("cpu_pressure", "memory_pressure", "io_pressure", "major_faults"):
+        own = of_job(f"job_{name}")
+        out[chosen, S[name]] = np.where(np.isnan(own), out[chosen, S[name]], own)
+
+
+def steady_growth_of(memory: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(row, second) shares of memory -> (row,) their growth over the seconds, 0 where it is not steady.
+
+    Memory that grows in steps, or that grew and stopped, is not steady: every fifth must add its part.
+    """
+    if memory.shape[1] < GROWTH_S:
+        return np.full(len(memory), np.nan, np.float32)
+    with np.errstate(invalid="ignore"):
+        level = np.stack([_known_mean(piece) for piece in np.array_split(memory, _PIECES, axis=1)], axis=1)
+    growth = (level[:, -1] - level[:, 0]) * _PIECES / (_PIECES - 1)
+    steady = (np.diff(level, axis=1) > _LEAST_PIECE * growth[:, None]).all(1) & (growth > 0)
+    return np.where(steady | np.isnan(growth), growth, 0).astype(np.float32)
+
+
+def _growth_seconds(seconds: slice) -> slice:
+    """The GROWTH_S seconds up to the end of some seconds."""
+    stop = seconds.stop or 0
+    return slice(stop - GROWTH_S, seconds.stop)
+
+
+def _known_mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(row, second) -> (row,) the mean of the known seconds; NaN where fewer than half are known."""
+    known = ~np.isnan(values)
+    count = known.sum(1)
+    mean = np.where(known, values, 0).sum(1) / np.maximum(count, 1)
+    return np.where(2 * count >= values.shape[1], mean, np.nan).astype(np.float32)

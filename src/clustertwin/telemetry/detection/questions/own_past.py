@@ -1,0 +1,133 @@
+"""The past of every part of a job: signals as time passes -> what was usual for it so far.
+
+The state is bounded: `most_blocks` blocks of a part, thinned out as it grows old. It can be rebuilt: a part that is
+seen for the first time takes its past from the seconds that the moment still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, JobParts, Signals
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import Usual, nothing_usual, summarise_blocks
+
+Place = tuple[str, str]  # job, node
+Rows = NDArray[np.intp]
+
+
+class OwnPast:
+    """The blocks of every part. A flagged block was part of a change and does not count as usual."""
+
+    def __init__(self, settings: QuestionSettings) -> None:
+        self.settings = settings
+        self._row: dict[Place, int] = {}
+        self._free: list[int] = []
+        shape = (0, settings.most_blocks, len(SIGNALS))
+        self._blocks = np.empty(shape, np.float32)
+        self._flagged = np.empty(shape, np.bool_)
+        self._filled = np.empty(0, np.int64)  # (row,)
+        self._end_s = np.empty(0, np.int64)  # (row,) the end of its last block
+        self._seen_s = np.empty(0, np.int64)  # (row,)
+        self._episodes = np.empty((0, len(SIGNALS)), np.uint8)  # changes that ended
+        self._usual = nothing_usual(0)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return tuple(self._row)
+
+    def rows_of(self, parts: JobParts, now_s: int) -> tuple[Rows, list[int]]:
+        """(part,) rows, and the parts that are new."""
+        rows, new = np.empty(len(parts), np.intp), []
+        for i, place in enumerate(zip(parts.jobs, parts.nodes, strict=True)):
+            row = self._row.get(place)
+            if row is None:
+                row = self._add(place)
+                new.append(i)
+            rows[i] = row
+        self._seen_s[rows] = now_s
+        return rows, new
+
+    def ended(self, now_s: int) -> list[tuple[Place, int]]:
+        """The parts that were not seen for a while, with their rows."""
+        return [(p, r) for p, r in self._row.items() if self._seen_s[r] < now_s - self.settings.forget_s]
+
+    def forget(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self._free.append(self._row.pop(place))
+
+    def append(self, rows: Rows, signals: Signals, flagged: NDArray[np.bool_], end_s: int) -> None:
+        """Add a block to these parts, and summarise their past again."""
+        full = rows[self._filled[rows] == self.settings.most_blocks]
+        if len(full):
+            self._thin_out(full)
+        at = self._filled[rows]
+        last = np.maximum(at - 1, 0)
+        ended = self._flagged[rows, last] & ~flagged & (at > 0)[:, None]
+        self._episodes[rows] += ended & (self._episodes[rows] < 255)
+        self._blocks[rows, at], self._flagged[rows, at] = signals, flagged
+        self._filled[rows] = at + 1
+        self._end_s[rows] = end_s
+        self._summarise(rows)
+
+    def due(self, rows: Rows, now_s: int) -> NDArray[np.bool_]:
+        """(part,) whether a block has passed since the last one."""
+        return np.asarray(now_s - self._end_s[rows] >= self.settings.block_s)
+
+    def usual(self, rows: Rows) -> Usual:
+        return self._usual.take(rows)
+
+    def run(self, row: int) -> NDArray[np.float32] | None:
+        """(4, signal) of a whole part, to learn from; None if it is too short or was mostly a change."""
+        filled = int(self._filled[row])
+        counts = ~self._flagged[row : row + 1, :filled] | (self._episodes[row] >= self.settings.recurring_after)
+        if counts.all(-1).sum() < max(self.settings.learn_blocks, filled // 2):
+            return None
+        tables = nothing_usual(1)
+        whole = np.ascontiguousarray(self._blocks[row : row + 1, :filled])
+        summarise_blocks(whole, counts, np.array([filled]), self.settings.least_blocks, *tables)
+        return np.concatenate(tables)
+
+    def _summarise(self, rows: Rows) -> None:
+        settings, filled = self.settings, self._filled[rows]
+        # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
+        lag = np.where(filled >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
+        counted = np.maximum(filled - lag, 0)
+        recurring = self._episodes[rows] >= settings.recurring_after
+        counts = ~self._flagged[rows] | recurring[:, None]
+        tables = nothing_usual(len(rows))
+        summarise_blocks(self._blocks[rows], counts, counted, settings.least_blocks, *tables)
+        for table, new in zip(self._usual, tables, strict=True):
+            table[rows] = new
+
+    def _thin_out(self, rows: Rows) -> None:
+        """Keep every second block of the older half."""
+        most = self.settings.most_blocks
+        kept = np.r_[0 : most // 2 : 2, most // 2 : most]
+        for array in (self._blocks, self._flagged):
+            array[rows, : len(kept)] = array[rows][:, kept]
+        self._filled[rows] = len(kept)
+
+    def _add(self, place: Place) -> int:
+        if not self._free:
+            self._grow()
+        row = self._row[place] = self._free.pop()
+        self._filled[row] = self._end_s[row] = self._episodes[row] = 0
+        for table in self._usual:
+            table[row] = np.nan
+        return row
+
+    def _grow(self) -> None:
+        rows = len(self._filled)
+        more = max(rows, 8)
+        for name in ("_blocks", "_flagged", "_filled", "_end_s", "_seen_s", "_episodes"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
+        self._usual = Usual(*(np.concatenate(pair) for pair in zip(self._usual, nothing_usual(more), strict=True)))
+        self._free = list(range(rows, rows + more))

@@ -1,0 +1,125 @@
+"""What the questions remember: the past of running jobs, the usual of programs and users, and running findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.questions.job_parts import JobParts
+from clustertwin.telemetry.detection.questions.own_past import OwnPast, Place
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import NO_RUNS, ProgramUsual, Usual
+
+#: A finding that is not seen for this long begins again.
+_GAP_S = 60
+#: … and so does one that held for less than this share of the time.
+_HELD_SHARE = 0.6
+#: A finding stands for at most this many seconds before it.
+LONGEST_STEP_S = 30
+#: Programs and users whose tables are kept; the ones that were learnt from longest ago are dropped first.
+MOST_PROGRAMS = 4096
+
+
+class JobLabel(NamedTuple):
+    """Who runs a job, as far as a source knows; empty: unknown."""
+
+    program: str = ""
+    user: str = ""
+
+
+class QuestionMemory:
+    """Bounded state. The past of jobs is rebuilt from a moment after a restart; `programs` and `users` are stored."""
+
+    def __init__(
+        self,
+        settings: QuestionSettings = QuestionSettings(),
+        programs: Mapping[str, ProgramUsual] | None = None,
+        users: Mapping[str, ProgramUsual] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.past = OwnPast(settings)
+        self.programs, self.users = dict(programs or {}), dict(users or {})
+        self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
+        self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
+        self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
+        self._labels: dict[str, JobLabel] = {}
+        self._runs: dict[
+            tuple[Place, str], tuple[int, int, int]
+        ] = {}  # (part, cause) -> first and last second, seconds held
+
+    def note(self, labels: Mapping[str, JobLabel]) -> None:
+        self._labels.update(labels)
+
+    def since_s(self, place: Place, cause: str, now_s: int) -> int:
+        """The first second of a finding that holds now. It begins again where it did not hold most of the time."""
+        first_s, last_s, held_s = self._runs.get((place, cause), (now_s, now_s, 0))
+        held_s += min(now_s - last_s, LONGEST_STEP_S)
+        if not 0 <= now_s - last_s <= _GAP_S or held_s < _HELD_SHARE * (now_s - first_s):
+            first_s, held_s = now_s, 0
+        self._runs[place, cause] = first_s, now_s, held_s
+        return first_s
+
+    def usual(self, parts: JobParts, own: Usual) -> tuple[Usual, NDArray[np.str_]]:
+        """What each part is compared with, and its name: its program, else its own past, else its user.
+
+        A user's runs are of many programs, so they only stand in while a job has no past of its own.
+        """
+        names = np.full(len(parts), "own past", dtype="<U8")
+        usual = Usual(*(table.copy() for table in own))
+        for i, job in enumerate(parts.jobs):
+            label = self._labels.get(job)
+            if label is None:
+                continue
+            table = self._learnt(self.programs, label.program)
+            name = "program"
+            if table is None and np.isnan(own.centre[i, 0]):
+                table, name = self._learnt(self.users, label.user), "user"
+            if table is not None:
+                names[i] = name
+                for target, row in zip(usual, table, strict=True):
+                    target[i] = row
+        return usual, names
+
+    def is_known(self, job: str) -> bool:
+        """Whether the job's program ran often enough to be known."""
+        label = self._labels.get(job)
+        return label is not None and self._learnt(self.programs, label.program) is not None
+
+    def label(self, job: str) -> JobLabel:
+        return self._labels.get(job, JobLabel())
+
+    def end_jobs(self, now_s: int) -> None:
+        """Learn from the jobs that have ended, and forget them."""
+        ended = self.past.ended(now_s)
+        if not ended:
+            return
+        for (job, _), row in ended:
+            run, label = self.past.run(row), self.label(job)
+            if run is None or not job:
+                continue
+            for tables, name in ((self.programs, label.program), (self.users, label.user)):
+                if name:
+                    tables[name] = tables.pop(name, NO_RUNS).add(run)
+                    if len(tables) > MOST_PROGRAMS:
+                        del tables[next(iter(tables))]
+        self._summaries.clear()
+        places = {place for place, _ in ended}
+        self.past.forget(places)
+        running = {place[0] for place in self.past.places}
+        self._labels = {job: label for job, label in self._labels.items() if job in running}
+        self.on_one_thread = {place: on for place, on in self.on_one_thread.items() if place not in places}
+        self._runs = {key: run for key, run in self._runs.items() if key[0] not in places}
+
+    def _learnt(self, tables: Mapping[str, ProgramUsual], name: str) -> NDArray[np.float32] | None:
+        """(4, signal) of a program or user with enough runs."""
+        usual = tables.get(name) if name else None
+        if usual is None or usual.total < self.settings.learn_runs:
+            return None
+        summary = self._summaries.get(id(usual))
+        if summary is None or summary[0] is not usual:
+            summary = self._summaries[id(usual)] = usual, usual.summary()
+        return summary[1]

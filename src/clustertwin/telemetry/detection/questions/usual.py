@@ -1,0 +1,125 @@
+"""What is usual: blocks of signals -> their centre, spread and highest level; and the usual of a program from its runs.
+
+A level that was reached before is usual, however far from the centre it lies: a check-point or an I/O phase that the
+job had already is not a change. `spread` is measured between blocks of half a minute, so a job that is unsteady by
+itself needs a larger effect.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.compiled import compiled
+from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
+
+Table = NDArray[np.float32]  # (row, signal)
+MOST_RUNS = 32  # kept of each program, the newest
+UNSURE = 0.02  # added to the spread of one block; with more blocks it is better known
+
+
+class Usual(NamedTuple):
+    """One row per part. NaN: nothing is known."""
+
+    centre: Table
+    spread: Table
+    lowest: Table
+    highest: Table
+
+    def take(self, rows: NDArray[np.intp]) -> Usual:
+        return Usual(*(table[rows] for table in self))
+
+
+def nothing_usual(rows: int) -> Usual:
+    return Usual(*(np.full((rows, len(SIGNALS)), np.nan, np.float32) for _ in range(4)))
+
+
+def where(known: NDArray[np.bool_], first: Usual, second: Usual) -> Usual:
+    """(row,) The first usual where known, else the second."""
+    return Usual(*(np.where(known[:, None], a, b) for a, b in zip(first, second, strict=True)))
+
+
+@compiled
+def summarise_blocks(blocks, counts, filled, least, centre, spread, lowest, highest):  # type: ignore[no-untyped-def]
+    """blocks (row, block, signal), counts (the same) -> the four tables; NaN with fewer than `least` counted blocks."""
+    for row in range(blocks.shape[0]):
+        n_blocks = filled[row]
+        values = np.empty(max(n_blocks, 1), np.float32)
+        for s in range(blocks.shape[2]):
+            n = 0
+            for b in range(n_blocks):
+                if counts[row, b, s] and not np.isnan(blocks[row, b, s]):
+                    values[n] = blocks[row, b, s]
+                    n += 1
+            if n < least:
+                centre[row, s] = spread[row, s] = lowest[row, s] = highest[row, s] = np.nan
+                continue
+            known = values[:n]
+            known.sort()
+            middle = (known[(n - 1) // 2] + known[n // 2]) / 2
+            centre[row, s], lowest[row, s], highest[row, s] = middle, known[0], known[n - 1]
+            away = np.abs(known - middle)
+            away.sort()
+            # Few blocks underestimate the spread.
+            spread[row, s] = 1.4826 * (away[(n - 1) // 2] + away[n // 2]) / 2 * (1 + 4 / n) + UNSURE / n
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramUsual:
+    """The runs of one program, of one user or of the site: what each was usually like."""
+
+    runs: NDArray[np.float32]  # (run, 4, signal) centre, spread, lowest and highest of each run
+    total: int = 0  # runs seen, with those that are no longer kept
+
+    def add(self, run: NDArray[np.float32]) -> ProgramUsual:
+        """With one more run (4, signal)."""
+        return ProgramUsual(np.concatenate([self.runs, run[None]])[-MOST_RUNS:], self.total + 1)
+
+    def summary(self) -> NDArray[np.float32]:
+        """(4, signal) of all runs. The spread includes the differences between runs."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a signal that no run knows stays NaN
+            centres = self.runs[:, 0]
+            between = np.nanstd(centres, axis=0)
+            return np.stack(
+                [
+                    np.nanmedian(centres, axis=0),
+                    np.sqrt(np.nanmedian(self.runs[:, 1], axis=0) ** 2 + between**2),
+                    np.nanmin(self.runs[:, 2], axis=0),
+                    np.nanmax(self.runs[:, 3], axis=0),
+                ]
+            ).astype(np.float32)
+
+
+NO_RUNS = ProgramUsual(np.empty((0, 4, len(SIGNALS)), np.float32))
+
+
+def programs_to_json(programs: dict[str, ProgramUsual]) -> dict[str, Any]:
+    """The tables as plain numbers; None is unknown."""
+    rows = {
+        name: {"total": usual.total, "runs": [[_plain(row) for row in run] for run in usual.runs]}
+        for name, usual in programs.items()
+    }
+    return {"signals": list(SIGNALS), "programs": rows}
+
+
+def programs_from_json(document: dict[str, Any]) -> dict[str, ProgramUsual]:
+    """The tables of a document of this or an older version: signals are matched by name."""
+    names = list(document["signals"])
+    out = {}
+    for program, row in document["programs"].items():
+        stored = np.array(row["runs"], np.float32).reshape(-1, 4, len(names))
+        runs = np.full((len(stored), 4, len(SIGNALS)), np.nan, np.float32)
+        for i, name in enumerate(SIGNALS):
+            if name in names:
+                runs[:, :, i] = stored[:, :, names.index(name)]
+        out[str(program)] = ProgramUsual(runs, int(row["total"]))
+    return out
+
+
+def _plain(row: NDArray[np.float32]) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), 5) for value in row]

@@ -1,0 +1,79 @@
+"""Shadow: does this home know its site yet? home/learning.json and champion.json -> in shadow, or since when it is not.
+
+On a site that the twin does not know, most alarms only say that the site differs from the machines it was trained on.
+So it watches first: it shows what it would have raised, and notifies nobody. A night ends the shadow by itself when the
+detector in service was learned here, from enough evidence, and raises few events on held-out time of the site.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from clustertwin.core.errors import TwinError
+from clustertwin.telemetry.learning.champions.learning_state import read_state, start_shadow
+
+_CHAMPION = "champion.json"
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRule:
+    """What a night needs to end the shadow."""
+
+    thread_hours: float = 2.0  # of the day that was learned: usable, and counted once
+    false_events: float = 1.0  # per node and day that the new champion would have raised on held-out time
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    on: bool
+    end_s: float  # infinity while it is on; 0: there was none
+    because: str = ""  # why it ended
+
+    def covers(self, seen_s: float) -> bool:
+        """Was something that was last seen then only noted? What is still there after the end is raised."""
+        return seen_s <= self.end_s
+
+
+NO_SHADOW = Shadow(False, 0.0)
+
+
+def read_shadow(home: Path) -> Shadow:
+    """The shadow of a home. A home of an older version that has learned its site has none."""
+    with suppress(TwinError):
+        state = read_state(home)
+        if state.shadow_ended_s is not None:
+            ended = state.shadow_ended_s > 0
+            return Shadow(not ended, state.shadow_ended_s if ended else inf, state.shadow_because)
+    return NO_SHADOW if _has_champion_of_its_own(home) else Shadow(True, inf)
+
+
+def begin(home: Path) -> Shadow:
+    """The shadow of a home, which is stored from now on: the champion of the first night does not end it."""
+    shadow = read_shadow(home)
+    if shadow.on:
+        start_shadow(home)
+    return shadow
+
+
+def reason_to_end(rule: ShadowRule, learned_here: bool, thread_hours: float, false_events: float) -> str:
+    """Why the shadow ends with this night; empty: it does not."""
+    if not learned_here or thread_hours < rule.thread_hours or false_events > rule.false_events:
+        return ""
+    return (
+        f"the detector in service was learned here from {thread_hours:.1f} thread-hours and raises "
+        f"{false_events:.1f} events per node-day on held-out time"
+    )
+
+
+def _has_champion_of_its_own(home: Path) -> bool:
+    """Did a night or a person put a detector in service? Only a second champion has a predecessor."""
+    try:
+        with (home / _CHAMPION).open("rb") as file:
+            return bool(json.loads(file.read(_MOST_BYTES)).get("before"))
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,1 @@
+"""Small logs beside the arrays of a recording, synced line by line."""

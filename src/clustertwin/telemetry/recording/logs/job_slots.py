@@ -1,0 +1,90 @@
+"""Which job a slot of a recording holds: assignments <-> jobs.jsonl, one JSON object in each line, synced line by line.
+
+The channels of jobs are stored in slots, because jobs come and go and an array has fixed rows. An assignment counts
+from its second on until the next one of the same slot. A slot whose job is not running is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from clustertwin.core import files
+from clustertwin.core.errors import RecordingError
+
+#: Jobs of a node whose channels are recorded at the same time. Each takes 36 KB of memory while an hour is written.
+SLOTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    node: str
+    slot: int
+    job: str
+    start_s: int
+
+
+class JobSlots:
+    """The slots of every node while a recording is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: dict[str, dict[int, str]] = {}  # node -> slot -> job
+        self._heard_s: dict[tuple[str, int], int] = {}
+        assignments = read(path)
+        if assignments and not path.read_bytes().endswith(b"\n"):  # a crash interrupted the last line
+            files.write(path, b"".join(map(_line, assignments)))
+        for assignment in assignments:
+            self._jobs.setdefault(assignment.node, {})[assignment.slot] = assignment.job
+
+    def place(self, node: str, jobs: Sequence[str], start_s: int) -> dict[str, int]:
+        """The slot of each of these jobs, which run now; jobs beyond the slots are left out.
+
+        A new assignment is on disk when this returns.
+        """
+        here = self._jobs.setdefault(node, {})
+        slots = {job: slot for slot, job in here.items() if job in jobs}
+        free = sorted(set(range(SLOTS)) - set(slots.values()), key=lambda slot: self._heard_s.get((node, slot), 0))
+        for job, slot in zip([job for job in dict.fromkeys(jobs) if job not in slots], free, strict=False):
+            files.append(self._path, _line(Assignment(node, slot, job, start_s)))
+            here[slot] = job
+            slots[job] = slot
+        for slot in slots.values():
+            self._heard_s[node, slot] = start_s
+        return slots
+
+
+def read(path: Path) -> list[Assignment]:
+    """The assignments in the order of their starts; empty if there is no file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    assignments = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            assignments.append(Assignment(**orjson.loads(line)))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            raise RecordingError(path, f"not an assignment of a job ({error})", number) from error
+    return sorted(assignments, key=lambda assignment: assignment.start_s)
+
+
+def prune(path: Path, before_s: int) -> None:
+    """Remove the assignments that were replaced before this second."""
+    assignments = read(path)
+    ends_s: dict[tuple[str, int], int] = {}
+    kept = []
+    for assignment in reversed(assignments):
+        key = assignment.node, assignment.slot
+        if ends_s.get(key, before_s + 1) > before_s:
+            kept.append(assignment)
+        ends_s[key] = assignment.start_s
+    if len(kept) < len(assignments):
+        files.write(path, b"".join(map(_line, reversed(kept))))
+
+
+def _line(assignment: Assignment) -> bytes:
+    return orjson.dumps(asdict(assignment), option=orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,1 @@
+"""Run times predicted from the jobs that ended before."""

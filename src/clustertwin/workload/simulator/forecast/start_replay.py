@@ -1,0 +1,148 @@
+"""Judge forecasts of starts on a log: at some submissions ask when the job will start, then see when it does.
+
+The log is scheduled once with EASY backfilling; those starts are the truth. A question knows only what was known at
+its moment: who runs since when, who waits, their limits, and the run times of jobs that had ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.run_times.run_time_history import new_history, remember
+from clustertwin.workload.simulator.admission import admit
+from clustertwin.workload.simulator.forecast.start_distribution import (
+    Arrivals,
+    FutureSettings,
+    QueueMoment,
+    StartDistribution,
+    forecast_starts,
+)
+from clustertwin.workload.simulator.machine_state import Records
+from clustertwin.workload.simulator.simulate_log import SchedulingRules, schedule_records
+
+Floats = NDArray[np.float64]
+WEEK_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A forecast and what happened, in seconds after the submission."""
+
+    job: int  # row of the log
+    distribution: StartDistribution
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastScore:
+    """How good forecasts were, over the jobs that did not start at once and over all jobs."""
+
+    jobs: int
+    waited: int  # jobs that did not start at once
+    within_minute: float  # part of the jobs that waited whose likeliest start was right within a minute
+    within_minute_by_limits: float  # the same for the start by limits
+    within_minute_all: float
+    within_minute_by_limits_all: float
+    coverage: float  # part of the jobs that waited that started within the 80 % interval
+    crps_s: float
+    crps_by_limits_s: float
+    crps_climate_s: float  # of the waits of the other jobs that waited, without looking at the queue
+
+
+def answer_questions(
+    jobs: Jobs, procs: int, rows: NDArray[np.int64], settings: FutureSettings, seed: int = 0, days: float = 2.0
+) -> Iterator[Answer]:
+    """Forecast the starts of these rows (ascending) of the admitted log, each at its submission."""
+    from clustertwin.workload.policies import find_policy
+
+    records = admit(jobs, procs).records
+    schedule_records(records, find_policy("fcfs"), SchedulingRules(procs, backfill="easy"))
+    start_s, end_s = records["start_s"], records["start_s"] + records["run_s"]
+    history = new_history(records["user"], records["request_s"], records["procs"])
+    by_end, ended = np.argsort(end_s, kind="stable"), 0
+    table = tuple(history)
+    for row in rows:
+        now_s = float(records["submit_s"][row])
+        while end_s[by_end[ended]] <= now_s:
+            j = by_end[ended]
+            remember(table, int(j), float(records["run_s"][j]), float(records["request_s"][j]))
+            ended += 1
+        known = np.arange(row + 1)
+        running = known[(start_s[: row + 1] < now_s) & (end_s[: row + 1] > now_s)]
+        waiting = known[start_s[: row + 1] >= now_s]
+        both = np.concatenate([running, waiting])
+        moment = QueueMoment(
+            procs, records["procs"][both].astype(np.int64), np.maximum(records["request_s"][both], 1.0),
+            np.where(np.arange(len(both)) < len(running), now_s - start_s[both], 0.0), both, len(running),
+        )  # fmt: skip
+        rng = np.random.default_rng((seed, int(row)))
+        arrivals = past_arrivals(records, now_s, days * 86_400.0)
+        distribution = forecast_starts(moment, history, arrivals, settings, rng)[-1]
+        yield Answer(int(row), distribution, float(start_s[row] - now_s))
+
+
+def past_arrivals(records: Records, now_s: float, length_s: float) -> Arrivals | None:
+    """Submissions of the same hours of an earlier week; None if the log is too short."""
+    submit_s = records["submit_s"]
+    weeks = int((now_s - submit_s[0] - length_s) // WEEK_S)
+    if weeks < 1:
+        return None
+
+    def arrivals(rng: np.random.Generator) -> Records:
+        from_s = now_s - WEEK_S * int(rng.integers(1, min(weeks, 26) + 1))
+        first, last = np.searchsorted(submit_s, [from_s, min(from_s + length_s, now_s)], side="right")
+        drawn = records[first:last].copy()
+        drawn["submit_s"] -= from_s
+        drawn["start_s"], drawn["released"] = np.nan, 0
+        return drawn
+
+    return arrivals
+
+
+def score_answers(answers: list[Answer], levels: tuple[float, float] = (0.1, 0.9)) -> ForecastScore:
+    """The scores of forecasts; `levels` are the quantiles that bound the 80 % interval."""
+    waited = [answer for answer in answers if answer.wait_s > 0]
+    waits_s = np.array([answer.wait_s for answer in waited])
+
+    def near(group: list[Answer], by_limits: bool) -> float:
+        points = [a.distribution.by_limits_s if by_limits else a.distribution.likeliest_s() for a in group]
+        return float(np.mean([abs(p - a.wait_s) <= 60 for p, a in zip(points, group, strict=True)])) if group else 0.0
+
+    low, high = levels
+    inside = [a.distribution.quantile_s(low) <= a.wait_s <= a.distribution.quantile_s(high) for a in waited]
+    return ForecastScore(
+        len(answers), len(waited), near(waited, False), near(waited, True), near(answers, False), near(answers, True),
+        float(np.mean(inside)) if waited else 0.0,
+        float(np.mean([crps_s(a.distribution.samples_s, a.wait_s) for a in waited])) if waited else 0.0,
+        float(np.mean([abs(a.distribution.by_limits_s - a.wait_s) for a in waited])) if waited else 0.0,
+        float(np.mean([crps_s(np.sort(waits_s), wait_s) for wait_s in waits_s])) if waited else 0.0,
+    )  # fmt: skip
+
+
+def crps_s(samples_s: Floats, truth_s: float) -> float:
+    """The continuous ranked probability score of sorted samples: 0 is perfect, a point forecast's is its error.
+
+    >>> crps_s(np.array([0.0, 10.0]), 0.0)
+    2.5
+    """
+    n = len(samples_s)
+    spread = float(((2 * np.arange(1, n + 1) - n - 1) * samples_s).sum()) / n**2
+    return float(np.abs(samples_s - truth_s).mean()) - spread
+
+
+def calibrated_levels(answers: list[Answer]) -> tuple[float, float]:
+    """Quantiles of the drawn futures between which 80 % of the past starts lay: the narrowest symmetric pair that does.
+
+    A forecast that was too sure of itself gets wider intervals from then on.
+    """
+    waited = [answer for answer in answers if answer.wait_s > 0]
+    for low in (0.2, 0.175, 0.15, 0.125, 0.1, 0.075, 0.05, 0.025, 0.01, 0.0):
+        inside = [a.distribution.quantile_s(low) <= a.wait_s <= a.distribution.quantile_s(1 - low) for a in waited]
+        if not waited or np.mean(inside) >= 0.8:
+            return low, 1 - low
+    return 0.0, 1.0

@@ -1,0 +1,31 @@
+"""`twin demo`: a job hangs on a simulated cluster, and an event explains it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clustertwin.cli import demo as command
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_the_event_of_the_job_that_hangs(twin, tmp_path):
+    done = twin("demo", "--stop", "--no-browser", "--json", cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    event, fault = shown["event"], shown["fault"]
+    assert event["jobs"] == [fault["job"]]
+    assert event["onset_s"] >= fault["onset_s"]
+    assert {ratio["channel"]: ratio["seen"] for ratio in event["why"]["ratios"]}["other"] > 0.9
+    assert shown["url"].endswith(f"/events/{event['id']}")
+    assert shown["url"] in done.stderr
+    assert event["why"]["sentence"] in done.stderr
+
+
+@pytest.mark.slow
+def test_a_demo_without_its_event_says_so(twin_here, monkeypatch):
+    monkeypatch.setattr(command, "PATIENCE_S", 0.0)
+    done = twin_here("demo", "--stop", "--no-browser")
+    assert done.returncode == 1
+    assert "found no event of job" in done.stderr

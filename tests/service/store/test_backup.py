@@ -1,0 +1,213 @@
+"""A backup of a home in use is complete and consistent; a changed, cut or hostile one restores nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import stat
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.service.conftest import campaign
+from typer.testing import CliRunner
+
+from clustertwin.cli.backup import backup_app, restore_app
+from clustertwin.core.errors import InputError, OutputError, SettingsError
+from clustertwin.service.store import backup
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.home_format import HomeFormatError, create_home
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.recorder import Recorder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with state, a champion, a recording and a night's log."""
+    home = create_home(tmp_path / "home")
+    Tokens(Store(home / "state.sqlite").database).add("alice", "vet", time.time(), lasts_s=None, who="root")
+    (home / "models" / "a").mkdir(parents=True)
+    (home / "models" / "a" / "weights.safetensors").write_bytes(b"w" * 3_000_000)
+    (home / "champion.json").write_text('{"version": "a"}')
+    (home / "outbox").mkdir()
+    return home
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(home)): p.read_bytes() for p in home.rglob("*") if p.is_file() and p.suffix != ".sqlite"}
+
+
+def edit(source: Path, target: Path, change) -> Path:
+    """A copy of a backup with each (name, bytes) changed; None leaves a member out."""
+    with tarfile.open(source) as old, tarfile.open(target, "w") as new:
+        for info in old:
+            data = change(info.name, old.extractfile(info).read())
+            if data is not None:
+                info.size = len(data)
+                new.addfile(info, io.BytesIO(data))
+    return target
+
+
+def test_a_restored_home_is_equal(home, tmp_path):
+    before = contents(home)
+    summary = backup.back_up(home, tmp_path / "b.tar")
+    assert summary.files == 4
+    assert summary.left_out == ()
+    assert stat.S_IMODE((tmp_path / "b.tar").stat().st_mode) == 0o600
+    backup.restore(tmp_path / "b.tar", tmp_path / "other")
+    restored = contents(tmp_path / "other")
+    assert {name: data for name, data in before.items() if not name.endswith(("-wal", "-shm"))} == restored
+    tokens = Tokens(Store(tmp_path / "other" / "state.sqlite").database).all()
+    assert [token.name for token in tokens] == ["alice"]
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o700
+
+
+def test_what_was_acknowledged_before_a_backup_of_a_busy_home_is_in_it(home, tmp_path):
+    store = Store(home / "state.sqlite")
+    trace = campaign(1, 0.3)[0]
+    recorder = Recorder.create(home / "recording", {trace.node: trace.cpus})
+    acknowledged, stop = [], threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            Tokens(store.database).add(f"user-{number}", "read", time.time(), lasts_s=None, who="root")
+            acknowledged.append(f"user-{number}")
+            (home / "outbox" / f"{number}.json").write_text("{}")
+            (home / "outbox" / f"{number - 3}.json").unlink(missing_ok=True)
+            number += 1
+
+    with recorder:
+        recorder.append(trace)
+        recorder.flush()
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            while len(acknowledged) < 5:
+                time.sleep(0.01)
+            for number in range(3):
+                known = list(acknowledged)
+                backup.back_up(home, tmp_path / f"{number}.tar")
+                backup.restore(tmp_path / f"{number}.tar", tmp_path / f"home-{number}")
+                path = tmp_path / f"home-{number}" / "state.sqlite"
+                assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+                assert set(known) <= {token.name for token in Tokens(Store(path).database).all()}
+                restored = Recording.open(tmp_path / f"home-{number}" / "recording").trace(trace.node)
+                assert restored.values.shape[1] >= trace.values.shape[1]
+        finally:
+            stop.set()
+            writer.join()
+
+
+def test_without_the_recording_it_is_left_out(home, tmp_path):
+    (home / "recording").mkdir()
+    (home / "recording" / "large").write_bytes(b"x")
+    assert backup.back_up(home, tmp_path / "b.tar", recording=False).files == 4
+    assert backup.back_up(home, tmp_path / "c.tar").files == 5
+
+
+@pytest.mark.parametrize("name", ["champion.json", "state.sqlite", "models/a/weights.safetensors"])
+@pytest.mark.parametrize("change", ["altered", "missing"])
+def test_a_changed_member_restores_nothing(home, tmp_path, name, change):
+    backup.back_up(home, tmp_path / "b.tar")
+    spoilt = edit(
+        tmp_path / "b.tar", tmp_path / "spoilt.tar",
+        lambda n, data: data if n != name else (data[:-1] + b"?" if change == "altered" else None),
+    )  # fmt: skip
+    with pytest.raises(InputError, match="missing or was changed"):
+        backup.restore(spoilt, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.tar", "home", "spoilt.tar"]
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.9, 0.999])
+def test_a_cut_backup_restores_nothing(home, tmp_path, part):
+    backup.back_up(home, tmp_path / "b.tar")
+    data = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(data[: int(part * (len(data) - 12_000))])
+    with pytest.raises(InputError, match="not a complete backup"):
+        backup.restore(tmp_path / "cut.tar", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside-of-home", "a/../../outside"])
+def test_a_member_cannot_leave_the_home(home, tmp_path, name):
+    with tarfile.open(tmp_path / "hostile.tar", "w") as archive:
+        for member, data in ((name, b"x"), (backup.MANIFEST, b'{"made_s": 1, "members": {}}')):
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    with pytest.raises(InputError, match="not a name"):
+        backup.restore(tmp_path / "hostile.tar", tmp_path / "deep" / "other")
+    assert not list(tmp_path.rglob("outside*"))
+
+
+def test_a_link_is_refused(tmp_path):
+    with tarfile.open(tmp_path / "hostile.tar", "w") as archive:
+        info = tarfile.TarInfo("state.sqlite")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(info)
+    with pytest.raises(InputError, match="not a name"):
+        backup.restore(tmp_path / "hostile.tar", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"{", b"[]", b"[" * 100_000, b"\xff", b'{"members": {}}', b'{"members": {"a": 1}}']
+)
+def test_a_bad_manifest_is_named(tmp_path, manifest):
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        info = tarfile.TarInfo(backup.MANIFEST)
+        info.size = len(manifest)
+        archive.addfile(info, io.BytesIO(manifest))
+    with pytest.raises(InputError, match=r"MANIFEST|missing"):
+        backup.restore(tmp_path / "b.tar", tmp_path / "other")
+
+
+def test_a_backup_of_a_newer_release_is_refused(home, tmp_path):
+    def newer(name: str, data: bytes) -> bytes:
+        if name == "format.json":
+            return b'{"format": 99, "written_by": "clustertwin 9.0"}'
+        if name == backup.MANIFEST:
+            import hashlib
+
+            manifest = json.loads(data)
+            text = b'{"format": 99, "written_by": "clustertwin 9.0"}'
+            manifest["members"]["format.json"] = [len(text), hashlib.sha256(text).hexdigest()]
+            return json.dumps(manifest).encode()
+        return data
+
+    backup.back_up(home, tmp_path / "b.tar")
+    with pytest.raises(HomeFormatError, match=r"clustertwin 9\.0"):
+        backup.restore(edit(tmp_path / "b.tar", tmp_path / "newer.tar", newer), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_nothing_is_overwritten(home, tmp_path):
+    backup.back_up(home, tmp_path / "b.tar")
+    with pytest.raises(OutputError, match="already exists"):
+        backup.back_up(home, tmp_path / "b.tar")
+    with pytest.raises(OutputError, match="not empty"):
+        backup.restore(tmp_path / "b.tar", home)
+    with pytest.raises(SettingsError, match="outside of the home"):
+        backup.back_up(home, home / "b.tar")
+    with pytest.raises(SettingsError, match="no home"):
+        backup.back_up(tmp_path / "none", tmp_path / "c.tar")
+
+
+def test_the_commands(home, tmp_path):
+    runner = CliRunner()
+    target = str(tmp_path / "b.tar")
+    made = runner.invoke(backup_app, [target, "--home", str(home), "--json"])
+    assert made.exit_code == 0
+    assert json.loads(made.stdout)["files"] == 4
+    checked = runner.invoke(restore_app, [target, "--check"])
+    assert checked.exit_code == 0
+    assert "is complete: 4 files" in checked.stdout
+    assert not (tmp_path / "other").exists()
+    restored = runner.invoke(restore_app, [target, str(tmp_path / "other"), "--json"])
+    assert restored.exit_code == 0
+    assert json.loads(restored.stdout)["files"] == 4
+    assert (tmp_path / "other" / "champion.json").read_text() == '{"version": "a"}'

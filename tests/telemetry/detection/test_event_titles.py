@@ -1,0 +1,176 @@
+"""More than 200 simulated events of all kinds: no title and no reason contradicts its own numbers or the job's seconds.
+
+Two jobs of different kinds share each node and go wrong within two minutes of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, explain, held_rows, title_of
+from clustertwin.telemetry.detection.events.tracker import Tracker
+from clustertwin.telemetry.detection.features.landmarks import find_landmarks
+from clustertwin.telemetry.moments.moment import Moment, moments
+from clustertwin.telemetry.simulation.anomalies import ANOMALIES, draw_afflicted, draw_healthy
+from clustertwin.telemetry.simulation.signature import read_signatures
+
+pytestmark = pytest.mark.slow
+WIDTH, SECONDS, ONSET_S = 4, 640, 360
+NODES = 110
+#: The causes that a kind may be given, and the channel with its direction that an unusual event of it may show.
+RIGHT = {
+    "bad-io": ({"stalled-io"}, "iowait up"),
+    "slow-io": ({"stalled-io"}, "iowait up"),
+    "hung-job": ({"idle"}, "idle up"),
+    "hung-rank": ({"hung-rank"}, "idle up"),
+    "misbound": ({"misbound"}, "idle up"),
+    "straggler-x2": ({"straggler"}, "system up"),
+    "straggler-x1.5": ({"straggler"}, "system up"),
+    "throttled": (set(), "idle up"),
+    "noisy-neighbour": (set(), "system up"),
+    "swap-bursts": (set(), "system up"),
+    "memory-leak": (set(), "system up"),
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """One message: the event, its explanation, its title, and the moment that it was made from."""
+
+    event: Event
+    why: Explanation
+    title: str
+    moment: Moment
+
+
+def a_node(number: int, kinds: tuple[str, str]) -> Trace:
+    """Two jobs with four threads each, and two free threads."""
+    signatures, rng = read_signatures(), np.random.default_rng(number)
+    ticks, spans = [], []
+    for i, kind in enumerate(kinds):
+        row, onset_s = ANOMALIES[kind], ONSET_S + 40 * i
+        job_type = f"mpi-{WIDTH}" if row.job_types[0] == "mpi" else row.job_types[0]
+        onset_s = 0 if row.from_start else onset_s
+        healthy = [draw_healthy(signatures, job_type, WIDTH, onset_s, rng)] if onset_s else []
+        bad = draw_afflicted(signatures, job_type, kind, WIDTH, SECONDS - onset_s, 1, rng)
+        ticks.append(np.concatenate([*healthy, bad], axis=1))
+        cpus = tuple(range(i * WIDTH, (i + 1) * WIDTH))
+        spans.append(JobSpan(f"{number}-{i}", f"n{number:03d}", cpus, 0, SECONDS, job_type, "", kind, onset_s))
+    ticks.append(draw_healthy(signatures, "idle", 2, SECONDS, rng))
+    values = (np.concatenate(ticks) / np.float32(100)).astype(np.float32)
+    threads = tuple(range(len(values)))
+    return Trace(f"n{number:03d}", threads, 0, CPU, values, np.ones(values.shape[:2], np.bool_), tuple(spans))
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[Trace]:
+    kinds = list(ANOMALIES)
+    return [a_node(n, (kinds[n % len(kinds)], kinds[(n + 1 + n // len(kinds)) % len(kinds)])) for n in range(NODES)]
+
+
+@pytest.fixture(scope="module")
+def reports(traces) -> list[Report]:
+    detector, tracker = bundled(), Tracker()
+    landmarks = find_landmarks(detector.stored, read_signatures())
+    reports: list[Report] = []
+    before: dict[str, dict[str, float]] = {}
+    for moment, _ in moments(traces, every_s=20):
+        scores = detector.score(moment)
+        for change in tracker.update(moment, scores, detector.threshold):
+            event = change.event
+            rows = held_rows(moment, event)
+            why = explain(detector, moment, scores, rows, landmarks, event, before.get(event.id))
+            if why is None or why.cause != event.cause:
+                continue
+            before.setdefault(event.id, why.before)
+            title = title_of(event, why)
+            small = replace(moment, values=moment.values[:, -300:])
+            reports.append(Report(replace(event, title=title), why, title, small))
+    return reports
+
+
+def kind_of(traces: list[Trace], event: Event) -> str:
+    return next(span.anomaly for trace in traces for span in trace.spans if span.job == event.job)
+
+
+def test_there_are_more_than_200_events_of_all_kinds(reports, traces):
+    events = {report.event.id: report.event for report in reports}
+    assert len(events) >= 200
+    assert set(Counter(kind_of(traces, event) for event in events.values() if event.jobs)) == set(ANOMALIES)
+
+
+def test_unrelated_jobs_are_separate_events(reports):
+    assert {len(report.event.jobs) for report in reports} <= {0, 1}
+
+
+def test_the_cause_is_the_right_one_or_unusual_with_the_right_channel_and_direction(reports, traces):
+    for report in reports:
+        if not report.event.jobs:
+            continue
+        kind = kind_of(traces, report.event)
+        causes, direction = RIGHT[kind]
+        if report.event.cause in causes:
+            continue
+        assert report.event.cause == UNUSUAL, (kind, report.title)
+        if report.why.against:
+            main = report.why.ratios[0]
+            usual = {"own past": main.before, "ranks": main.neighbours, "site": main.expected}[report.why.against]
+            channel = "idle" if main.channel == "other" else main.channel
+            assert f"{channel} {'up' if main.seen > usual else 'down'}" == direction, (kind, report.title)
+
+
+def test_a_known_fault_is_only_named_for_jobs_that_have_it(reports, traces):
+    for report in reports:
+        if report.why.known_fault and report.event.jobs:
+            assert report.why.known_fault == kind_of(traces, report.event), report.title
+
+
+def test_titles_and_reasons_agree_with_the_seconds_of_the_threads(reports):
+    for report in reports:
+        for text in (report.title, report.why.sentence):
+            numbers = re.findall(r"([\d.]+) %", text.split("Closest")[0])
+            assert all(a != b for a, b in pairwise(numbers[:2])), text
+        words = re.search(r"(\w+) ([\d.]+) %.*?, (up|down|more|less) .*?([\d.]+) %", report.title)
+        if words:
+            assert (float(words[2]) > float(words[4])) == (words[3] in ("up", "more")), report.title
+        shown = re.search(r": (\w+) was ([\d.]+) % over (\d+) s", report.why.sentence)
+        if shown:
+            channel = {"idle": "other"}.get(shown[1], shown[1])
+            seconds = report.moment.values[held_rows(report.moment, report.event), -int(shown[3]) :]
+            means = seconds[:, :, CPU.index(channel)].mean(1)
+            low, high = 100 * means.min() - 1, 100 * means.max() + 1
+            assert low <= float(shown[2]) <= high, (report.title, report.why.sentence)
+
+
+def test_thread_counts_in_titles_are_those_of_the_job(reports):
+    for report in reports:
+        if share := re.search(r"(\d+) of (\d+) threads", report.title):
+            assert int(share[1]) < int(share[2]) == WIDTH, report.title
+        elif report.event.jobs:
+            assert f"{WIDTH} threads" in report.title, report.title
+
+
+def test_every_event_says_what_to_do_next(reports):
+    assert all(report.why.next_step == cause_of(report.event.cause).next_step != "" for report in reports)
+
+
+def test_an_event_keeps_its_identity_to_its_last_message(reports):
+    identity: dict[str, tuple[str, str, str]] = {}
+    for report in reports:
+        event = report.event
+        assert identity.setdefault(event.id, (event.job, event.node, event.cause)) == (
+            event.job,
+            event.node,
+            event.cause,
+        )

@@ -1,0 +1,251 @@
+"""The three questions on jobs drawn by hand: shares of each thread in phases, assessed every ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clustertwin.core.channels import CPU, Channel, Schema
+from clustertwin.core.traces import JobSpan, NodeChannels, Trace
+from clustertwin.telemetry.detection.events.causes import CAUSES
+from clustertwin.telemetry.detection.questions.assess import Assessment, assess
+from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import programs_from_json, programs_to_json
+from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
+
+BUSY, IDLE, HALF = (0.98, 0.01, 0.0), (0.005, 0.003, 0.0), (0.5, 0.02, 0.0)
+THREADS = 4
+Shares = tuple[float, float, float] | Sequence[tuple[float, float, float]]  # of all threads, or of each
+
+
+def a_job(*phases: tuple[int, Shares], job: str = "j", seed: int = 0, threads: int = THREADS, **node: float) -> Trace:
+    """Phases of (seconds, user system iowait); node channels are constants, or two numbers: before the last phase
+    and in it."""
+    rng, parts = np.random.default_rng(seed), []
+    for seconds, shares in phases:
+        each = np.broadcast_to(np.array(shares, np.float64), (threads, 3))[:, None]
+        each = np.clip(each + rng.normal(0, 0.004, (threads, seconds, 3)) * (each > 0), 0, 1)
+        each = each / np.maximum(each.sum(-1, keepdims=True), 1)
+        parts.append(np.concatenate([each, 1 - each.sum(-1, keepdims=True)], -1))
+    values = np.concatenate(parts, axis=1).astype(np.float32)
+    length = values.shape[1]
+    channels = None
+    if node:
+        last = length - phases[-1][0]
+        columns = np.empty((length, len(node)), np.float32)
+        for i, level in enumerate(node.values()):
+            before, then = level if isinstance(level, tuple) else (level, level)
+            columns[:last, i], columns[last:, i] = before, then
+        channels = NodeChannels(Schema(tuple(Channel(name, scope="node") for name in node)), columns)
+    span = JobSpan(job, "n1", tuple(range(threads)), 0, length)
+    valid = np.ones((threads, length), np.bool_)
+    return Trace("n1", tuple(range(threads)), 0, CPU, values, valid, (span,), node_channels=channels)
+
+
+def quiet_scores(moment: Moment, peers: float = 9.0, score: float = 1.0) -> Scores:
+    """The peers view always finds a deviation significant: the floors must hold without its help."""
+    n = len(moment)
+    surprise = np.full((n, 1), peers, np.float32)
+    return Scores(np.full(n, score, np.float32), surprise, ("peers",), np.zeros(n, np.float32), np.zeros((n, 2)))
+
+
+def watch(
+    trace: Trace, memory: QuestionMemory | None = None, label: str = "", score: float = 1.0, from_s: int = 0
+) -> list[tuple[int, Assessment]]:
+    memory, out, buffer = memory or QuestionMemory(), [], TraceBuffer(CPU)
+    for now_s in range(10, trace.end_s + 1, 10):
+        part = slice(now_s - 10, now_s)
+        channels = trace.node_channels and replace(trace.node_channels, values=trace.node_channels.values[part])
+        buffer.push(
+            replace(
+                trace,
+                start_s=now_s - 10,
+                values=trace.values[:, part],
+                valid=trace.valid[:, part],
+                node_channels=channels,
+            )
+        )
+        moment = buffer.moment(now_s)
+        if now_s >= from_s:
+            labels = {trace.spans[0].job: JobLabel(label)} if label else None
+            out.append((now_s, assess(moment, quiet_scores(moment, score=score), memory, 3.0, labels)))
+    return out
+
+
+def opened(seen: list[tuple[int, Assessment]]) -> dict[str, tuple[int, Finding]]:
+    """Cause -> when it would open an event, and the finding."""
+    out: dict[str, tuple[int, Finding]] = {}
+    for now_s, assessment in seen:
+        for finding in assessment.findings:
+            if finding.opens_event and finding.held(now_s):
+                out.setdefault(finding.cause, (now_s, finding))
+    return out
+
+
+def causes(trace: Trace, **options: object) -> set[str]:
+    return set(opened(watch(trace, **options)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shares", [BUSY, IDLE, HALF, (0.3, 0.6, 0.0), (0.3, 0.1, 0.2)])
+def test_steady_work_of_any_kind_is_neither_harm_nor_change(shares: tuple[float, float, float]) -> None:
+    assert causes(a_job((1500, shares))) == set()
+
+
+def test_a_job_that_stops_working_is_found_within_three_minutes() -> None:
+    when_s, finding = opened(watch(a_job((600, BUSY), (400, IDLE))))["idle"]
+    assert 600 < when_s <= 780
+    assert finding.question == "change"
+    assert finding.compared_with == "own past"
+    assert finding.value > 0.9
+    assert finding.usual < 0.05
+
+
+def test_a_job_that_is_idle_from_its_start_rests_by_design() -> None:
+    assert causes(a_job((1500, IDLE))) == set()
+
+
+def test_a_shift_of_two_points_is_no_event_however_steady_the_job_was() -> None:
+    assert causes(a_job((1500, BUSY), (600, (0.96, 0.03, 0.0)))) == set()
+
+
+def test_a_serial_phase_of_three_minutes_is_no_event_and_one_of_six_is() -> None:
+    serial = [BUSY, IDLE, IDLE, IDLE]
+    assert causes(a_job((600, BUSY), (180, serial), (600, BUSY))) == set()
+    assert causes(a_job((600, BUSY), (400, serial))) == {"one-thread-left"}
+
+
+def test_a_phase_that_the_job_had_before_is_no_change() -> None:
+    writing = (0.3, 0.1, 0.3)
+    once = a_job((600, BUSY), (200, writing), (600, BUSY))
+    assert "stalled-io" in causes(once)
+    later = a_job((60, BUSY), (120, writing), (600, BUSY), (200, writing), (300, BUSY))
+    assert causes(later) == set()
+
+
+def test_a_phase_that_came_and_went_twice_is_learnt() -> None:
+    phase = (200, (0.3, 0.1, 0.3))
+    seen = watch(a_job((600, BUSY), phase, (400, BUSY), phase, (400, BUSY), phase, (400, BUSY)))
+    times = [now_s for now_s, a in seen if any(f.cause == "stalled-io" and f.held(now_s) for f in a.findings)]
+    assert any(600 < t < 900 for t in times)
+    assert any(1200 < t < 1500 for t in times)
+    assert not any(t > 1750 for t in times)
+
+
+def test_waiting_for_io_that_transfers_is_a_phase_and_without_traffic_it_is_harm() -> None:
+    waiting = (0.1, 0.05, 0.6)
+    assert "stalled-io" in causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.0)))
+    assert causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.5))) == set()
+
+
+def test_a_job_that_waits_for_io_from_its_start_is_harmed() -> None:
+    when_s, finding = opened(watch(a_job((600, (0.02, 0.1, 0.7)))))["stalled-io"]
+    assert finding.question == "harm"
+    assert finding.compared_with == "limit"
+    assert when_s < 300
+
+
+def test_a_thread_that_stops_while_the_others_work_is_left_behind() -> None:
+    rest = (0.38, 0.61, 0.0)
+    when_s, finding = opened(watch(a_job((600, BUSY), (400, [rest, rest, IDLE, rest]))))["hung-rank"]
+    assert finding.cpus == (2,)
+    assert finding.compared_with == "ranks"
+    assert when_s <= 780
+
+
+def test_a_master_that_rests_from_the_start_is_not_left_behind() -> None:
+    assert causes(a_job((1500, [IDLE, BUSY, BUSY, BUSY]))) == set()
+
+
+def test_other_work_on_the_node_is_contention() -> None:
+    """One task more than threads: the run queue grows, and the job waits at its barriers."""
+    alone, crowded = 4 / 8, 4.6 / 8.6
+    trace = a_job((600, BUSY), (400, (0.93, 0.02, 0.0)), run_queue=(alone, crowded))
+    assert causes(trace) == {"cpu-contention"}
+    fewer = 3.8 / 7.8  # as many tasks as threads that work
+    assert causes(a_job((600, BUSY), (400, (0.93, 0.02, 0.0)), run_queue=(alone, fewer))) == set()
+
+
+@pytest.mark.parametrize(
+    ("channel", "cause"), [("memory_pressure", "memory-pressure"), ("steal", "steal"), ("swap_traffic", "swapping")]
+)
+def test_a_limit_holds_for_any_program_and_a_missing_channel_is_silent(channel: str, cause: str) -> None:
+    assert causes(a_job((300, HALF), (300, HALF), **{channel: (0.0, 0.5)})) == {cause}
+    assert causes(a_job((300, HALF), (300, HALF), **{channel: (0.0, float("nan"))})) == set()
+
+
+def test_steady_growth_of_memory_is_a_leak_and_a_jump_is_not() -> None:
+    trace = a_job((300, BUSY), (600, BUSY), memory_used=(0.2, 0.2))
+    leaking = trace.node_channels.values.copy()  # type: ignore[union-attr]
+    leaking[300:, 0] = 0.2 + np.arange(600) * 3e-4
+    jump = leaking.copy()
+    jump[300:, 0] = 0.5
+    channels = trace.node_channels
+    assert causes(replace(trace, node_channels=replace(channels, values=leaking))) == {"leak"}  # type: ignore[type-var]
+    assert causes(replace(trace, node_channels=replace(channels, values=jump))) == set()  # type: ignore[type-var]
+
+
+def test_all_work_on_one_thread_from_the_start_is_misbound() -> None:
+    assert causes(a_job((900, [BUSY, IDLE, IDLE, IDLE]))) == {"misbound"}
+
+
+def test_new_work_never_opens_an_event() -> None:
+    seen = watch(a_job((900, HALF)), score=30.0)
+    new = [f for _, a in seen for f in a.findings if f.question == "new"]
+    assert new
+    assert not any(f.opens_event for f in new)
+    assert opened(seen) == {}
+
+
+def test_a_program_is_new_until_it_has_run_three_times_and_is_then_compared_with_its_runs() -> None:
+    memory = QuestionMemory(QuestionSettings(learn_runs=3))
+    for run in range(3):
+        seen = watch(replace(a_job((600, BUSY), seed=run)), memory, "solver", score=30.0)
+        assert any(f.question == "new" for _, a in seen for f in a.findings)
+        memory.end_jobs(10**6)
+    half = watch(a_job((600, (0.6, 0.02, 0.0))), memory, "solver", score=30.0)
+    assert not any(f.question == "new" for _, a in half for f in a.findings)
+    when_s, finding = opened(half)["idle"]
+    assert finding.compared_with == "program"
+    assert when_s < 300
+    assert opened(watch(a_job((600, (0.6, 0.02, 0.0))))) == {}
+
+
+def test_the_tables_of_programs_survive_their_file() -> None:
+    memory = QuestionMemory(QuestionSettings(learn_runs=1))
+    watch(a_job((600, BUSY)), memory, "solver")
+    memory.end_jobs(10**6)
+    again = programs_from_json(programs_to_json(memory.programs))
+    np.testing.assert_allclose(again["solver"].summary(), memory.programs["solver"].summary(), atol=1e-4)
+
+
+def test_a_memory_that_starts_late_takes_the_past_from_the_moment() -> None:
+    trace = a_job((600, BUSY), (300, IDLE))
+    late = opened(watch(trace, from_s=560))
+    assert set(late) == {"idle"}
+
+
+def test_ended_jobs_are_forgotten() -> None:
+    memory = QuestionMemory()
+    watch(a_job((300, BUSY)), memory)
+    assert len(memory.past) == 1
+    memory.end_jobs(10**6)
+    assert len(memory.past) == 0
+
+
+def test_the_past_of_a_job_is_bounded() -> None:
+    memory = QuestionMemory(QuestionSettings(most_blocks=16))
+    assert causes(a_job((3000, BUSY)), memory=memory) == set()
+    assert opened(watch(a_job((2000, BUSY), (300, IDLE)), QuestionMemory(QuestionSettings(most_blocks=16)))).keys() == {
+        "idle"
+    }
+
+
+def test_every_cause_that_opens_an_event_has_a_text() -> None:
+    assert {name for name, row in FINDING_CAUSES.items() if row.opens_event} <= set(CAUSES)
