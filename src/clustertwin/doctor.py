@@ -33,6 +33,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "generate": ("scikit-learn", "generators and fidelity scores"),
     "sb3": ("sb3-contrib", "MaskablePPO beside our own"),
     "ray": ("ray", "work on many machines"),
+    "evidence": ("py-spy", "Python stacks of a job's processes"),
     "notebooks": ("ipykernel", "what the notebooks of the documentation use"),
     "sdv": ("sdv", "CTGAN, TVAE, CopulaGAN (licence BUSL-1.1)"),
     "realtabformer": ("realtabformer", "the transformer generator"),
