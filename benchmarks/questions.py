@@ -1,6 +1,6 @@
 """Measure the three questions: recorded faults, simulated faults, and healthy programs that were never seen.
 
-    python benchmarks/questions.py hpas DATA/telemetry/hpas      recorded: one healthy run is known, the others are judged
+    python benchmarks/questions.py hpas DATA/telemetry/hpas   recorded: one healthy run is known, the rest judged
     python benchmarks/questions.py faults --hours 2              simulated: every anomaly, with the bundled detector
     python benchmarks/questions.py unseen --hours 2              simulated: twelve healthy programs nobody has seen
     python benchmarks/questions.py cost --threads 32000          CPU time of the questions against that of scoring
