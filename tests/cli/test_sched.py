@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clustertwin.cli.sched import app
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs, Machine
 
@@ -127,3 +128,28 @@ def test_simulate_prints_a_table_and_its_remarks(log: Path):
     done = CliRunner().invoke(app, ["simulate", str(log), "--procs", "7"], catch_exceptions=False)
     assert "backfilling: none" in done.stdout
     assert "jobs: refused, larger than the machine" in done.stderr
+
+
+def test_start_answers_for_a_job_of_a_queue_in_a_file(tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("11|anna|RUNNING|8|1|1:00:00|10:00|None\n12|bo|PENDING|8|1|30:00|0:00|Resources\n")
+    document = call("start", "--squeue", queue, "--procs", 8, "--job", "12", "--json")
+    (answer,) = document["starts"]
+    assert (answer["job"], answer["p50_s"], answer["by_limits_s"]) == ("12", 3000.0, 3000.0)
+
+
+def test_start_draws_run_times_and_new_jobs_from_a_log(log: Path, tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("11|anna|RUNNING|16|1|1:00:00|1:00|None\n12|bo|PENDING|8|1|30:00|0:00|Resources\n")
+    question = ("--like", "4 cpus, 10 min", "--futures", 10, "--hours", 1)
+    document = call("start", "--squeue", queue, "--procs", 16, "--past", log, *question, "--json")
+    (answer,) = document["starts"]
+    assert (answer["job"], answer["futures"]) == ("like", 10)
+    assert answer["p10_s"] <= answer["p50_s"] <= answer["p90_s"]
+
+
+def test_predicted_estimates_refuse_another_policy(log: Path):
+    command = ("simulate", log, "--backfill", "easy", "--estimates", "predicted", "--json")
+    assert call(*command)["schedules"][0]["policy"] == "fcfs, predicted times"
+    with pytest.raises(SettingsError, match="--policy fcfs"):
+        call(*command, "--policy", "sjf")

@@ -18,11 +18,17 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import COLUMNS, Jobs
 from clustertwin.workload.machine_size import Unit, job_sizes
-from clustertwin.workload.run_times.run_time_history import LEVELS, RunTimeHistory, new_history, recent_runs, remember
+from clustertwin.workload.run_times.run_time_history import (
+    KEPT,
+    LEVELS,
+    RunTimeHistory,
+    new_history,
+    recent_runs,
+    remember,
+)
 from clustertwin.workload.simulator.admission import admit
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue
 from clustertwin.workload.simulator.forecast.start_distribution import (
-    KEPT,
     Arrivals,
     FutureSettings,
     QueueMoment,

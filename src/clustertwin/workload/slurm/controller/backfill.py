@@ -181,7 +181,7 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
 def _pack(flags, bits):  # type: ignore[no-untyped-def]
     """Flags of nodes as a set of bits."""
     for w in range(len(bits)):
-        word = 0
+        word = np.int64(0)
         for i in range(w * WORD_BITS, min((w + 1) * WORD_BITS, len(flags))):
             word |= np.int64(flags[i]) << (i - w * WORD_BITS)
         bits[w] = word
