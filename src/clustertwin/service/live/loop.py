@@ -287,7 +287,7 @@ class Loop:
     def _conclude(self, detector: Detector, moment: Moment, scores: Scores, now_s: float) -> None:
         """After all threads are scored: update and store the events, and summarise nodes and jobs."""
         spans = self._spans_of(moment)
-        owners = {job: span.owner for job, span in spans.items()}
+        owners = {job: span.user or span.owner for job, span in spans.items()}
         findings = self._assess(moment, scores, detector.threshold, spans, self._in_maintenance(moment, now_s))
         changes = self._tracker.update(
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings

@@ -17,7 +17,7 @@ STRAGGLER, STALLED_IO = "straggler", "stalled-io"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One row of the table. In `advice`, {job} and {busy} stand for the job's id and its number of busy threads."""
+    """One row of the table. In `advice`, {job} is the job's id, {threads} its busy threads and {busy} "2 of 8"."""
 
     phrase: str  # what the job does, in a title
     next_step: str  # for the operator
@@ -47,9 +47,10 @@ CAUSES: dict[str, Cause] = {
         "looks misbound",
         "Look at the affinity of the job's processes (taskset -pc PID); several of them may share a CPU.",
         (
-            "The work is on {busy} of the job's threads. If the job has more processes, they share them:",
+            "The work is on {busy} threads. Further processes would share them:",
             "  srun --cpu-bind=cores   or   #SBATCH --hint=nomultithread",
             "  #SBATCH --ntasks-per-core=1   one process for each core",
+            "  #SBATCH --cpus-per-task={threads}   only if the program has no more threads",
         ),
         faults=("misbound",),
     ),
