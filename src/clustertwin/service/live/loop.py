@@ -320,9 +320,10 @@ class Loop:
         return tuple(finding for finding in assessed.findings if finding.node not in hidden)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
-        """A span of each job, for its owner and its type. Computed again when a job starts or ends."""
-        if self._spans is None or self._spans[0] != moment.jobs:
-            self._spans = moment.jobs, {span.job: span for span in self._buffer.spans(moment.end_s)}
+        """A span of each job, for its owner, name and type. Computed again when a job starts or ends."""
+        key = (*moment.jobs, str(moment.end_s // 60))  # once a minute too: names can arrive late
+        if self._spans is None or self._spans[0] != key:
+            self._spans = key, {span.job: span for span in self._buffer.spans(moment.end_s)}
         return self._spans[1]
 
     def _summarise(

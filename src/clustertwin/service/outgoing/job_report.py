@@ -6,6 +6,7 @@ for the job's cause: that of its newest event, or the one that its last seconds 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,17 +15,19 @@ from numpy.typing import NDArray
 
 from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.traces import Trace
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import SETTLED, Case
 from clustertwin.telemetry.detection.events.causes import IDLE as CAUSE_IDLE
 from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, PAST_S, Means, classify, diagnose
 from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.recording.trace_archive import TraceArchive
+from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, TraceArchive
 
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
+RUNNING_S = 30  # a job with data in the last seconds runs
 LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
 
 
@@ -127,9 +130,44 @@ def _last_cause(last: Means, before: Means, channels: tuple[str, ...]) -> str:
     return "" if cause == UNUSUAL else cause
 
 
-def usage_past(past: TraceArchive | None, job: str) -> JobUsage | None:
-    """The usage of a job that has ended; None if it is not recorded or the recording cannot be read."""
+def usage_queried(traces: Sequence[Trace], job: str, now_s: float) -> JobUsage | None:
+    """The usage of a job in traces that were queried; None if none of them has it."""
+    spans = [(trace, span) for trace in traces for span in trace.spans if span.job == job]
+    if not spans:
+        return None
+    means, threads, last, before = [], [], [], []
+    for trace, span in spans:
+        rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
+        first = max(int(span.start_s) - trace.start_s, 0)
+        until = max(int(min(np.ceil(span.end_s), trace.end_s)) - trace.start_s, first)
+        values, valid = trace.values[rows, first:until], trace.valid[rows, first:until]
+        means.append(_means(values, valid))
+        last.append(_means(values[:, -FRESH_S:], valid[:, -FRESH_S:]))
+        past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
+        before.append(_means(values[:, past], valid[:, past]))
+        threads += [(span.node, trace.cpus[row]) for row in rows]
+    channels = spans[0][0].schema.names
+    end_s = max(min(span.end_s, trace.end_s) for trace, span in spans)
+    return JobUsage(
+        job,
+        spans[0][1].owner,
+        tuple(threads),
+        channels,
+        np.concatenate(means),
+        min(max(span.start_s, trace.start_s) for trace, span in spans),
+        end_s,
+        running=end_s > now_s - RUNNING_S,
+        cause=_last_cause(np.concatenate(last), np.concatenate(before), channels),
+        name=spans[0][1].name,
+    )
+
+
+def usage_past(past: TraceArchive | None, job: str, now_s: float | None = None) -> JobUsage | None:
+    """The usage of a job that has ended; None if it is not recorded or the archive cannot be read."""
     try:
+        if isinstance(past, PrometheusArchive):
+            now_s = time.time() if now_s is None else now_s
+            return usage_queried(past.job_traces(job, now_s), job, now_s)
         recording = past.recording_with_job(job) if past else None
         return usage_recorded(recording, job) if recording else None
     except TwinError:
