@@ -40,6 +40,8 @@ class RequestReader:
         qos = self._qos_of(job, association)
         if job.reservation and job.reservation not in self.table.reservations:
             raise Refused(f"reservation {job.reservation} does not exist")
+        if job.reservation and not self._may_use(job, account):
+            raise Refused(f"reservation {job.reservation} is not for the user and account")
         user = self.users.setdefault(job.user, len(self.users))
         reasons, entries, request = [], [], None
         for name in names:
@@ -56,6 +58,13 @@ class RequestReader:
         request["submit"] = self.limits.submit_limits(partition, (account, user, association, qos))
         request["user"], request["association"], request["qos"] = user, association, self.limits.qos[qos]
         return request
+
+    def _may_use(self, job: SlurmJob, account: str) -> bool:
+        """Whether a job's user and account are on the reservation's lists; it must be on each list that is given."""
+        reservation = self.site.reservations[self.table.reservations[job.reservation]]
+        chain = self.accounts.chain(self.accounts.index.get((account, ""), 0))
+        accounts = {account} | {self.accounts.rows[a].account for a in chain} - {"root"}
+        return _listed(reservation.users, {job.user}) and _listed(reservation.accounts, accounts)
 
     def _qos_of(self, job: SlurmJob, association: int) -> str:
         chain = self.accounts.chain(association)
@@ -178,3 +187,14 @@ class RequestReader:
         parts = [weight * amount for name, amount in zip(names, entry["tres"], strict=True)
                  if (weight := partition.billing.get(name, 0.0))]  # fmt: skip
         return float(max(parts, default=0.0) if self.site.priority.max_tres else sum(parts)) * factor
+
+
+def _listed(names: tuple[str, ...], own: set[str]) -> bool:
+    """Whether a list lets somebody in; `-name` shuts a name out.
+
+    >>> _listed(("-ada",), {"ada"}), _listed(("-ada",), {"bo"}), _listed(("ada",), {"bo"})
+    (False, True, False)
+    """
+    denied = {name[1:] for name in names if name.startswith("-")}
+    allowed = set(names) - {f"-{name}" for name in denied}
+    return not own & denied and (not allowed or bool(own & allowed))
