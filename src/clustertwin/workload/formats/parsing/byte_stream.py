@@ -47,7 +47,7 @@ def open_bytes(path: Path, progress: Progress | None = None) -> BinaryIO:
         packed = raw.peek(2)[:2] == GZIP_MAGIC
     except OSError as error:
         raise TraceError(path, error.strerror or str(error)) from error
-    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw), buffer_size=1 << 20) if packed else raw  # type: ignore[type-var,arg-type]
+    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw), buffer_size=1 << 20) if packed else raw
     try:
         start = stream.peek(3)[:3]
     except (OSError, EOFError):  # damaged gzip data: the first read reports it
