@@ -5,6 +5,7 @@
 # make docs   build the documentation site in site/
 # make bench  every benchmark, with the peers in the same run
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
+# make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
@@ -19,7 +20,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up demo test quick lint format docs bench fuzz sbom clean
+.PHONY: help setup servers up demo test quick lint format docs bench duel fuzz sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -85,6 +86,11 @@ bench: setup servers ## LOG=log.swf and DATA=directory of labelled servers for t
 	@for b in $(BENCHES); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
 	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: skipped, needs LOG="; fi
 	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: skipped, needs DATA="; fi
+
+EPISODES ?= 30
+
+duel: setup servers ## both arms over the same seeded jobs; DUEL= for more options
+	$(BIN)/python benchmarks/duel.py --episodes $(EPISODES) $(DUEL)
 
 clean:
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,12 @@
 """CPU time per scrape and memory of `twin exporter`, beside node_exporter's cpu collector, in one run.
 
-    python benchmarks/exporter.py [--scrapes 100] [--rounds 5] [--json]
+    python benchmarks/exporter.py [--scrapes 100] [--rounds 5] [--json] [--before OTHER/src]
 
 Both are scraped over HTTP with keep-alive, in turns, on this host and on generated trees of 128 and 256 threads with
 16 Slurm jobs. Between two scrapes the counters of a tree advance by a second. CPU time is the user and system time of
 the process, HTTP and the ring included. Our exporter runs twice: with all collectors, and with the cpu collector only,
-like node_exporter.
+like node_exporter. With `--before`, the exporter of another checkout runs in turns with them. The last rows are the CPU
+time of one sample for the ring, which is what a service needs each second: without HTTP, in a process of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,25 @@ from clustertwin.telemetry.exporter.collectors import COLLECTORS
 JOBS = 16
 TICKS = (10**8, 0, 10**7, 10**9, 10**5, 0, 10**5, 0, 0, 0)  # at most, at the start, in the kernel's order
 PRESSURE = "some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n"
+#: As long as the kernel's: Linux 6.6 writes about 60 lines.
+MEMORY_STAT = "anon %d\nfile 5000000\nshmem 0\nslab_unreclaimable 4096\npgmajfault 7\n" + "".join(
+    f"another_count_{i} {i * 1000}\n" for i in range(55)
+)
+#: CPU time of a sample for the ring, in µs, with a clock that moves by a second for each.
+RING = """
+import sys, time
+from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
+now = [1000.0]
+agent = Agent(AgentSettings("n", sys.argv[1]), lambda *_: None, lambda: now[0])
+best = 1e9
+for _ in range(int(sys.argv[3])):
+    begun = time.process_time()
+    for _ in range(int(sys.argv[2])):
+        now[0] += 1.0
+        b"".join(agent.ring_since(now[0]))
+    best = min(best, (time.process_time() - begun) / int(sys.argv[2]) * 1e6)
+print(best)
+"""
 
 
 class Tree:
@@ -40,6 +60,9 @@ class Tree:
         (root / "proc/pressure").mkdir(parents=True)
         (root / "proc/meminfo").write_text(Path("/proc/meminfo").read_text())
         (root / "proc/diskstats").write_text("   8       0 sda 1 2 3 4 5 6 7 8 0 10 11\n")
+        (root / "proc/net").mkdir()
+        for name in ("vmstat", "net/dev"):
+            (root / "proc" / name).write_text(Path(f"/proc/{name}").read_text())
         for name in ("cpu", "io", "memory"):
             (root / f"proc/pressure/{name}").write_text(PRESSURE % (123456, 12345))
         for cpu in range(threads):
@@ -58,6 +81,7 @@ class Tree:
             (step / "cgroup.procs").write_text(f"{1000 + i}\n")
             (root / f"proc/{1000 + i}").mkdir()
             (root / f"proc/{1000 + i}/status").write_text("Name:\tfit\nUid:\t5000\t5000\t5000\t5000\n")
+            (job / "memory.max").write_text(f"{2 << 30}\n")
         (root / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset cpu memory\n")
         self.advance()
 
@@ -70,7 +94,7 @@ class Tree:
                 row[column] += ticks
         lines = [f"cpu{i} {' '.join(map(str, row))}\n" for i, row in enumerate(self.ticks)]
         total = " ".join(str(sum(column)) for column in zip(*self.ticks, strict=True))
-        stat = f"cpu  {total}\n{''.join(lines)}intr 1 {'0 ' * 500}\nctxt 1\nbtime 1731700000\nprocesses 1\n"
+        stat = f"cpu  {total}\n{''.join(lines)}intr 1 {'0 ' * 500}\nctxt {self.seconds}\nprocesses 1\nprocs_running 9\n"
         (self.root / "proc/stat").write_text(stat)
         for i, job in enumerate(self.jobs):
             user, system = 900_000 * self.seconds + i, 100_000 * self.seconds + i
@@ -78,6 +102,8 @@ class Tree:
             (job / "cpu.stat").write_text(used)
             for name in ("memory.current", "memory.peak"):
                 (job / name).write_text(f"{10**9 + 4096 * self.seconds}\n")
+            (job / "memory.stat").write_text(MEMORY_STAT % (10**9 + 4096 * self.seconds))
+            (job / "memory.events").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n")
             for name in ("cpu.pressure", "memory.pressure"):
                 (job / name).write_text(PRESSURE % (1000 * self.seconds, 10 * self.seconds))
 
@@ -85,9 +111,10 @@ class Tree:
 class Server:
     """A server under measurement, with one kept-alive connection to it."""
 
-    def __init__(self, name: str, command: list[str], port: int) -> None:
+    def __init__(self, name: str, command: list[str], port: int, source: str = "") -> None:
         self.name = name
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env = {**os.environ, "PYTHONPATH": source} if source else None
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
         self.http = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         for _ in range(100):
             try:
@@ -123,10 +150,13 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def servers(root: str) -> list[Server]:
+def servers(root: str, before: str) -> list[Server]:
     port = free_port()
     twin = [sys.executable, "-m", "clustertwin.telemetry.exporter", f"--path.rootfs={root}"]
     started = [Server("twin exporter, all", [*twin, f"--web.listen-address=127.0.0.1:{port}"], port)]
+    if before:
+        port = free_port()
+        started.append(Server("before, all", [*twin, f"--web.listen-address=127.0.0.1:{port}"], port, before))
     port = free_port()
     cpu_only = [f"--no-collector.{name}" for name in COLLECTORS if name != "cpu"]
     started.append(Server("twin exporter, cpu", [*twin, *cpu_only, f"--web.listen-address=127.0.0.1:{port}"], port))
@@ -139,9 +169,23 @@ def servers(root: str) -> list[Server]:
     return started
 
 
-def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None) -> list[dict[str, object]]:
-    """The rows of one place, ours first. The ring holds 600 samples when memory is measured."""
-    measured = servers(root)
+def ring_rows(where: str, root: str, scrapes: int, rounds: int, before: str) -> list[dict[str, object]]:
+    """The CPU time of a sample for the ring, of this checkout and of the other one."""
+    rows = []
+    for name, source in (("twin ring", ""), *((("before, ring", before),) if before else ())):
+        env = {**os.environ, "PYTHONPATH": source} if source else None
+        command = [sys.executable, "-c", RING, root, str(scrapes), str(rounds)]
+        us = float(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+        row = {"us_per_scrape": round(us, 1), "percent_of_a_core_at_1hz": round(us / 1e4, 4), "rss_mb": 0.0, "bytes": 0}
+        rows.append({"where": where, "server": name} | row)
+    return rows
+
+
+def measure(
+    where: str, root: str, scrapes: int, rounds: int, tree: Tree | None, before: str, filled: int
+) -> list[dict[str, object]]:
+    """The rows of one place, ours first. The ring holds at least `filled` samples when memory is measured."""
+    measured = servers(root, before)
     size = {server.name: server.scrape() for server in measured}
     spent: dict[str, list[float]] = {name: [] for name in size}
     try:
@@ -155,7 +199,7 @@ def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None)
                     server.scrape()
                     total_s += server.cpu_s() - before_s
                 spent[server.name].append(total_s / scrapes * 1e6)
-        for _ in range(max(0, 600 - scrapes * rounds)):
+        for _ in range(max(0, filled - scrapes * rounds)):
             if tree:
                 tree.advance()
             measured[0].scrape()
@@ -170,7 +214,7 @@ def measure(where: str, root: str, scrapes: int, rounds: int, tree: Tree | None)
                 "bytes": size[server.name],
             }
             for server in measured
-        ]
+        ] + ring_rows(where, root, scrapes, rounds, before)
     finally:
         for server in measured:
             server.stop()
@@ -181,13 +225,17 @@ def main() -> None:
     parser.add_argument("--scrapes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5, help="the best of these is reported")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--filled", type=int, default=600, help="samples in the ring when memory is measured (600)")
+    parser.add_argument("--threads", type=int, nargs="*", default=[128, 256], help="of generated trees (128 256)")
+    parser.add_argument("--before", default="", help="the sources of another checkout, to compare with")
     options = parser.parse_args()
-    rows = measure("this host", "/", options.scrapes, options.rounds, None)
-    for threads in (128, 256):
+    rows = measure("this host", "/", options.scrapes, options.rounds, None, options.before, options.filled)
+    for threads in options.threads:
         # In memory, like the files of the kernel: the disk must not be measured.
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
             tree = Tree(Path(directory), threads)
-            rows += measure(f"{threads} threads, {JOBS} jobs", directory, options.scrapes, options.rounds, tree)
+            where = f"{threads} threads, {JOBS} jobs"
+            rows += measure(where, directory, options.scrapes, options.rounds, tree, options.before, options.filled)
     if options.json:
         print(json.dumps(rows))
         return

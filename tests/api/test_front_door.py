@@ -153,3 +153,8 @@ def test_every_public_check_is_in_one_place():
     from clustertwin import testing
 
     assert {"check_view", "check_model", "check_generator"} <= set(testing.__all__)
+
+
+def test_a_result_prints_as_one_line():
+    assert repr(ct.example_log(300)).startswith("<Jobs: 300 jobs in ")
+    assert "\n" not in repr(ct.simulate_cluster(minutes=1))

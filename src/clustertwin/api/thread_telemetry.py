@@ -99,7 +99,7 @@ def load_detector(directory: Path | str | None = None) -> TraceDetector:
     return TraceDetector(bundled() if directory is None else read(Path(directory)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ThreadScores(ColumnTable):
     """A score for each thread at each scored second. Higher is stranger; NaN is unknown."""
 

@@ -14,10 +14,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "maintenance": ("clustertwin.cli.maintenance:app", "Maintenance windows: list, add, end."),
     "silence": ("clustertwin.cli.silence:app", "Silences: list, add, end."),
     "audit": ("clustertwin.cli.audit:app", "The audit log: verdicts, promotions, maintenance, tokens."),
+    "act": ("clustertwin.cli.act:app", "Actions on jobs: list, show, approve, dismiss, resume, check, recover."),
+    "savings": ("clustertwin.cli.savings:app", "What actions promised, and what they saved."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
     "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
     "backup": ("clustertwin.cli.backup:backup_app", "Back up a home, also while its service runs."),
     "restore": ("clustertwin.cli.backup:restore_app", "Create a home from a backup."),
+    "evidence": ("clustertwin.cli.evidence:app", "What a job's processes wait for: take, serve, show."),
     "exporter": ("clustertwin.cli.exporter:app", "Serve this node's kernel metrics to Prometheus."),
     "top": ("clustertwin.cli.top:app", "Threads live in the terminal, of this host or of a service."),
     "record": ("clustertwin.cli.record:app", "Record this host, an exporter or a Prometheus range."),
@@ -42,6 +45,9 @@ NEEDED = {
     "maintenance": "service",
     "silence": "service",
     "audit": "service",
+    "act": "service",
+    "savings": "service",
+    "evidence": "service",
     "job": "service",
     "token": "service",
     "backup": "service",
@@ -73,6 +79,11 @@ def main() -> None:
         from clustertwin.telemetry.exporter.__main__ import main as exporter
 
         sys.exit(exporter(sys.argv[2:]))
+    if sys.argv[1:2] == ["evidence"] and sys.argv[2:3] in (["take"], ["serve"]):
+        # The helper runs on every node too.
+        from clustertwin.telemetry.diagnosis.__main__ import main as evidence
+
+        sys.exit(evidence(sys.argv[2:]))
     try:
         from clustertwin.cli.app import run
     except ModuleNotFoundError as missing:

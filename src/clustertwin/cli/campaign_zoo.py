@@ -60,8 +60,8 @@ def run_zoo(options: CampaignOptions) -> None:
 
 
 def show_zoo(json: bool) -> None:
-    from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS
     from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS
+    from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS
 
     programs = [
         (name, row.kind, row.about, f"missing: {', '.join(row.missing)}" if row.missing else "yes")

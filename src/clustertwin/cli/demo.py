@@ -62,6 +62,8 @@ def _play(options: DemoOptions, directory: Path, teller: _Teller) -> None:
 
     story = write_demo(directory / "recording")
     teller.begin(story)
+    _compile(story)
+    teller.tell("The detector is loaded; its loops were compiled if this is the first run.")
     config = ServiceConfig(
         service=ServiceSection(port=options.port, home=str(directory / "home")), learning=LearningSection(nightly="")
     )
@@ -85,6 +87,18 @@ def _play(options: DemoOptions, directory: Path, teller: _Teller) -> None:
     finally:
         if failures:
             raise TwinError(failures[0])
+
+
+def _compile(story: DemoStory) -> None:
+    """Score one moment, so that the replay does not run ahead while the loops of a new install are compiled."""
+    from clustertwin.telemetry.detection.bundled import bundled
+    from clustertwin.telemetry.moments.moment import LENGTH_S, moments
+    from clustertwin.telemetry.recording import Recording
+
+    recording = Recording.open(story.directory)
+    end_s = recording.start_s + LENGTH_S
+    moment, _ = next(moments([recording.trace(node, end_s=end_s) for node in recording.nodes]))
+    bundled().score(moment)
 
 
 def _show(event: dict[str, Any], page: str, story: DemoStory, options: DemoOptions, teller: _Teller) -> None:

@@ -13,7 +13,7 @@ from clustertwin.core.tables import ColumnTable
 from clustertwin.core.traces import JobSpan, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ClusterTraces(ColumnTable):
     """One trace for each node, over the same seconds."""
 

@@ -14,7 +14,10 @@ SHOWN_ROWS = 8  # in a notebook
 
 
 class ColumnTable:
-    """What every result with rows offers. A subclass returns its table: columns of one length."""
+    """What every result with rows offers. A subclass returns its table: columns of one length.
+
+    A dataclass that inherits from it is declared with `repr=False`, so that it prints as one line.
+    """
 
     __slots__ = ()
 
@@ -25,6 +28,9 @@ class ColumnTable:
     def caption(self) -> str:
         """One line above the table in a notebook."""
         return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.caption()}>"
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with a row for each row."""

@@ -15,7 +15,6 @@ from clustertwin.service.web import api, pages
 from clustertwin.service.web.access import Guard
 from clustertwin.service.web.binding import Binding
 from clustertwin.service.web.head_requests import HeadAsGet
-from clustertwin.service.web.replay_end import replay_end_s
 from clustertwin.service.web.unavailable import unavailable
 
 #: The health check fails if the loop has published no snapshot for this long.
@@ -32,7 +31,6 @@ def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
         docs_url=None,  # its scripts come from another site
         redoc_url=None,
     )
-    replay_end_s(state)  # before the first request: a recording that grows later must not move the end
     groups = [*api.mount(app, state), *pages.mount(app, state)]
 
     @app.get("/healthz", include_in_schema=False)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.outgoing.notifications import NotifySettings
@@ -33,12 +34,13 @@ from clustertwin.telemetry.learning.night.day_limits import DayLimits
 PREFIX = "CLUSTERTWIN_"
 
 _DAY, _DUEL = DayLimits(), DuelRule()
-_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY = (
+_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND = (
     Binding(),
     SourceSettings(),
     LoopSettings(),
     EventSettings(),
     NotifySettings(),
+    HandSettings(),
 )
 
 
@@ -158,6 +160,22 @@ class LearningSection(_Section):
         return time.fromisoformat(self.nightly) if self.nightly else None
 
 
+class HandSection(_Section):
+    """Evidence and actions. Off by default: without `on`, no process is looked at and nothing is done."""
+
+    on: bool = False
+    policy: str = _HAND.policy
+    past: str = _HAND.past
+    every_s: float = Field(default=_HAND.every_s, ge=5)
+    helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
+    helper_username: str = "twin"
+    helper_password_file: str = ""
+    helper_ca_file: str = ""
+
+    def settings(self) -> HandSettings:
+        return HandSettings(self.policy, self.past, self.every_s)
+
+
 class ServiceConfig(_Section):
     """The whole configuration, one section for each table of the TOML file."""
 
@@ -168,6 +186,7 @@ class ServiceConfig(_Section):
     recording: RecordingSection = RecordingSection()
     notify: NotifySection = NotifySection()
     learning: LearningSection = LearningSection()
+    hand: HandSection = HandSection()
 
     @property
     def home(self) -> Path:

@@ -73,6 +73,8 @@ def run(
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         _notify(config, state, stop)
+        if replay is None:
+            _hand(config, state, stop)
         nights = _nightly(config, stop) if replay is None else None
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
@@ -176,6 +178,28 @@ def _notify(config: ServiceConfig, state: ServiceState, stop: threading.Event) -
     for url in settings.urls:
         notifications.sender(url)  # an invalid URL is an error at start
     threading.Thread(target=notifications.watch, args=(state, settings, stop), name="notify", daemon=True).start()
+
+
+def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+    """Start taking evidence and acting by policy, if it is configured. An invalid policy is an error at start."""
+    if not config.hand.on:
+        return
+    from clustertwin.service.act import evidence_sources
+    from clustertwin.service.act.hand import Hand, watch
+    from clustertwin.service.act.policy import read_policy
+    from clustertwin.service.outgoing.action_notices import queue_notices
+
+    section, settings = config.hand, config.hand.settings()
+    read_policy(Path(settings.policy).expanduser() if settings.policy else None)
+    take: evidence_sources.TakeEvidence = evidence_sources.take_on_this_host
+    if section.helper:
+        take = evidence_sources.from_helpers(
+            evidence_sources.HelperSettings(
+                section.helper, section.helper_username, section.helper_password_file, section.helper_ca_file
+            )
+        )
+    hand = Hand(state.home, state.store, settings, take, deliver=queue_notices(state.home, config.notify.settings()))
+    threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
 
 
 def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread | None:

@@ -39,7 +39,7 @@ class Machine:
         return self.nodes * self.cpus_per_node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Jobs(ColumnTable):
     """A job log. `user`, `group` and `queue` are small codes; `names` holds their names if the log has any."""
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clustertwin.telemetry.campaign.catalogue import JOB_TYPES
-from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS
 from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS
+from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "campaigns.md"
 

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from clustertwin.core.channels import CPU
 from clustertwin.telemetry.detection.events.causes import IDLE, UNUSUAL
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio, explain, held_rows, title_of
+from clustertwin.telemetry.detection.events.explanation import (
+    Explanation,
+    Ratio,
+    explain,
+    held_rows,
+    title_of,
+    with_measure,
+)
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import NAMING_VIEW, Scores
 from clustertwin.telemetry.detection.views.contract import ClosestFault
 from clustertwin.telemetry.moments.moment import Moment
@@ -175,6 +183,35 @@ def test_threads_that_another_job_holds_now_are_not_explained():
     event = replace(EVENT, places=(("a", (0, 1)),))
     assert held_rows(moment, event).tolist() == [0]
     assert held_rows(moment, replace(event, jobs=())).tolist() == []
+
+
+def found(cause: str, channel: str, value: float, usual: float, compared_with: str) -> tuple[Event, Explanation]:
+    """An event that a finding opened, and its explanation with what the finding measured."""
+    moment = moment_of(*[(0.9, 0.1, 0.0, 0.0)] * 4)
+    event = replace(EVENT, places=(("a", (0, 1, 2, 3)),), view="harm", question="harm", cause=cause, since_s=940)
+    why = explain(Expecting(0.9, 0.1, 0, 0), moment, scores_of(9, 9, 9, 9), np.arange(4), event=event)
+    assert why is not None
+    finding = Finding("harm", cause, "j0", "a", (0, 1, 2, 3), channel, value, usual, compared_with, 940, 9.0)
+    return event, with_measure(why, finding)
+
+
+def test_a_finding_is_titled_with_what_it_measured():
+    event, why = found("memory-pressure", "memory_pressure", 0.42, 0.1, "limit")
+    assert title_of(event, why) == (
+        "Job j0 waits for memory: memory pressure 42 % on 4 threads for 60 s, more than the limit of 10 %"
+    )
+    assert why.sentence == "4 threads: memory pressure 42 %, more than the limit of 10 %."
+
+
+def test_a_finding_of_an_idle_job_does_not_call_it_hung_while_its_threads_work():
+    event, why = found(IDLE, "idle", 0.4, 0.03, "own past")
+    assert title_of(event, why) == ("Job j0 works less than before: idle 40 % on 4 threads for 60 s, up from 3 %")
+
+
+def test_a_finding_without_a_unit_is_titled_by_the_channels_of_its_threads():
+    event, why = found("out-of-memory", "oom_kills", 0.5, float("nan"), "limit")
+    assert title_of(event, why) == "Job j0 lost a process for lack of memory"
+    assert with_measure(why, Finding("change", "straggler", "j0", "a", (0,), "apart", 3.0, 1.0, "ranks", 0, 9.0)) is why
 
 
 ratio = st.floats(0, 1, width=32)

@@ -13,7 +13,7 @@ from clustertwin.core.traces import JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.events.causes import CAUSES
 from clustertwin.telemetry.detection.questions.assess import Assessment, assess
 from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding
-from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import programs_from_json, programs_to_json
 from clustertwin.telemetry.detection.scores import Scores

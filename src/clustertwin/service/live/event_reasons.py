@@ -18,7 +18,9 @@ from clustertwin.telemetry.detection.events.explanation import (
     held_rows,
     rows_to_explain,
     title_of,
+    with_measure,
 )
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -39,14 +41,23 @@ class Reasons:
         self._clock = clock
         self._pending: dict[str, Event] = {}
         self._landmarks: tuple[str, Landmarks] | None = None  # of a detector's version
+        self._findings: dict[tuple[str, str], Finding] = {}  # by job, or by node without one, and by cause
         self._before: dict[str, dict[str, float]] = {}  # of an open event: the means of its threads before it
 
     def __len__(self) -> int:
         """The number of events that wait for an explanation."""
         return len(self._pending)
 
-    def of(self, detector: Detector, moment: Moment, scores: Scores, changes: Sequence[Change]) -> Explained:
+    def of(
+        self,
+        detector: Detector,
+        moment: Moment,
+        scores: Scores,
+        changes: Sequence[Change],
+        findings: Sequence[Finding] = (),
+    ) -> Explained:
         """Every changed event, with a new explanation if there is time. A closed event keeps its explanation."""
+        self._findings = {(found.job or found.node, found.cause): found for found in findings}
         for change in changes:
             if change.kind != "closed" or change.event.id in self._pending:
                 self._pending[change.event.id] = change.event
@@ -79,6 +90,11 @@ class Reasons:
         if why is None or (why.cause or UNUSUAL) != (event.cause or UNUSUAL):
             return event, None
         self._before.setdefault(event.id, why.before)
+        if event.found and not why.by_shape:
+            found = self._findings.get((event.job or event.node, event.cause))
+            if found is None:
+                return event, None  # what it was found by is not known in this second
+            why = with_measure(why, found)
         return replace(event, title=title_of(event, why)), why
 
     def _why(self, detector: Detector, moment: Moment, scores: Scores, event: Event) -> Explanation | None:

@@ -46,7 +46,7 @@ from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 if TYPE_CHECKING:  # importing them imports torch, which takes seconds
     from clustertwin.telemetry.detection.detector import Detector
-    from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+    from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
     from clustertwin.telemetry.learning.champions.handover import Handover
 
 #: Up to this many threads, the newest data is published every second; above, only with each scoring.
@@ -293,7 +293,7 @@ class Loop:
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
         )
         self._opened.update(change.event.view for change in changes if change.kind == "opened")
-        self._write(self._reasons.of(detector, moment, scores, changes))
+        self._write(self._reasons.of(detector, moment, scores, changes, findings or ()))
         self._summarise(moment, scores, detector.threshold, now_s, spans)
         self._now = replace(
             self._now, events=self._tracker.open, history=self._history.add(moment.end_s, self._now.nodes)
@@ -311,7 +311,7 @@ class Loop:
         if self.settings.events.opened_by == "scores":
             return None
         from clustertwin.telemetry.detection.questions.assess import assess
-        from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
+        from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 
         self._questions = self._questions or QuestionMemory()
         labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}
@@ -386,6 +386,7 @@ class Loop:
             problems=problems,
             engine=self._score.state,
             failures_total=tuple(sorted(self._failures.total.items())),
+            replay_ended=bool(getattr(self.feed, "ended", False)),  # only a replay has an end
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 

@@ -1,4 +1,4 @@
-"""The history of node scores: the highest score of each node at each scoring -> a table of nodes × time."""
+"""The history of node scores: highest score and share of anomalous threads at each scoring -> nodes × time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from clustertwin.service.live.snapshot import NodeState, ScoreHistory
 
-_Column = tuple[int, tuple[str, ...], NDArray[np.float32]]  # when, which nodes in order, their scores
+_Column = tuple[int, tuple[str, ...], NDArray[np.float32]]  # when, which nodes in order, (2, node) score and share
 
 
 class NodeScores:
@@ -25,16 +25,24 @@ class NodeScores:
             self._columns.popleft()  # too old, or from before the clock was set back
         ordered = sorted(nodes, key=lambda state: state.node)
         names = tuple(state.node for state in ordered)
-        self._columns.append((end_s, names, np.array([state.score for state in ordered], np.float32)))
+        values = np.array([(state.score, _share(state)) for state in ordered], np.float32).reshape(-1, 2).T
+        self._columns.append((end_s, names, values))
         times_s = np.array([time_s for time_s, *_ in self._columns], np.int64)
-        columns = [_scores_of(column, names) for column in self._columns]
-        return ScoreHistory(times_s, names, np.stack(columns, axis=1))
+        score, share = np.stack([_values_of(column, names) for column in self._columns], axis=2)
+        return ScoreHistory(times_s, names, score, share)
 
 
-def _scores_of(column: _Column, names: tuple[str, ...]) -> NDArray[np.float32]:
-    """The scores of these nodes; NaN for a node that the column does not have."""
-    _, nodes, scores = column
+def _share(state: NodeState) -> float:
+    """The share of a node's scored threads that are above the threshold; NaN without a score."""
+    scored = state.threads - state.unknown
+    return state.alarming / scored if scored > 0 else float("nan")
+
+
+def _values_of(column: _Column, names: tuple[str, ...]) -> NDArray[np.float32]:
+    """(2, node) of these nodes; NaN for a node that the column does not have."""
+    _, nodes, values = column
     if nodes == names:
-        return scores
-    known = dict(zip(nodes, scores.tolist(), strict=True))
-    return np.array([known.get(name, np.nan) for name in names], np.float32)
+        return values
+    row = {node: i for i, node in enumerate(nodes)}
+    known = np.concatenate([values, np.full((2, 1), np.nan, np.float32)], axis=1)
+    return known[:, [row.get(name, len(nodes)) for name in names]]

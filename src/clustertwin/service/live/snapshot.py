@@ -92,11 +92,12 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class ScoreHistory:
-    """The highest score of each node over the last hour, for the heat map of the cluster."""
+    """Scores of each node over the last hour, for the heat map of the cluster."""
 
     times_s: NDArray[np.int64]  # (time,)
     nodes: tuple[str, ...]
-    score: NDArray[np.float32]  # (node, time); NaN is unknown
+    score: NDArray[np.float32]  # (node, time) the highest of its threads; NaN is unknown
+    share: NDArray[np.float32] | None = None  # (node, time) of its scored threads that are above the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class Snapshot:
     scored_total: int = 0  # threads scored since the start
     engine: EngineState = EngineState("here")
     failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
+    replay_ended: bool = False  # the whole recording has been replayed
     memory_forecasts: tuple[MemoryForecast, ...] = ()  # of nodes and jobs, the soonest first
 
     @property

@@ -28,8 +28,9 @@ from clustertwin.telemetry.detection.events.explanation import title_of
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
-Kind = Literal["opened", "changed", "closed"]
-_WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved"}
+Kind = Literal["opened", "changed", "closed", "action"]
+_ASK_S = 60.0  # between two looks at the reasons of announced events
+_WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
 #: title, body -> whether the target accepted the message
 Send = Callable[[str, str], bool]
 
@@ -132,6 +133,7 @@ class Notifier:
         self._send = dict(zip(settings.urls, sends, strict=True))
         self._path = self._outbox.directory / ANNOUNCED
         self._announced: dict[str, Told] | None = None  # events that were announced and are not resolved yet
+        self._asked_s = -_ASK_S
         self._next_s = dict.fromkeys(settings.urls, 0.0)
         self._failures = dict.fromkeys(settings.urls, 0)
 
@@ -148,7 +150,7 @@ class Notifier:
         # If the store does not have the event, because the disk is full, send it without an explanation.
         opened = [self._stored(id) or Case(event, None) for id, event in now_open.items() if id not in announced]
         opened = [case for case in opened if needs_notification(case, silences, shadow)]
-        again = [self._stored(id) for id in now_open if id in announced and self._may_tell_again(announced[id], now_s)]
+        again = [self._stored(id) for id in self._to_ask_again(now_open, now_s)]
         known = [case for case in again if case is not None and reason_of(case)]
         changed = [case for case in known if announced[case.id].reason not in ("", reason_of(case))]
         changed = [case for case in changed if needs_notification(case, silences, shadow)]
@@ -168,8 +170,13 @@ class Notifier:
         files.write(self._path, json.dumps(announced).encode())
         self._announced = announced
 
-    def _may_tell_again(self, told: Told, now_s: float) -> bool:
-        return not told.reason or now_s - told.at_s >= self.settings.change_s
+    def _to_ask_again(self, now_open: Iterable[str], now_s: float) -> list[str]:
+        """Once a minute, the announced events whose reason may have changed."""
+        if now_s < self._asked_s + _ASK_S:
+            return []
+        self._asked_s = now_s
+        told = {id: self._read_announced()[id] for id in now_open if id in self._read_announced()}
+        return [id for id, (reason, at_s) in told.items() if not reason or now_s - at_s >= self.settings.change_s]
 
     def deliver(self, now_s: float) -> None:
         """Send what is due, as one message to each target."""
@@ -209,8 +216,10 @@ def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple
     """Title and body of one message that combines these."""
     if len(messages) == 1:
         return messages[0].title, messages[0].body
-    opened, changed, closed = (sum(message.kind == kind for message in messages) for kind in _WORDS)
+    opened, changed, closed, actions = (sum(message.kind == kind for message in messages) for kind in _WORDS)
     title = f"{formatting.counted(opened, 'new event')}, {f'{changed} changed, ' if changed else ''}{closed} resolved"
+    if actions:
+        title += f", {formatting.counted(actions, 'action')}"
     parts = [f"{message.title}\n{message.body}" for message in messages[:most]]
     if len(messages) > most:
         parts.append(f"and {len(messages) - most} more{f': {link.rstrip(chr(47))}/events' if link else ''}")

@@ -19,9 +19,10 @@ import numpy as np
 
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
+from clustertwin.service.act.action_journal import Journal
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
-from clustertwin.service.store.event_store import VERDICTS, Case, Filter
+from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
@@ -62,7 +63,12 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
     """The text of a scrape. `threads` adds the series of every hardware thread."""
     snapshot = state.snapshot
     families = [*_loop(snapshot, state.age_s), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
-    families += [*_events(state, limits), *_model(snapshot.model), *_home(state.home)]
+    families += [
+        *_events(state, limits),
+        *_actions(state.store),
+        *_model(snapshot.model),
+        *_home(state.home),
+    ]
     if threads:
         families += _threads(snapshot, limits.threads)
     left_out = {
@@ -198,6 +204,24 @@ def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]
     texts: list[Sample] = [(_texts(case), 1) for case in announced[: limits.texts]]
     yield MetricFamily(
         "twin_event_info", "Title, reason, next step and owner of the newest such events.", texts, LONGEST_TEXT
+    )
+
+
+def _actions(store: Store) -> Iterator[MetricFamily]:
+    """Actions and the book. Absent if the store cannot be read."""
+    try:
+        actions = Journal(store.database).actions(limit=10_000)
+    except TwinError:
+        return
+    states = Counter(action.state for action in actions)
+    yield MetricFamily("twin_actions", "Actions by state.", [({"state": s}, n) for s, n in sorted(states.items())])
+    measured = [action for action in actions if action.measured_node_hours is not None]
+    promised = sum(action.plan.promised_node_hours for action in measured)
+    saved = sum(action.measured_node_hours or 0.0 for action in measured)
+    yield MetricFamily(
+        "twin_savings_node_hours",
+        "Node-hours of the actions that are measured, promised and measured.",
+        [({"kind": "promised"}, promised), ({"kind": "measured"}, saved)],
     )
 
 

@@ -64,11 +64,31 @@ ALTER TABLE events ADD COLUMN cause TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN question TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN title TEXT NOT NULL DEFAULT '';
 ALTER TABLE events ADD COLUMN since_s INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX events_settled ON events (id) WHERE end_s IS NULL AND verdict IN ('dismissed', 'new-normal');
 CREATE INDEX events_without_title ON events (id) WHERE title = '';
 """
 
+#: Evidence of jobs, actions with their journal, and rules that a person has suspended.
+_SCHEMA_4 = """
+CREATE TABLE evidence (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL, taken_s REAL NOT NULL, document TEXT NOT NULL,
+  outcomes TEXT NOT NULL DEFAULT '[]'
+) STRICT;
+CREATE INDEX evidence_by_event ON evidence (event, id);
+CREATE TABLE actions (
+  id TEXT PRIMARY KEY, event TEXT NOT NULL, job TEXT NOT NULL, verb TEXT NOT NULL, rule TEXT NOT NULL,
+  state TEXT NOT NULL, proposed_s REAL NOT NULL, changed_s REAL NOT NULL, who TEXT NOT NULL DEFAULT '',
+  result TEXT NOT NULL DEFAULT '', step INTEGER NOT NULL DEFAULT 0, plan TEXT NOT NULL, measured_node_hours REAL
+) STRICT;
+CREATE UNIQUE INDEX actions_once ON actions (event, verb) WHERE state != 'expired';
+CREATE TABLE suspended_rules (
+  rule TEXT PRIMARY KEY, since_s REAL NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL
+) STRICT;
+CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+"""
+
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.

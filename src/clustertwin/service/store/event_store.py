@@ -19,11 +19,13 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, NodeRatio, Ratio, title_of
+from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
+#: Verdicts after which an event needs nobody's attention, although its threads may still be above the threshold.
+SETTLED = ("dismissed", "new-normal")
 LONGEST_COMMENT = 4000
 
 #: What a later state of an event replaces. Its model, its cause and its question never change.
@@ -66,6 +68,7 @@ class Filter:
     view: str = ""
     start_s: float | None = None  # selects events that end at this second or later
     end_s: float | None = None  # selects events that begin at this second or earlier
+    unsettled: bool = False  # only events that are not dismissed and not new normal
 
 
 class Store:
@@ -104,6 +107,11 @@ class Store:
     def count(self, which: Filter = Filter()) -> int:
         where, values = _where(which)
         return int(self.database.rows(f"SELECT COUNT(*) FROM events WHERE {where}", tuple(values))[0][0])
+
+    def settled_open(self) -> frozenset[str]:
+        """The ids of open events that a verdict has settled; from an index, because every page needs them."""
+        rows = self.database.rows(f"SELECT id FROM events WHERE end_s IS NULL AND verdict IN {SETTLED}")
+        return frozenset(str(row["id"]) for row in rows)
 
     def event(self, event_id: str) -> Case:
         rows = self.database.rows("SELECT * FROM events WHERE id = ?", (event_id,))
@@ -251,7 +259,9 @@ def _parse_case(row: sqlite3.Row) -> Case:
         ratios = tuple(Ratio(**ratio) for ratio in plain["ratios"])
         nearest = tuple((name, distance) for name, distance in plain.get("nearest", ()))
         node_ratios = tuple(NodeRatio(**ratio) for ratio in plain.get("node_ratios", ()))
-        why = Explanation(**{**plain, "ratios": ratios, "nearest": nearest, "node_ratios": node_ratios})
+        measure = Measure(**plain["measure"]) if plain.get("measure") else None
+        parsed = {"ratios": ratios, "nearest": nearest, "node_ratios": node_ratios, "measure": measure}
+        why = Explanation(**{**plain, **parsed})
     return Case(event, why, row["verdict"], row["who"], row["comment"], row["vetted_s"])
 
 
@@ -267,6 +277,8 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
     if which.verdict is not None:
         clauses.append("verdict = ?")
         values.append(which.verdict)
+    if which.unsettled:
+        clauses.append(f"verdict NOT IN {SETTLED}")
     # instr() first: it is several times as fast as parsing the JSON, and rules out most rows.
     if which.node:
         clauses.append(

@@ -5,7 +5,8 @@ Cookie   A request with long cookies is refused before they are read, and only t
 Token    A bearer token, or the cookie of a session. On loopback, until the first token is created, every local user is
          an admin. The service does not know which user that is, and the audit log says so.
 Origin   A request that changes something must come from the service's own pages, or from a program, not a browser.
-Role     Reading needs `read`. A change needs the role that its page or its part of the API declares.
+Role     Reading needs `read`; evidence and actions need more. A change needs the role that its page or its part of the
+         API declares.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Guard:
         self.hosts = _hosts(binding)
         self._public = (*PUBLIC, *(path for group in groups if group.public for path in group.paths))
         self._change_roles = {path: group.change_role for group in groups for path in group.paths}
+        self._read_roles = {path: group.read_role for group in groups for path in group.paths}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +84,7 @@ class Guard:
     def needed_role(self, path: str, method: str) -> Role:
         """The role that a request needs. A change outside every known group needs `vet`."""
         if method in SAFE_METHODS:
-            return "read"
+            return next((role for prefix, role in self._read_roles.items() if _is_below(path, prefix)), "read")
         return next((role for prefix, role in self._change_roles.items() if _is_below(path, prefix)), "vet")
 
     def _refusal(self, scope: Scope) -> Response | None:

@@ -13,12 +13,13 @@ from clustertwin.service.store.tokens import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteGroup:
-    """The routes of one subject. Reading needs the role `read`, unless the group is public."""
+    """The routes of one subject. Reading needs `read_role`, unless the group is public."""
 
     paths: tuple[str, ...]  # each route that changes something has one of these paths, or a path below one
     router: Callable[[ServiceState], APIRouter]
     public: bool = False  # no token needed
     change_role: Role = "vet"  # needed by requests that change something
+    read_role: Role = "read"  # needed by all other requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 #: The fields of `Scores` that have one row per thread.
 COLUMNS = ("score", "surprise", "error", "embedding")
 
-MAX_SCORE = 30.0  # the tail fit cannot resolve p-values below 1e-30
-
 #: This view can name the fault. It is reported before the other views once its surprise is above `NAMING_ABOVE`.
 NAMING_VIEW, NAMING_ABOVE = "distance", 4.5
 

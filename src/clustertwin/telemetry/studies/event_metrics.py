@@ -15,7 +15,7 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
 from clustertwin.telemetry.detection.questions.assess import assess
-from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import IDLE, LENGTH_S, Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer

@@ -27,7 +27,7 @@ from clustertwin.workload.jobs import Jobs
 LEAST_JOBS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scorecard(ColumnTable):
     """The result of one comparison. Each record holds the real and the synthetic values."""
 

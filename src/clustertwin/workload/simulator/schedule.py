@@ -21,7 +21,7 @@ from clustertwin.workload.simulator.scheduling_metrics import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Schedule(ColumnTable):
     """The scheduled jobs in order of submission. `remarks` lists the jobs that were refused or changed."""
 

@@ -37,7 +37,7 @@ class GroupFigures:
     p95_wait_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SiteSchedule(ColumnTable):
     """When each job of a log started and ended; nan: it did not. Rows are the log's."""
 

@@ -11,6 +11,7 @@ from tests.service.sample_state import EVENT, NOW_S, snapshot
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan
+from clustertwin.service.live.score_history import NodeScores
 from clustertwin.service.live.snapshot import ScoreHistory
 from clustertwin.service.web.pages import canvas_data, embedding, thread_reconstruction
 from clustertwin.telemetry.detection.scores import Scores
@@ -39,6 +40,25 @@ def test_scores_of_6_and_28_have_clearly_different_levels():
 def test_the_cluster_picture_has_the_share_of_anomalous_threads():
     picture = canvas_data.cluster(snapshot())
     assert (picture["alarming_threads"], picture["threads"]) == ([2, 0], [2, 2])
+
+
+def test_a_node_is_coloured_by_the_share_of_its_anomalous_threads_not_by_its_strangest_one():
+    """One thread of 32 with a score of 28 is not as red as 32 threads with a score of 6."""
+    score = np.array([[28.0], [6.0], [1.5]], np.float32)
+    share = np.array([[1 / 32], [1.0], [0.0]], np.float32)
+    nodes = tuple(replace(snapshot().nodes[0], node=name) for name in ("one", "all", "none"))
+    history = ScoreHistory(np.array([10_000]), ("one", "all", "none"), score, share)
+    picture = canvas_data.cluster(replace(snapshot(), nodes=nodes, history=history, stride_s=10))
+    one, every, none = decoded(picture, 3)[:, -1].tolist()
+    assert none < 127 < one < 160 < every == 254
+    strangest = decoded(picture | {"levels": picture["score_levels"]}, 3)[:, -1].tolist()
+    assert strangest[0] > strangest[1]
+
+
+def test_the_history_has_the_share_of_anomalous_threads_of_each_node():
+    history = NodeScores(3600).add(10_000, snapshot().nodes)
+    assert history.nodes == ("n1", "n2")
+    assert history.share[:, -1].tolist() == [1.0, 0.0]
 
 
 def test_anomalous_threads_are_listed_highest_score_first():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from tests.service.sample_state import EVENT, WHY, scores, snapshot
 
 from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.store.quiet_periods import Silence
 from clustertwin.service.web.pages import embedding
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
@@ -63,12 +66,10 @@ def test_without_anomalous_threads_no_text_mentions_them(client, published):
     assert "above the threshold now" not in client.get("/").text
 
 
-def test_an_ended_replay_says_so_on_every_page(client, published, bad_io, monkeypatch):
-    monkeypatch.setattr(published, "replayed", True)
-    monkeypatch.setattr(published, "past", GrowingRecordingArchive(bad_io.directory))
-    published.publish(replace(snapshot(), now_s=float(bad_io.end_s - 1)), None)
+def test_an_ended_replay_says_so_on_every_page(client, published):
+    published.publish(snapshot(), None)
     assert "replay ended" not in client.get("/").text
-    published.publish(replace(snapshot(), now_s=float(bad_io.end_s)), None)
+    published.publish(replace(snapshot(), replay_ended=True), None)
     for path in ("/", "/events", "/nodes/n1", "/models"):
         text = client.get(path).text
         assert 'data-state="replay-ended">replay ended<' in text, path
@@ -83,11 +84,20 @@ def test_a_live_service_never_says_that_a_replay_ended(client, published, bad_io
     assert "replay ended" not in client.get("/").text
 
 
-def test_the_clock_of_a_replay_stops_at_the_end_that_the_pages_expect(bad_io, clock):
-    feed = ReplayFeed(bad_io, 1.0, clock)
-    feed.now_s()
-    clock.now_s = 10.0**6
-    assert feed.now_s() == bad_io.end_s
+def test_the_snapshot_says_that_a_replay_has_ended_when_its_feed_has(published, bad_io, clock):
+    begun: Future = Future()
+    begun.set_exception(RuntimeError("no model is needed here"))
+    loop = Loop(published, ReplayFeed(bad_io, 1.0, clock), begun, clock=clock)
+    assert not loop.turn().replay_ended
+    clock.now_s += 10.0**6
+    assert loop.turn().replay_ended
+
+
+def test_a_silence_covers_no_dismissed_event(client, published):
+    published.store.quiet_periods.add_silence(Silence(99_999.0, job="17"), 10_000.0)
+    assert "1 open event<" in client.get("/quiet").text
+    published.store.vet(["e1"], "dismissed", who="ada", now_s=1.0)
+    assert "0 open events<" in client.get("/quiet").text
 
 
 @pytest.mark.parametrize(

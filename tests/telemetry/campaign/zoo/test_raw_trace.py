@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clustertwin.core.channels import CPU, NODE
+from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.errors import RecordingError
 from clustertwin.telemetry.campaign.zoo.raw_run import RawRun, RawWriter
 from clustertwin.telemetry.campaign.zoo.raw_trace import SERIES, series_values, spans_of, trace_of
@@ -41,7 +41,16 @@ def _samples():
         modes = {f"stat/cpu0/{mode}": 0 for mode in MODES}
         modes |= {"stat/cpu0/user": 75 * second, "stat/cpu0/idle": 25 * second}
         node = {"meminfo/MemTotal": 1000, "meminfo/MemAvailable": 500, "pressure/cpu/some": 100_000 * second}
-        yield START_S + second, modes | node
+        job = {
+            "job/v2.cpu.stat/user_usec": 450_000 * second,
+            "job/v2.cpu.stat/system_usec": 150_000 * second,
+            "job/v2.io.pressure/some": 200_000 * second,
+            "job/cpu.stat/throttled_time": 300_000_000 * second,
+            "job/memory.stat/total_rss": 250,
+            "job/memory.limit_in_bytes": 1000,
+            "job/memory.stat/total_pgmajfault": 100 * second,
+        }
+        yield START_S + second, modes | node | job
 
 
 def _run(**labels):
@@ -59,6 +68,21 @@ def test_the_trace_has_known_ratios():
     np.testing.assert_allclose(node["memory_used"], 0.5)
     np.testing.assert_allclose(node["cpu_pressure"], 0.1, atol=1e-6)
     assert np.isnan(node["io_pressure"]).all()  # not recorded
+
+
+def test_the_job_has_the_channels_of_its_group():
+    channels = trace_of(_run(cpu_count=2)).job_channels
+    assert channels.jobs == ("lammps-2",)
+    job = dict(zip(channels.schema.names, channels.values[0].T, strict=True))
+    for name, expected in {
+        "job_cpu": 0.6,
+        "job_system": 0.25,
+        "job_io_pressure": 0.2,
+        "job_throttled": 0.3,
+        "job_memory": 0.25,
+        "job_major_faults": 0.5,
+    }.items():
+        np.testing.assert_allclose(job[name], expected, atol=1e-5, err_msg=name)
 
 
 def test_channels_of_a_node_that_other_work_shares_are_unknown():
@@ -84,15 +108,15 @@ def test_a_fault_that_could_not_be_imposed_has_no_label():
     assert zoo_run_of(run).phases == ()
 
 
-def test_every_series_of_the_node_channels_is_mapped():
+def test_every_series_of_the_channels_is_mapped():
     series = {
         name
-        for channel in NODE.channels
+        for channel in (*NODE.channels, *JOB.channels)
         if channel.derivation
         for operand in channel.derivation.series.get("twin", ())
         for name in operand
     }
-    assert series <= SERIES.keys()
+    assert series <= SERIES.keys() | {"twin_job_cpu_allocated"}
 
 
 def test_series_add_up_what_matches():

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS
 from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS
 from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX, read_raw_run
 from clustertwin.telemetry.campaign.zoo.zoo_data import zoo_run_of
+from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS
 
 PACKAGE = Path(__file__).parents[4] / "data" / "zoo"
 FILES = sorted(PACKAGE.glob(f"*{SUFFIX}"))

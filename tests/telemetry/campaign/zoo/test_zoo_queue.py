@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS
 from clustertwin.telemetry.campaign.zoo.job_group import CGROUPS
 from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS
 from clustertwin.telemetry.campaign.zoo.raw_run import read_raw_run
+from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS
 from clustertwin.telemetry.campaign.zoo.zoo_queue import plan_runs
 from clustertwin.telemetry.campaign.zoo.zoo_run import owning
 

@@ -14,7 +14,6 @@ from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines, job_channel_lines
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
@@ -30,7 +29,7 @@ def router(state: ServiceState) -> APIRouter:
     def snapshot() -> dict[str, Any]:
         counts = {
             "open_events": len(open_events(state)),
-            "replay_ended": replay_ended(state),
+            "replay_ended": state.snapshot.replay_ended,
             "shadow": state.shadow.on,
         }
         return {**summary(state.snapshot), **counts, "problems": problems(state)}

@@ -14,7 +14,6 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 
 POLL_S = 0.2
@@ -62,7 +61,7 @@ def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:
         "now_s": snapshot.now_s,
         "phase": snapshot.phase,
         "ready_in_s": snapshot.ready_in_s,
-        "replay_ended": replay_ended(state),
+        "replay_ended": snapshot.replay_ended,
         "shadow": state.shadow.on,
         "open_events": len(events),
         "newest": events[0].id if events else None,

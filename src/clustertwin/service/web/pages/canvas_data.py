@@ -1,7 +1,8 @@
 """What the heat maps draw: a snapshot -> rows of bytes over time, as JSON values.
 
-Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. For a score, the middle of the scale is the threshold and
-its end is ten times the threshold.
+Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. A node without an anomalous thread has a level below the
+middle, by its highest score. One with anomalous threads has a level above it, by the share of its threads that are. For
+a score, the middle of the scale is the threshold and its end is ten times the threshold.
 """
 
 from __future__ import annotations
@@ -35,13 +36,19 @@ def encoded(quantised: NDArray[np.uint8]) -> str:
 
 
 def cluster(snapshot: Snapshot) -> dict[str, Any]:
-    """Nodes × time: the highest score of each node over the last hour; the node with the highest score now is first."""
+    """Nodes × time: the anomalous threads of each node over the last hour; the node with the highest score is first."""
     history, threshold = snapshot.history, snapshot.threshold
     names = [state.node for state in snapshot.nodes][:MOST_ROWS]
     step_s, end_s, scores = _resampled(history.times_s, history.score, max(snapshot.stride_s, 5))
     row = {node: i for i, node in enumerate(history.nodes)}
     empty = np.full(scores.shape[1], np.nan, np.float32)
     shown = np.array([scores[row[name]] if name in row else empty for name in names]).reshape(len(names), len(empty))
+    ratios = score_ratios(shown, threshold)
+    coloured = ratios
+    if history.share is not None:
+        shares = _resampled(history.times_s, history.share, max(snapshot.stride_s, 5))[2]
+        part = np.array([shares[row[name]] if name in row else empty for name in names]).reshape(shown.shape)
+        coloured = share_ratios(ratios, part)
     return {
         "labels": names,
         "more": max(len(snapshot.nodes) - MOST_ROWS, 0),
@@ -49,7 +56,8 @@ def cluster(snapshot: Snapshot) -> dict[str, Any]:
         "end_s": end_s,
         "step_s": step_s,
         "threshold": None if np.isnan(threshold) else threshold,
-        "levels": encoded(levels(score_ratios(shown, threshold))),
+        "levels": encoded(levels(coloured)),
+        "score_levels": encoded(levels(ratios)),
         "threads": [state.threads for state in snapshot.nodes[:MOST_ROWS]],
         "alarming_threads": [state.alarming for state in snapshot.nodes[:MOST_ROWS]],
     }
@@ -60,6 +68,12 @@ def score_ratios(score: NDArray[np.float32], threshold: float) -> NDArray[np.flo
     relative = score / np.float32(threshold)
     above = 0.5 + 0.5 * np.log10(np.maximum(relative, 1))
     return np.where(relative > 1, above, relative / 2).astype(np.float32)
+
+
+def share_ratios(scores: NDArray[np.float32], shares: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Ratios of scores and shares of anomalous threads -> [0, 1]: above 0.5 by the share, else by the score."""
+    above = 0.55 + 0.45 * shares
+    return np.where(shares > 0, above, np.minimum(scores, 0.5)).astype(np.float32)
 
 
 def anomalous_threads(snapshot: Snapshot, name: str) -> list[tuple[int, float]]:

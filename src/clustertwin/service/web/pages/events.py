@@ -17,9 +17,9 @@ from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.embedding import nearest
+from clustertwin.service.web.pages.event_evidence import event_evidence
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
-from clustertwin.service.web.unsettled_events import count_unsettled, unsettled
 
 ROWS = 100
 Status = Literal["open", "closed", "all"]
@@ -43,7 +43,7 @@ class ListQuery(BaseModel):
     def filter(self) -> Filter:
         verdict = {"any": None, "none": ""}.get(self.said, self.said)
         is_open = {"open": True, "closed": False, "all": None}[self.status]
-        return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job)
+        return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job, unsettled=self.hides_settled)
 
     @property
     def hides_settled(self) -> bool:
@@ -65,14 +65,10 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def list_page(
         request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = (), code: int = 200
     ) -> HTMLResponse:
-        matches = count_unsettled(state, query.filter) if query.hides_settled else state.store.count(query.filter)
+        matches = state.store.count(query.filter)
         last = max(-(-matches // ROWS), 1)
         page = min(max(query.page, 1), last)
-        which, offset = query.filter, (page - 1) * ROWS
-        if query.hides_settled:
-            cases = unsettled(state, which, ROWS, offset)
-        else:
-            cases = state.store.events(which, ROWS, offset)
+        cases = state.store.events(query.filter, ROWS, (page - 1) * ROWS)
         values = {**query.model_dump(), "page": page, "last": last, "matches": matches, "done": done, "ids": ids}
         return render(request, state, PAGE, "events.html", code, cases=cases, silenced=silenced(cases), **values)
 
@@ -114,6 +110,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             "verdicts": state.store.audit(case.id, limit=20),
             "near": nearest(state.snapshot, case.event),
             "alike": state.store.alike(case, 6),
+            "hand": event_evidence(state, case, request.state.role),
         }
         return render(request, state, PAGE, "event.html", silenced=silenced([case]), **values)
 

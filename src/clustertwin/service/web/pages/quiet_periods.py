@@ -15,6 +15,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unsettled_events import open_events
 
 Kind = Literal["maintenance", "silence"]
 ACTIONS = ("maintenance", "end maintenance", "silence", "end silence")
@@ -94,7 +95,7 @@ def _values(state: ServiceState, now_s: float) -> dict[str, Any]:
     periods, snapshot = state.store.quiet_periods, state.snapshot
     names = [node.node for node in snapshot.nodes]
     windows = [(window, sum(map(window.covers, names))) for window in periods.maintenance(now_s)]
-    newest = snapshot.events[:MOST_EVENTS]
+    newest = open_events(state).events[:MOST_EVENTS]
     silences = [(silence, sum(map(silence.covers, newest))) for silence in periods.silences(now_s)]
     actions = [entry for entry in state.store.audit(limit=500) if entry.action in ACTIONS][:12]
     views = snapshot.model.views if snapshot.model else ()

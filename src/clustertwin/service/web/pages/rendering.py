@@ -17,7 +17,6 @@ from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
-from clustertwin.service.web.replay_end import replay_ended
 from clustertwin.service.web.unsettled_events import open_events
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -58,7 +57,7 @@ def environment() -> Environment:
 
 def _phase(state: ServiceState, in_shadow: bool) -> str:
     """The phase as the head of a page shows it."""
-    if replay_ended(state):
+    if state.snapshot.replay_ended:
         return "replay-ended"
     phase = state.snapshot.phase
     return "shadow" if in_shadow and phase == "watching" else phase

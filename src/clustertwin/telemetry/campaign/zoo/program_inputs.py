@@ -11,7 +11,7 @@ from pathlib import Path
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
+from clustertwin.telemetry.campaign.zoo.program_table import ZooProgram, find_program
 
 _FOLDER = Path(__file__).parent
 
@@ -62,7 +62,7 @@ def prepare_inputs(name: str, cache: Path) -> Path:
     return folder
 
 
-def version_of(program: Program) -> str:
+def version_of(program: ZooProgram) -> str:
     """What the version command prints, up to the version itself."""
     done = subprocess.run(
         ["bash", "-c", program.version],

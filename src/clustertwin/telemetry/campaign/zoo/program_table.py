@@ -16,7 +16,7 @@ Kind = Literal["serial", "threads", "MPI"]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ZooProgram:
     """A row of the table."""
 
     about: str
@@ -35,8 +35,8 @@ _SEQUENCES = '"$PYTHON" "$PROGRAMS/random_sequences.py"'
 _OURS = "$PYTHON --version"
 
 #: The order is that of the queue: kinds of work alternate, so that the first programs already differ much.
-PROGRAMS: dict[str, Program] = {
-    "gromacs": Program(
+PROGRAMS: dict[str, ZooProgram] = {
+    "gromacs": ZooProgram(
         "molecular dynamics of 900 water molecules with PME",
         "threads",
         'gmx mdrun -ntmpi 1 -ntomp $THREADS -pin off -s "$INPUTS/topol.tpr" -nsteps 60000',
@@ -48,7 +48,7 @@ PROGRAMS: dict[str, Program] = {
         'gmx grompp -f "$DECKS/water.mdp" -c relax.gro -p topol.top -o topol.tpr -maxwarn 5',
         ("gmx",),
     ),
-    "postgresql": Program(
+    "postgresql": ZooProgram(
         "a database server with four clients that update accounts",
         "serial",
         'bash "$DECKS/postgresql.sh"',
@@ -56,13 +56,13 @@ PROGRAMS: dict[str, Program] = {
         'bash "$DECKS/postgresql-inputs.sh"',
         ("psql", "setpriv"),
     ),
-    "notebook": Program(
+    "notebook": ZooProgram(
         "short cells and long pauses: idle by design",
         "serial",
         '"$PYTHON" "$PROGRAMS/notebook.py"',
         _OURS,
     ),
-    "gcc": Program(
+    "gcc": ZooProgram(
         "a compiler: make of 60 C files, short processes",
         "serial",
         'cp "$INPUTS"/* .; make -s clean 2>/dev/null; rm -f *.o; make -s -j $THREADS',
@@ -70,7 +70,7 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" "$PROGRAMS/c_sources.py" 60',
         ("gcc", "make"),
     ),
-    "blastn": Program(
+    "blastn": ZooProgram(
         "search of 20,000 noisy reads in a genome of 10 million bases",
         "threads",
         'blastn -db "$INPUTS/genome" -query "$INPUTS/reads.fa" -num_threads $THREADS -word_size 11 -out hits.txt',
@@ -79,7 +79,7 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} reads --length 10000000 --count 20000 --error 0.08 | sed -n '1~4s/^@/>/p;2~4p' >reads.fa",
         ("blastn", "makeblastdb"),
     ),
-    "cp2k": Program(
+    "cp2k": ZooProgram(
         "density-functional molecular dynamics of eight water molecules",
         "MPI",
         'cp "$INPUTS/water.xyz" .; OMP_NUM_THREADS=1 mpirun -n $RANKS cp2k -i "$DECKS/water.cp2k"',
@@ -87,7 +87,7 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" "$PROGRAMS/water_lattice.py" 2 3.0 >water.xyz',
         ("cp2k", "mpirun"),
     ),
-    "sort-pipeline": Program(
+    "sort-pipeline": ZooProgram(
         "a pipeline of processes: decompress, filter, sort, compress",
         "serial",
         "zstd -dc \"$INPUTS/table.zst\" | awk '{print $2, $1, $3}' | sort -S 64M -T . | gzip -6 >sorted.gz",
@@ -95,7 +95,7 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" "$PROGRAMS/random_table.py" rows 3000000 | zstd -q -o table.zst',
         ("zstd", "awk", "sort", "gzip"),
     ),
-    "torch": Program(
+    "torch": ZooProgram(
         "training of a convolutional network, batches read from a file",
         "threads",
         '"$PYTHON" "$PROGRAMS/train_network.py" "$INPUTS/images.npy" $THREADS',
@@ -103,13 +103,13 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" -c "import numpy; r = numpy.random.default_rng(1); '
         "numpy.save('images.npy', r.normal(size=(4096, 3, 32, 32)).astype('f4'))\"",
     ),
-    "checkpointing": Program(
+    "checkpointing": ZooProgram(
         "a stencil code that writes 128 MB, flushed, every 20 s",
         "serial",
         '"$PYTHON" "$PROGRAMS/checkpointing.py"',
         _OURS,
     ),
-    "bwa": Program(
+    "bwa": ZooProgram(
         "alignment of short reads to a genome of 5 million bases",
         "threads",
         'bwa mem -t $THREADS "$INPUTS/genome.fa" "$INPUTS/reads.fq" >aligned.sam',
@@ -118,7 +118,7 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} reads --length 5000000 --count 200000 >reads.fq",
         ("bwa",),
     ),
-    "fio": Program(
+    "fio": ZooProgram(
         "buffered writes and reads of a file, with a flush now and then",
         "serial",
         "fio --name=steady --size=256m --rw=randrw --bs=16k --ioengine=psync --fsync=256 --rate=8m --time_based "
@@ -126,42 +126,42 @@ PROGRAMS: dict[str, Program] = {
         "fio --version",
         needs=("fio",),
     ),
-    "espresso": Program(
+    "espresso": ZooProgram(
         "self-consistent field of silicon, plane waves",
         "MPI",
         'cp "$DECKS/silicon.gth" Si.gth; mpirun -n $RANKS pw.x -in "$DECKS/silicon.pw"',
         "pw.x </dev/null 2>/dev/null | grep -m1 -o 'PWSCF v[^ ]*'",
         needs=("pw.x", "mpirun"),
     ),
-    "ffmpeg": Program(
+    "ffmpeg": ZooProgram(
         "encoding of a synthetic video, 1280 by 720",
         "threads",
         "ffmpeg -v error -y -f lavfi -i mandelbrot=size=1280x720:rate=25 -t 8 -threads $THREADS -c:v libx264 video.mkv",
         "ffmpeg -version",
         needs=("ffmpeg",),
     ),
-    "R": Program(
+    "R": ZooProgram(
         "linear models on resampled data, and clustering",
         "serial",
         'Rscript "$DECKS/bootstrap.R"',
         "Rscript --version",
         needs=("Rscript",),
     ),
-    "redis": Program(
+    "redis": ZooProgram(
         "a key-value server and its benchmark over a local socket",
         "serial",
         'bash "$DECKS/redis.sh"',
         "redis-server --version",
         needs=("redis-server", "redis-benchmark"),
     ),
-    "lammps": Program(
+    "lammps": ZooProgram(
         "molecular dynamics of a Lennard-Jones melt, 4,000 atoms",
         "MPI",
         'mpirun -n $RANKS lmp -in "$DECKS/melt.lammps" -log none; code=$?; rm -f melt.restart.*; (exit $code)',
         "lmp -h | grep -m1 -i 'Large-scale'",
         needs=("lmp", "mpirun"),
     ),
-    "samtools": Program(
+    "samtools": ZooProgram(
         "sorting and indexing of alignments, with temporary files",
         "threads",
         'samtools sort -m 32M -@ $((THREADS - 1)) -T tmp "$INPUTS/aligned.bam" -o sorted.bam '
@@ -172,13 +172,13 @@ PROGRAMS: dict[str, Program] = {
         "minimap2 -ax sr genome.mmi reads.fq | samtools view -b -o aligned.bam; rm reads.fq",
         ("samtools", "minimap2"),
     ),
-    "master-worker": Program(
+    "master-worker": ZooProgram(
         "a master that hands tasks of random length to three workers",
         "serial",
         '"$PYTHON" "$PROGRAMS/master_worker.py"',
         _OURS,
     ),
-    "mrbayes": Program(
+    "mrbayes": ZooProgram(
         "Bayesian trees of 30 sequences by Markov chains",
         "serial",
         'cp "$INPUTS/data.nex" .; mb "$DECKS/tree.nex"',
@@ -186,20 +186,20 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} nexus --count 30 --length 1500 --error 0.05 >data.nex",
         ("mb",),
     ),
-    "scikit-learn": Program(
+    "scikit-learn": ZooProgram(
         "a search over random forests",
         "serial",
         '"$PYTHON" "$PROGRAMS/forest_search.py"',
         "$PYTHON -c 'import sklearn; print(sklearn.__version__)'",
     ),
-    "nwchem": Program(
+    "nwchem": ZooProgram(
         "geometry of a water dimer with B3LYP",
         "MPI",
         'mpirun -n $RANKS nwchem "$DECKS/water.nw"',
         "dpkg-query -W nwchem",
         needs=("nwchem", "mpirun"),
     ),
-    "minimap2": Program(
+    "minimap2": ZooProgram(
         "alignment of long reads to a genome of 5 million bases",
         "threads",
         'minimap2 -t $THREADS -ax map-ont "$INPUTS/genome.fa" "$INPUTS/reads.fq" >aligned.sam',
@@ -208,14 +208,14 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} long-reads --length 5000000 --count 3000 --read-length 5000 --error 0.08 >reads.fq",
         ("minimap2",),
     ),
-    "octave": Program(
+    "octave": ZooProgram(
         "dense algebra and interpreted loops",
         "threads",
         'octave-cli --no-history "$DECKS/ode.m"',
         "octave-cli --version",
         needs=("octave-cli",),
     ),
-    "hmmer": Program(
+    "hmmer": ZooProgram(
         "search of a protein family in 20,000 sequences",
         "threads",
         'hmmsearch --cpu $((THREADS - 1)) "$INPUTS/family.hmm" "$INPUTS/proteins.fa" >hits.txt',
@@ -225,21 +225,21 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} proteins --count 20000 --length 350 --error 0.4 >proteins.fa",
         ("hmmsearch", "hmmbuild"),
     ),
-    "povray": Program(
+    "povray": ZooProgram(
         "ray tracing of glass and metal spheres",
         "threads",
         'povray +I"$DECKS/spheres.pov" +O./image.png +W480 +H360 +A0.2 -D +WT$THREADS',
         "povray --version 2>&1 | grep -m1 POV-Ray",
         needs=("povray",),
     ),
-    "hpcc": Program(
+    "hpcc": ZooProgram(
         "the HPC Challenge: Linpack, transforms, random access, streams",
         "MPI",
         'cp "$DECKS/hpccinf.txt" .; rm -f hpccoutf.txt; mpirun -n $RANKS hpcc',
         "dpkg-query -W hpcc",
         needs=("hpcc", "mpirun"),
     ),
-    "abinit": Program(
+    "abinit": ZooProgram(
         "self-consistent field of silicon with pseudopotentials",
         "MPI",
         'sed "s|\\$DECKS|$DECKS|" "$DECKS/silicon.abi" >silicon.abi; rm -f silicon.abo*; '
@@ -247,7 +247,7 @@ PROGRAMS: dict[str, Program] = {
         "abinit --version",
         needs=("abinit", "mpirun"),
     ),
-    "zstd": Program(
+    "zstd": ZooProgram(
         "compression of a file of 200 MB, and its check",
         "threads",
         'zstd -q -f -12 -T$THREADS "$INPUTS/data" -o data.zst && zstd -q -t data.zst',
@@ -255,7 +255,7 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" "$PROGRAMS/random_table.py" words 28000000 >data',
         ("zstd",),
     ),
-    "raxml": Program(
+    "raxml": ZooProgram(
         "maximum-likelihood trees of 40 sequences",
         "serial",
         'rm -f RAxML_*; raxmlHPC -s "$INPUTS/data.phy" -n run -m GTRGAMMA -p 1',
@@ -263,14 +263,14 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} phylip --count 40 --length 1500 --error 0.05 >data.phy",
         ("raxmlHPC",),
     ),
-    "gpaw": Program(
+    "gpaw": ZooProgram(
         "plane waves: aluminium with a vacancy",
         "MPI",
         'mpirun -n $RANKS /usr/bin/gpaw python "$DECKS/aluminium.gpaw"',
         "/usr/bin/gpaw --version",
         needs=("gpaw", "mpirun"),
     ),
-    "bowtie2": Program(
+    "bowtie2": ZooProgram(
         "alignment of short reads, compressed to BAM through a pipe",
         "threads",
         'bowtie2 -p $THREADS -x "$INPUTS/genome" -U "$INPUTS/reads.fq" | samtools view -b -o aligned.bam',
@@ -279,13 +279,13 @@ PROGRAMS: dict[str, Program] = {
         f"{_SEQUENCES} reads --length 3000000 --count 150000 >reads.fq",
         ("bowtie2", "bowtie2-build", "samtools"),
     ),
-    "numpy": Program(
+    "numpy": ZooProgram(
         "solutions, transforms and eigenvalues of random matrices",
         "threads",
         '"$PYTHON" "$PROGRAMS/matrix_products.py"',
         "$PYTHON -c 'import numpy; print(numpy.__version__)'",
     ),
-    "pbzip2": Program(
+    "pbzip2": ZooProgram(
         "compression in blocks",
         "threads",
         'pbzip2 -k -c -p$THREADS "$INPUTS/data" >data.bz2',
@@ -293,7 +293,7 @@ PROGRAMS: dict[str, Program] = {
         '"$PYTHON" "$PROGRAMS/random_table.py" words 12000000 >data',
         ("pbzip2",),
     ),
-    "blastp": Program(
+    "blastp": ZooProgram(
         "search of proteins in 5,000 sequences",
         "threads",
         'blastp -db "$INPUTS/proteins" -query "$INPUTS/query.fa" -num_threads $THREADS -outfmt 6 -out hits.tsv',
@@ -302,7 +302,7 @@ PROGRAMS: dict[str, Program] = {
         "makeblastdb -in proteins.fa -dbtype prot -out proteins; head -c 60000 proteins.fa >query.fa",
         ("blastp", "makeblastdb"),
     ),
-    "sysbench": Program(
+    "sysbench": ZooProgram(
         "prime numbers and mutexes in threads",
         "threads",
         "sysbench cpu --threads=$THREADS --time=20 run && sysbench threads --threads=4 --time=10 run "
@@ -310,7 +310,7 @@ PROGRAMS: dict[str, Program] = {
         "sysbench --version",
         needs=("sysbench",),
     ),
-    "sqlite": Program(
+    "sqlite": ZooProgram(
         "transactions and joins of an embedded database",
         "serial",
         'rm -f data.db*; sqlite3 data.db <"$DECKS/orders.sql"',
@@ -320,7 +320,7 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def find_program(name: str) -> Program:
+def find_program(name: str) -> ZooProgram:
     if name not in PROGRAMS:
         raise SettingsError(f"unknown program {name!r}; available programs: {', '.join(PROGRAMS)}")
     return PROGRAMS[name]

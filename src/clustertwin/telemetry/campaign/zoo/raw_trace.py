@@ -1,4 +1,4 @@
-"""Turn a raw run into a trace: kernel counters -> the channels of threads and nodes that the exporter would give.
+"""Turn a raw run into a trace: kernel counters -> the channels of threads, node and job that the exporter would give.
 
 `SERIES` is the only place that knows which raw counters an exported series is made of.
 """
@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import NODE, Schema
+from clustertwin.core.channels import JOB, NODE, Schema
 from clustertwin.core.traces import JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.campaign.zoo.raw_run import RawRun, run_name
-from clustertwin.telemetry.ingest.counters import MODES, Counters
+from clustertwin.telemetry.ingest.counters import MODES, Counters, JobCounters
 from clustertwin.telemetry.ingest.rates import to_trace
 
 NODE_NAME = "zoo"
@@ -41,11 +41,31 @@ SERIES: dict[str, tuple[str, float]] = {
     "twin_network_received_bytes_total": (rf"{_NETWORK}/receive_bytes", 1),
     "twin_network_sent_bytes_total": (rf"{_NETWORK}/transmit_bytes", 1),
     "twin_network_errors_total": (rf"{_NETWORK}/(receive|transmit)_errs", 1),
+    "twin_job_cpu_seconds_total": (r"job/v2\.cpu\.stat/(user|system)_usec", 1e-6),
+    'twin_job_cpu_seconds_total{mode="system"}': (r"job/v2\.cpu\.stat/system_usec", 1e-6),
+    "twin_job_cpu_throttled_seconds_total": (r"job/cpu\.stat/throttled_time", 1e-9),
+    **{
+        f'twin_job_pressure_seconds_total{{resource="{resource}",share="some"}}': (
+            rf"job/v2\.{resource}\.pressure/some",
+            1e-6,
+        )
+        for resource in ("cpu", "memory", "io")
+    },
+    "twin_job_memory_unreclaimable_bytes": (r"job/memory\.stat/total_(rss|shmem)", 1),
+    "twin_job_memory_limit_bytes": (r"job/memory\.limit_in_bytes", 1),
+    "twin_job_major_faults_total": (r"job/memory\.stat/total_pgmajfault", 1),
+    "twin_job_read_bytes_total": (r"job/blkio\.throttle\.io_service_bytes/\d+:\d+/Read", 1),
+    "twin_job_written_bytes_total": (r"job/blkio\.throttle\.io_service_bytes/\d+:\d+/Write", 1),
+    "twin_job_oom_kills_total": (r"job/memory\.oom_control/oom_kill", 1),
 }
+#: Exported for every hardware thread of a job; the sum is their number.
+_ALLOCATED = "twin_job_cpu_allocated"
 
 
 def series_values(run: RawRun, selector: str, table: Mapping[str, tuple[str, float]] = SERIES) -> NDArray[np.float64]:
     """An exported series of a run: (sample,), NaN where it is unknown or not recorded."""
+    if selector == _ALLOCATED:
+        return np.full(len(run.times_s), float(len(run.labels["cpus"])))
     pattern, factor = table.get(selector, ("", 1.0))
     parts = [values for name, values in run.values.items() if pattern and re.fullmatch(pattern, name)]
     return factor * np.sum([_from_zero(part) for part in parts], axis=0) if parts else np.full(len(run.times_s), np.nan)
@@ -78,10 +98,10 @@ def spans_of(run: RawRun) -> tuple[JobSpan, ...]:
         if "error" in imposed:
             continue
         onset_s, over_s = float(imposed["onset_s"]), float(imposed["end_s"])
-        spans.append(JobSpan(name, NODE_NAME, cpus, start_s, onset_s, program))
-        spans.append(JobSpan(name, NODE_NAME, cpus, onset_s, over_s, program, anomaly=imposed["fault"]))
+        spans.append(JobSpan(name, NODE_NAME, cpus, start_s, onset_s, program, name=program))
+        spans.append(JobSpan(name, NODE_NAME, cpus, onset_s, over_s, program, anomaly=imposed["fault"], name=program))
         start_s = over_s
-    return (*spans, JobSpan(name, NODE_NAME, cpus, start_s, end_s, program))
+    return (*spans, JobSpan(name, NODE_NAME, cpus, start_s, end_s, program, name=program))
 
 
 def trace_of(run: RawRun, keep_shared: bool = False) -> Trace:
@@ -94,8 +114,9 @@ def trace_of(run: RawRun, keep_shared: bool = False) -> Trace:
     ticks_per_s = float(run.labels["units"]["ticks_per_s"])
     names = [[f"stat/cpu{cpu}/{mode}" for mode in MODES] for cpu in cpus]
     seconds = np.array([np.stack([run.values[name] for name in row], axis=1) for row in names]) / ticks_per_s
-    operands = operands_of(run, NODE)
-    trace, _ = to_trace(Counters(NODE_NAME, cpus, run.times_s, seconds, MODES, operands, spans_of(run)))
+    spans = spans_of(run)
+    jobs = JobCounters((spans[0].job,), operands_of(run, JOB)[None])
+    trace, _ = to_trace(Counters(NODE_NAME, cpus, run.times_s, seconds, MODES, operands_of(run, NODE), spans, jobs))
     if len(cpus) == run.labels["cpu_count"] or keep_shared or trace.node_channels is None:
         return trace
     unknown = np.full_like(trace.node_channels.values, np.nan)

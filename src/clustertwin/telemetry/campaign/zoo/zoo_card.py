@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from clustertwin.core import files
-from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS
 from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX
 from clustertwin.telemetry.campaign.zoo.zoo_data import MOST_FOREIGN, ZooRun, load_zoo, summary_of
+from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS
 
 _INTRODUCTION = """# The zoo: recorded runs of real programs with imposed faults
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TwinError
-from clustertwin.telemetry.campaign.zoo.imposed_faults import FAULTS, find_fault
 from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX, is_being_recorded
+from clustertwin.telemetry.campaign.zoo.zoo_faults import FAULTS, find_fault
 from clustertwin.telemetry.campaign.zoo.zoo_run import PlannedRun, RunSchedule, owning, record_run
 
 _STRIDE = 37  # between two rounds; prime to the number of faults, so that a program meets other faults

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, TwinError, describe
-from clustertwin.telemetry.campaign.zoo.imposed_faults import Scene, find_fault, release_swap
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
 from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
 from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment, version_of
-from clustertwin.telemetry.campaign.zoo.program_table import Program, find_program
+from clustertwin.telemetry.campaign.zoo.program_table import ZooProgram, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter, run_name
+from clustertwin.telemetry.campaign.zoo.zoo_faults import Scene, find_fault, release_swap
 
 MEMORY_LIMIT_BYTES = 10 << 30
 _LOCKS = Path("/run")
@@ -75,7 +75,7 @@ def owning(cpus: Sequence[int], locks: Path = _LOCKS) -> Iterator[None]:
 class _RunningProgram:
     """Copies of a program that repeat until their group ends, each in a folder of its own."""
 
-    def __init__(self, program: Program, group: JobGroup, inputs: Path, scratch: Path) -> None:
+    def __init__(self, program: ZooProgram, group: JobGroup, inputs: Path, scratch: Path) -> None:
         self._program, self._group, self._inputs, self._scratch = program, group, inputs, scratch
         self._copies = 0
         self.exit_codes = scratch / "exit-codes"
@@ -149,7 +149,7 @@ def _leave(cpus: Sequence[int]) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, _SCHEDULER_FIRST)
 
 
-def _header(run: PlannedRun, schedule: RunSchedule, program: Program, cpus: Sequence[int]) -> dict[str, Any]:
+def _header(run: PlannedRun, schedule: RunSchedule, program: ZooProgram, cpus: Sequence[int]) -> dict[str, Any]:
     return {
         "format": 1,
         **asdict(run),
@@ -160,7 +160,7 @@ def _header(run: PlannedRun, schedule: RunSchedule, program: Program, cpus: Sequ
         "cpus": list(cpus),
         "schedule": asdict(schedule),
         "started_s": time.time(),
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "cpu_count": os.cpu_count(),
         "units": {"ticks_per_s": _TICKS_PER_S, "page_bytes": os.sysconf("SC_PAGE_SIZE")},
     }

@@ -17,6 +17,25 @@ from clustertwin.telemetry.detection.events.causes import HUNG_RANK, IDLE, MISBO
 Baseline = Literal["limit", "own past", "ranks", "program", "user", "site", ""]
 
 _WORDS = {"io": "I/O", "cpu": "CPU"}
+#: Signals that are not channels. Their values are ratios.
+_SIGNALS = {
+    "idle": "idle",
+    "busiest": "the busiest thread",
+    "waiting": "tasks that wait for a CPU",
+    "lost": "CPU time lost to waiting",
+    "others": "CPU time of other work",
+    "throttled": "throttled time",
+    "memory_growth": "growth of memory",
+    "traffic": "I/O traffic",
+}
+_NO_FIGURE = ("oom_kills",)  # one is enough
+#: How to say it where a finding has this cause and no single thread shows it.
+_WITHOUT_SHAPE = {
+    IDLE: "works less than before",
+    HUNG_RANK: "has a thread that works less than the others",
+    MISBOUND: "looks misbound",
+    STRAGGLER: "has a thread unlike its others",
+}
 _NEAR = 0.05  # ratios closer than this are shown with a decimal
 
 
@@ -32,12 +51,15 @@ class Figures:
     usual: float = float("nan")
     compared_with: Baseline = ""
     known: str = ""  # a known fault that the threads are closest to
+    by_shape: bool = True  # whether the shape of the job shows the cause: which threads are idle, busy or waiting
 
 
 def write_title(subject: str, cause: str, figures: Figures | None = None) -> str:
     """The title. Without figures it only says what the cause is."""
-    if figures is None:
+    if figures is None or figures.channel in _NO_FIGURE:
         return f"{subject} {cause_of(cause).phrase}"
+    if not figures.by_shape and cause in _WITHOUT_SHAPE:
+        return _figure_title(subject, _WITHOUT_SHAPE[cause], figures)
     k, n, lasted = figures.threads, figures.of_threads, round_duration(figures.lasted_s)
     if cause == IDLE:
         return f"{subject} looks hung: {counted(k, 'thread')} idle for {lasted} while allocated"
@@ -50,15 +72,21 @@ def write_title(subject: str, cause: str, figures: Figures | None = None) -> str
     phrase = cause_of(cause).phrase
     if figures.known and cause == UNUSUAL:
         phrase += f", similar to the known fault “{fault_label(figures.known)}”"
-    value, comparison = compare(figures)
-    after = f" for {lasted}{', ' if comparison else ''}{comparison}"
     if cause == STRAGGLER:
-        return (
-            f"{subject} {phrase}: {_share(k, n)} {'works' if k == 1 else 'work'} while the others wait, {value}{after}"
-        )
+        value, comparison = compare(figures)
+        waits = f"{_share(k, n)} {'works' if k == 1 else 'work'} while the others wait"
+        return f"{subject} {phrase}: {waits}, {value} for {lasted}{', ' if comparison else ''}{comparison}"
+    return _figure_title(subject, phrase, figures)
+
+
+def _figure_title(subject: str, phrase: str, figures: Figures) -> str:
+    """What the job does, and the channel that shows it."""
+    value, comparison = compare(figures)
+    threads = _share(figures.threads, figures.of_threads)
     if not value:
-        return f"{subject} {phrase}: the pattern over time of {_share(k, n)}, not an average"
-    return f"{subject} {phrase}: {value} on {_share(k, n)}{after}"
+        return f"{subject} {phrase}: the pattern over time of {threads}, not an average"
+    lasted = round_duration(figures.lasted_s)
+    return f"{subject} {phrase}: {value} on {threads} for {lasted}{', ' if comparison else ''}{comparison}"
 
 
 def subject_of(jobs: Sequence[str], node: str, threads: int) -> str:
@@ -84,7 +112,7 @@ def compare(figures: Figures) -> tuple[str, str]:
     if not figures.channel or isnan(figures.value):
         return "", ""
     value, usual = shown(figures.value, figures.usual)
-    seen = f"{label_of(figures.channel)} {value}"
+    seen = f"{signal_label(figures.channel)} {value}"
     if isnan(figures.usual) or not figures.compared_with:
         return seen, ""
     if value == usual:
@@ -96,7 +124,7 @@ def compare(figures: Figures) -> tuple[str, str]:
         "site": f"{more} than the {usual} expected",
         "program": f"{more} than in other runs of its program ({usual})",
         "user": f"{more} than in its owner's other jobs ({usual})",
-        "limit": f"{more} than the limit of {usual}",
+        "limit": f"more than the limit of {usual}" if more == "more" else f"the limit is {usual}",
     }[figures.compared_with]
 
 
@@ -104,6 +132,11 @@ def shown(value: float, usual: float) -> tuple[str, str]:
     """Two ratios as percentages: with one decimal if they are close to each other."""
     digits = 1 if abs(value - usual) < _NEAR else 0
     return f"{100 * value:.{digits}f} %", f"{100 * usual:.{digits}f} %"
+
+
+def signal_label(name: str) -> str:
+    """A channel, or a signal that a finding derives from channels, as people say it."""
+    return _SIGNALS.get(name) or label_of(name)
 
 
 def fault_label(name: str) -> str:

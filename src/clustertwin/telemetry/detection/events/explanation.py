@@ -6,7 +6,7 @@ An explanation consists of numbers. Its text is made from those numbers alone, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from clustertwin.telemetry.detection.events.diagnosis import Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, subject_of, write_title
 from clustertwin.telemetry.detection.events.explanation_text import baseline_of, explain_in_words, known_fault
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 
@@ -81,6 +82,16 @@ class NodeRatio:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """What a finding measured: a channel of the job or its node, or a signal derived from channels."""
+
+    channel: str
+    value: float
+    usual: float | None
+    compared_with: Baseline
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """`ratios` has every channel with data, the main reason first. Field names are stored in the database."""
 
@@ -101,6 +112,8 @@ class Explanation:
     cause: str = ""  # a row of `CAUSES`; empty: stored by a release without causes
     against: Baseline = ""  # what the main channel is compared with; empty: it differs from nothing that is known
     of_threads: int = 0  # of the jobs, including `threads`
+    by_shape: bool = True  # whether the shape of the job shows the cause; otherwise a finding gave it
+    measure: Measure | None = None  # of that finding
 
     @property
     def channel(self) -> str:
@@ -156,17 +169,34 @@ def title_of(event: Event, why: Explanation | None = None) -> str:
         return write_title(subject, cause)
     against, usual = baseline_of(why)
     differs = usual is not None or cause != UNUSUAL or not _is_comparable(why)
+    channel, value = why.channel, why.ratios[0].seen
+    if (measure := why.measure) is not None:
+        channel, value, usual, against, differs = *_figures_of(measure), True
     figures = Figures(
         threads=why.threads,
         of_threads=max(why.of_threads, why.threads),
         lasted_s=event.lasted_s,
-        channel=why.channel if differs else "",
-        value=why.ratios[0].seen,
+        channel=channel if differs else "",
+        value=value,
         usual=float("nan") if usual is None else usual,
         compared_with=against,
         known=why.known_fault,
+        by_shape=why.by_shape,
     )
     return write_title(subject, cause, figures)
+
+
+def with_measure(why: Explanation, found: Finding) -> Explanation:
+    """The explanation with what the finding measured. How far a thread is from its job has no unit that people know."""
+    if found.channel == "apart":
+        return why
+    if np.isnan(found.usual):
+        return replace(why, measure=Measure(found.channel, found.value, None, ""))
+    return replace(why, measure=Measure(found.channel, found.value, found.usual, found.compared_with))
+
+
+def _figures_of(measure: Measure) -> tuple[str, float, float | None, Baseline]:
+    return measure.channel, measure.value, measure.usual, measure.compared_with
 
 
 def _is_comparable(why: Explanation) -> bool:
@@ -254,6 +284,7 @@ def explain(
         kept_ratio=fault.farther_ratio if fault else 0.999,
         node_ratios=_node_ratios(moment, known, values.shape[1]),
         cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.found else UNUSUAL,
+        by_shape=diagnosis is not None,
         against=against,
         of_threads=len(known) + (len(neighbours) if neighbours_of == "job" else 0),
     )

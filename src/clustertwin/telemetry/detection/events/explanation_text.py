@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clustertwin.core.channels import label_of
 from clustertwin.core.formatting import counted
 from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
-from clustertwin.telemetry.detection.events.event_title import Baseline, fault_label, shown
+from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, compare, fault_label, shown
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
@@ -63,24 +63,28 @@ def baseline_of(explanation: Explanation) -> tuple[Baseline, float | None]:
 def _observation(explanation: Explanation) -> str:
     main, lasted_s = explanation.ratios[0], explanation.end_s - explanation.start_s
     threads = counted(explanation.threads, "thread")
+    if (measure := explanation.measure) is not None:
+        other = float("nan") if measure.usual is None else measure.usual
+        value, comparison = compare(Figures(1, 1, 0, measure.channel, measure.value, other, measure.compared_with))
+        return f"{threads}: {value}{', ' if comparison else ''}{comparison}." if value else ""
     against, usual = baseline_of(explanation)
     if usual is None:
         if any(value is not None for value in (main.before, main.expected)) or _of_job(explanation, main):
             return f"{threads}: the averages over {lasted_s} s are normal, but the pattern over time is unusual."
         return f"{threads}: {label_of(main.channel)} was {100 * main.seen:.0f} % over {lasted_s} s."
-    seen, other = shown(main.seen, usual)
+    seen, theirs = shown(main.seen, usual)
     text = f"{threads}: {label_of(main.channel)} was {seen} over {lasted_s} s"
     if against == "own past":
-        return f"{text}; before, it was {other}."
+        return f"{text}; before, it was {theirs}."
     if against == "ranks":
-        return f"{text}; {_others(explanation)} had {other}."
-    return f"{text}; {other} was expected."
+        return f"{text}; {_others(explanation)} had {theirs}."
+    return f"{text}; {theirs} was expected."
 
 
 def _neighbours(explanation: Explanation) -> str:
     """The neighbours, unless the first sentence has them or they have no other value."""
     main, (against, usual) = explanation.ratios[0], baseline_of(explanation)
-    if main.neighbours is None or against == "ranks" or usual is None:
+    if main.neighbours is None or against == "ranks" or usual is None or explanation.measure is not None:
         return ""
     return f"{_others(explanation).capitalize()} had {shown(main.neighbours, main.seen)[0]}."
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
 from clustertwin.telemetry.detection.questions.change import change_candidates, pending
-from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Comparison, Finding
+from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, MAX_STRENGTH, Comparison, Finding
 from clustertwin.telemetry.detection.questions.forecast_findings import forecast_findings
 from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_used
 from clustertwin.telemetry.detection.questions.job_parts import (
@@ -27,8 +27,8 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     measure_signals,
     parts_of,
 )
-from clustertwin.telemetry.detection.questions.memory import JobLabel, QuestionMemory
-from clustertwin.telemetry.detection.scores import MAX_SCORE, Scores
+from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
 _PEERS = ("peers", "peers-5min")
@@ -155,7 +155,7 @@ def _finding(
         usual=float(candidate.usual[part]),
         compared_with=compared_with,
         since_s=memory.since_s(place, cause, moment.end_s),
-        strength=min(threshold * float(candidate.ratio[part]), MAX_SCORE),
+        strength=min(threshold * float(candidate.ratio[part]), MAX_STRENGTH),
     )
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_STRENGTH = 30.0  # as of scores
+
 Question = Literal["harm", "change", "new"]
 Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.features.observation import ALLOCATED, Observation
-from clustertwin.telemetry.detection.scores import MAX_SCORE
 from clustertwin.telemetry.detection.views.contract import Arrays, Surprise
 from clustertwin.telemetry.detection.views.group_tables import (
     fit_by_group,
@@ -25,6 +24,7 @@ from clustertwin.telemetry.detection.views.group_tables import (
 from clustertwin.telemetry.detection.views.p_value import SurvivalFunction, fit_exponential_tail
 from clustertwin.telemetry.moments.moment import WINDOW_S
 
+MAX_SCORE = 30.0  # the tail fit cannot resolve p-values below 1e-30
 _WITHOUT_PEERS, _WITH_PEERS = 3, 4  # groups of allocated threads; the others are grouped by their allocation
 _STORED = "whole"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 REASONS = {
     200: "OK",
@@ -12,6 +13,7 @@ REASONS = {
     401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
 }
@@ -37,6 +39,12 @@ class HttpRequest:
     @property
     def closes(self) -> bool:
         return self.is_http_1_0 or self.headers.get("connection", "").lower() == "close"
+
+
+class Responder(Protocol):
+    """What a server serves."""
+
+    def respond(self, request: HttpRequest) -> HttpResponse: ...
 
 
 @dataclass(frozen=True, slots=True)

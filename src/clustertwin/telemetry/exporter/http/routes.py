@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Callable, Iterator
 
 from clustertwin import __version__
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
-from clustertwin.telemetry.exporter.http.passwords import PasswordQueueFull, Passwords
+from clustertwin.telemetry.exporter.http.password_gate import PasswordGate
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE
 
 
@@ -25,16 +23,12 @@ class Routes:
         users: dict[str, str] | None = None,
     ) -> None:
         self._scrape, self._ring_since, self._telemetry_path = scrape, ring_since, telemetry_path
-        self._passwords = Passwords(users) if users else None
+        self._gate = PasswordGate(users)
         self._landing = _landing_page(node, telemetry_path)
 
     def respond(self, request: HttpRequest) -> HttpResponse:
-        try:
-            if self._passwords and not self._is_authorized(request):
-                wanted = 'WWW-Authenticate: Basic realm="clustertwin"'
-                return refusal(401, "user name and password are required", wanted)
-        except PasswordQueueFull:
-            return refusal(503, "too many passwords are being checked; try again", "Retry-After: 1")
+        if refused := self._gate.refusal_of(request):
+            return refused
         if request.path not in (self._telemetry_path, "/ring", "/"):
             return refusal(404, f"the paths are {self._telemetry_path}, /ring and /")
         if request.method not in ("GET", "HEAD"):
@@ -55,17 +49,6 @@ class Routes:
             return refusal(400, "since must be seconds since 1970, as in /ring?since=1731700000.5")
         pieces = self._ring_since(since_s)
         return HttpResponse(200, pieces) if pieces is not None else refusal(404, "this exporter keeps no ring")
-
-    def _is_authorized(self, request: HttpRequest) -> bool:
-        assert self._passwords
-        scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "basic":
-            return False
-        try:
-            name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            return False
-        return bool(colon) and self._passwords.is_right(name, password, request.client)
 
 
 def _escaped(text: str) -> str:

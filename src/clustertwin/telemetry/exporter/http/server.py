@@ -15,8 +15,14 @@ import time
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.exporter.http.messages import HttpResponse, has_bare_lf, head_of, parse_request, refusal
-from clustertwin.telemetry.exporter.http.routes import Routes
+from clustertwin.telemetry.exporter.http.messages import (
+    HttpResponse,
+    Responder,
+    has_bare_lf,
+    head_of,
+    parse_request,
+    refusal,
+)
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, server_context
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ IDLE_S = 120.0  # between two requests
 class Connection:
     """One client, served in its own thread until it disconnects or misses a deadline."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, routes: Routes) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, routes: Responder) -> None:
         self._socket, self._context, self._routes = sock, context, routes
         self._client = str(sock.getpeername()[0])
         self.deadline_s = time.monotonic() + REQUEST_S
@@ -121,7 +127,7 @@ class Connection:
 class Server:
     """A listening socket and its connections."""
 
-    def __init__(self, host: str, port: int, config: WebConfig, routes: Routes) -> None:
+    def __init__(self, host: str, port: int, config: WebConfig, routes: Responder) -> None:
         self._context = server_context(config.tls) if config.tls else None
         self._routes = routes
         self._connections: set[Connection] = set()

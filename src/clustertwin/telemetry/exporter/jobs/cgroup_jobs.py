@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from clustertwin.core.errors import InputError
-from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES, FILES, JobFile, words_of
+from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES, FILES, JobFile
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import (
     JobDirectory,
     Place,
@@ -168,7 +168,8 @@ class JobsCollector:
             members, texts = self._read_all(file)
             if not members:
                 continue
-            lines = self._batches[file.key].lines(texts, [job.labels for job in members])
+            labels = [job.labels for job in members]
+            lines = self._batches[file.key].lines(texts, labels) if file.in_batches else None
             if lines is None:
                 lines = _each_alone(file, members, texts, faults)
             for name, piece in zip(file.families, lines, strict=False):
@@ -235,7 +236,7 @@ def _each_alone(file: JobFile, members: list[CgroupJob], texts: list[bytes], fau
     pieces: list[list[bytes]] = [[] for _ in file.families]
     for job, text in zip(members, texts, strict=True):
         try:
-            for lines, piece in zip(pieces, file.write(words_of(text), job.labels), strict=False):
+            for lines, piece in zip(pieces, file.write(file.words(text), job.labels), strict=False):
                 lines.append(piece)
         except (ValueError, KeyError) as error:
             where = os.path.join(job.directories[0].path, file.name)

@@ -1,4 +1,4 @@
-// The cluster page: the highest score of each node over time. A click opens the node.
+// The cluster page: the anomalous threads of each node over time. A click opens the node.
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onTick } from "./live.js";
 import { UNKNOWN, paint, scoreOf } from "./ramps.js";
@@ -8,7 +8,7 @@ let shown = null;
 
 const map = new HeatMap(figure, {
   describe: (row, column) => {
-    const level = shown.levels[row * shown.columns + column];
+    const level = shown.scores[row * shown.columns + column];
     const score = level === UNKNOWN ? "unknown" : `highest score ${scoreOf(level, shown.threshold).toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`;
     return `${shown.labels[row]}  ${clock(shown.endS - (shown.columns - 1 - column) * shown.stepS)}\n${score}\nnow ${shown.alarming_threads[row]} of ${shown.threads[row]} threads anomalous`;
   },
@@ -17,7 +17,7 @@ const map = new HeatMap(figure, {
 
 async function refresh() {
   const picture = await load("/pictures/cluster");
-  shown = { ...picture, levels: bytes(picture.levels), endS: picture.end_s, stepS: picture.step_s, scale: "score", heightPx: 420, labelPx: 136 };
+  shown = { ...picture, levels: bytes(picture.levels), scores: bytes(picture.score_levels), endS: picture.end_s, stepS: picture.step_s, scale: "score", heightPx: 420, labelPx: 136 };
   shown.shares = shown.threads.map((threads, row) => (threads ? shown.alarming_threads[row] / threads : 0));
   const empty = !picture.columns || !picture.labels.length;
   figure.hidden = empty;

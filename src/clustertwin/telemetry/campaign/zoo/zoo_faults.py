@@ -40,7 +40,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class ImposedFault:
+class ZooFault:
     """A row of the table. `impose` is entered at the onset and left at the end."""
 
     about: str
@@ -285,26 +285,26 @@ def _press(group: JobGroup, over: threading.Event) -> None:
             group.limit_memory(limit_bytes)
 
 
-FAULTS: dict[str, ImposedFault] = {
-    "cpu-contention": ImposedFault(
+FAULTS: dict[str, ZooFault] = {
+    "cpu-contention": ZooFault(
         "another program computes on the job's CPU", "cpu-contention", _beside("stress-ng", "--cpu", "1", "-q")
     ),
-    "cache-contention": ImposedFault(
+    "cache-contention": ZooFault(
         "another program on the job's CPU empties the caches",
         "cpu-contention",
         _beside("stress-ng", "--cache", "1", "-q"),
     ),
-    "bandwidth-contention": ImposedFault(
+    "bandwidth-contention": ZooFault(
         "another program on the job's CPU copies memory", "cpu-contention", _beside("stress-ng", "--stream", "1", "-q")
     ),
-    "leak-5": ImposedFault("a process of the job grows by 5 MB/s", "leak", _leak(5.0)),
-    "leak-50": ImposedFault("a process of the job grows by 50 MB/s, up to 8 GB", "leak", _leak(50.0)),
-    "memory-eater": ImposedFault(
+    "leak-5": ZooFault("a process of the job grows by 5 MB/s", "leak", _leak(5.0)),
+    "leak-50": ZooFault("a process of the job grows by 50 MB/s, up to 8 GB", "leak", _leak(50.0)),
+    "memory-eater": ZooFault(
         "another program on the job's CPU takes 4 GB and writes to them",
         "cpu-contention",
         _beside("stress-ng", "--vm", "1", "--vm-bytes", _EATEN, "--vm-keep", "-q"),
     ),
-    "io-hog": ImposedFault(
+    "io-hog": ZooFault(
         "two writers on the job's CPU bypass the page cache of the job's disk",
         "stalled-io",
         _beside(
@@ -312,26 +312,26 @@ FAULTS: dict[str, ImposedFault] = {
             *("--numjobs=2", "--time_based", "--runtime=3600", "--fsync=8"),
         ),
     ),
-    "metadata-hog": ImposedFault(
+    "metadata-hog": ZooFault(
         "another program on the job's CPU creates and removes files on the job's disk",
         "cpu-contention",
         _beside("stress-ng", "--dentry", "1", "--dentries", "4096", "-q"),
     ),
-    "throttled": ImposedFault("a quota leaves the job half of its CPU time", "throttled", _throttled),
-    "misbound": ImposedFault("two processes that need a CPU each share one", "misbound", _misbound),
-    "swapping": ImposedFault("the job may keep less memory than it uses; the rest is swapped", "swapping", _swapping),
-    "stopped-rank": ImposedFault("the busiest process is stopped", "idle", _stopped),
-    "blocked-rank": ImposedFault(
+    "throttled": ZooFault("a quota leaves the job half of its CPU time", "throttled", _throttled),
+    "misbound": ZooFault("two processes that need a CPU each share one", "misbound", _misbound),
+    "swapping": ZooFault("the job may keep less memory than it uses; the rest is swapped", "swapping", _swapping),
+    "stopped-rank": ZooFault("the busiest process is stopped", "idle", _stopped),
+    "blocked-rank": ZooFault(
         "the busiest process is stopped, and a read of the job is not answered", "stalled-io", _blocked
     ),
-    "spinning": ImposedFault("the program is stopped, and an empty loop takes its CPU", "spinning", _spinning),
-    "finished": ImposedFault("all processes have ended; the job keeps its CPUs", "idle", _finished),
-    "straggler-x1.5": ImposedFault("the program needs 1.5 times as long", "straggler", _slowed(1.5)),
-    "straggler-x2": ImposedFault("the program needs twice as long", "straggler", _slowed(2.0)),
+    "spinning": ZooFault("the program is stopped, and an empty loop takes its CPU", "spinning", _spinning),
+    "finished": ZooFault("all processes have ended; the job keeps its CPUs", "idle", _finished),
+    "straggler-x1.5": ZooFault("the program needs 1.5 times as long", "straggler", _slowed(1.5)),
+    "straggler-x2": ZooFault("the program needs twice as long", "straggler", _slowed(2.0)),
 }
 
 
-def find_fault(name: str) -> ImposedFault:
+def find_fault(name: str) -> ZooFault:
     if name not in FAULTS:
         raise SettingsError(f"unknown fault {name!r}; available faults: {', '.join(FAULTS)}")
     return FAULTS[name]

@@ -1,0 +1,100 @@
+"""An MPI program that works, and then has one known fault: mpiexec -n 4 python mpi_program.py KIND RANK DIRECTORY.
+
+It iterates over a neighbour exchange, an all-reduce and some arithmetic. After `--after` seconds RANK does what KIND
+names. The file DIRECTORY/fault then contains the time. Kinds that begin with `healthy` have no fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+FAULTS = ("stopped", "blocked-io", "mismatch", "lost-message", "spins")
+HEALTHY = ("healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=(*FAULTS, *HEALTHY, "idle", "straggler"))
+    parser.add_argument("rank", type=int)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--after", type=float, default=1.0)
+    parser.add_argument("--lasts", type=float, default=60.0)
+    options = parser.parse_args()
+    world = MPI.COMM_WORLD
+    begin_s = time.monotonic()
+    for iteration in range(10**9):
+        # Rank 0 decides, so that every rank reaches the fault and the end in the same iteration.
+        age_s = world.bcast(time.monotonic() - begin_s if world.rank == 0 else 0.0)
+        if age_s > options.lasts:
+            return
+        if options.kind in (*FAULTS, "idle", "straggler") and age_s > options.after:
+            if world.rank == options.rank:
+                (options.directory / "fault").write_text(str(time.time()))
+            if options.kind == "idle":
+                time.sleep(options.lasts)
+                return
+            if world.rank == options.rank:
+                fail(options.kind, world, options.directory)
+        work(options.kind, iteration, world, options.directory)
+
+
+def work(kind: str, iteration: int, world: MPI.Comm, directory: Path) -> None:
+    """One iteration of a healthy program of this kind."""
+    values = np.full(64, float(iteration))
+    total = np.empty_like(values)
+    if kind == "healthy-tight":
+        world.Allreduce(values, total)
+        return
+    if kind == "healthy-compute":
+        arithmetic(400_000)
+    elif kind == "healthy-uneven":
+        arithmetic(60_000 * (1 + 6 * (world.rank == iteration % world.size)))
+    elif kind == "healthy-io" and iteration % 20 == 0 and world.rank == 0:
+        with (directory / "checkpoint").open("wb") as file:
+            for _ in range(16):
+                file.write(os.urandom(1 << 18))
+            os.fsync(file.fileno())
+    else:
+        arithmetic(20_000)
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    world.Sendrecv(values, right, 1, total, left, 1)
+    world.Allreduce(values, total)
+
+
+def arithmetic(steps: int) -> float:
+    return sum(step * 0.5 for step in range(steps))
+
+
+def fail(kind: str, world: MPI.Comm, directory: Path) -> None:
+    """What the faulty rank does instead of its iteration."""
+    values = np.zeros(64)
+    if kind == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif kind == "blocked-io":
+        path = directory / "endless"
+        os.mkfifo(path)
+        os.read(os.open(path, os.O_RDWR), 1)
+    elif kind == "mismatch":
+        world.Barrier()
+        world.Barrier()
+        world.Barrier()
+    elif kind == "lost-message":
+        world.Recv(values, (world.rank + 1) % world.size, 99)
+    elif kind == "spins":
+        while True:
+            pass
+    elif kind == "straggler":
+        end_s = time.monotonic() + 15
+        while time.monotonic() < end_s:
+            arithmetic(50_000)
+
+
+if __name__ == "__main__":
+    main()

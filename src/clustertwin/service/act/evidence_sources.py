@@ -1,0 +1,80 @@
+"""Where evidence comes from: a job and its nodes -> evidence, from this host or from the helpers of the nodes."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
+
+TIMEOUT_S = 30.0
+MOST_NODES = 64
+#: job, owner's user id, nodes -> evidence of all nodes that answered
+TakeEvidence = Callable[[str, int, Sequence[str]], JobEvidence]
+
+
+@dataclass(frozen=True, slots=True)
+class HelperSettings:
+    """How to reach the helpers."""
+
+    url: str  # with {node} in it: https://{node}:9753
+    username: str = "twin"
+    password_file: str = ""
+    ca_file: str = ""
+
+
+def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
+    """Take evidence in a process of its own, so that the service itself never attaches to anything."""
+    command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json"]
+    command += [f"--job={job}", f"--owner={owner}", *([f"--node={nodes[0]}"] if len(nodes) == 1 else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"no evidence of job {job}: {error}") from error
+    if done.returncode:
+        text = done.stderr.decode("utf-8", "replace").removeprefix("twin: ")
+        raise SourceError(f"no evidence of job {job}: {' '.join(text.split())[:200]}")
+    return parse_evidence(done.stdout.strip(), "evidence of this host")
+
+
+def from_helpers(settings: HelperSettings) -> TakeEvidence:
+    """Ask the helper of each node of the job. Evidence without some nodes is evidence of the others."""
+    if "{node}" not in settings.url:
+        raise SettingsError(f"hand.helper: {settings.url!r} must contain {{node}}, as in https://{{node}}:9753")
+    password = Path(settings.password_file).read_text().strip() if settings.password_file else ""
+
+    def take(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
+        import httpx
+
+        parts, errors = [], []
+        auth = httpx.BasicAuth(settings.username, password)
+        with httpx.Client(auth=auth, timeout=TIMEOUT_S, verify=_trust(settings.ca_file)) as client:
+            for node in nodes[:MOST_NODES]:
+                url = settings.url.replace("{node}", node).rstrip("/") + "/evidence"
+                try:
+                    with client.stream("GET", url, params={"job": job, "owner": str(owner)}) as answer:
+                        data = b""
+                        for piece in answer.iter_bytes():
+                            data += piece
+                            if len(data) > MAX_BYTES:
+                                break
+                    if answer.status_code == 200:
+                        parts.append(parse_evidence(data, url))
+                    else:
+                        errors.append(f"{node}: {answer.status_code}")
+                except (httpx.HTTPError, OSError) as error:
+                    errors.append(f"{node}: {type(error).__name__}")
+        if not parts:
+            raise SourceError(f"no helper gave evidence of job {job}: {', '.join(errors)[:200]}")
+        return merge(parts)
+
+    return take
+
+
+def _trust(ca_file: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file or None)

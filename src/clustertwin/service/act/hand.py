@@ -1,0 +1,196 @@
+"""From an open event to evidence, outcomes and a proposal: one turn at a time, the work of a thread beside the loop.
+
+Nothing is asked of a node while no event is open. At most one job is looked at in a turn, and each job at most every
+`every_s`. Without a policy the hand takes evidence and proposes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
+from clustertwin.service.act.counterfactual import outcomes_of
+from clustertwin.service.act.decision import DAY_S, decide
+from clustertwin.service.act.evidence_sources import TakeEvidence
+from clustertwin.service.act.evidence_store import EvidenceStore, lasting
+from clustertwin.service.act.execution import Deliver, Executor
+from clustertwin.service.act.hand_settings import HandSettings
+from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
+from clustertwin.service.act.savings import measure_action, read_overrun
+from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
+from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
+
+#: Which outcome belongs to which action.
+CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
+
+
+class Hand:
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        settings: HandSettings,
+        take: TakeEvidence,
+        run: RunCommand = run_command,
+        deliver: Deliver | None = None,
+    ) -> None:
+        self.store, self.settings = store, settings
+        self.journal, self.evidence = Journal(store.database), EvidenceStore(store.database)
+        self.executor = Executor(home, self.journal, run, deliver=deliver)
+        self.problem = ""  # why the last turn did less than it should, in one sentence
+        self._take, self._run, self._deliver = take, run, deliver
+        self._looked_s: dict[str, float] = {}
+
+    def turn(self, open_events: Iterable[Event], now_s: float) -> None:
+        """Look at one job, if one is due, and act as the policy allows."""
+        self.problem = ""
+        try:
+            self.journal.expire(now_s)
+            self._suspend_after_errors(now_s)
+            event = self._due(open_events, now_s)
+            if event is not None:
+                self._looked_s[event.id] = now_s
+                self.look_at(event, now_s)
+            self._measure()
+        except TwinError as error:
+            self.problem = str(error)
+
+    def look_at(self, event: Event, now_s: float) -> ActionRecord | None:
+        """Take evidence of the job of an event, and propose or do what a rule allows."""
+        facts = self._facts(event)
+        evidence = self._take(facts.job, facts.uid, facts.nodes)
+        return self.judge(event, facts, evidence, now_s)
+
+    def judge(self, event: Event, facts: JobFacts, evidence: JobEvidence, now_s: float) -> ActionRecord | None:
+        """Store the evidence with its outcomes, and ask the policy."""
+        from clustertwin.telemetry.diagnosis.odd_rank import find
+
+        finding = find(evidence)
+        outcomes: tuple[dict[str, Any], ...] = ()
+        with suppress(SourceError, SettingsError):
+            overrun_s = read_overrun(self._run)
+            outcomes = outcomes_of(
+                facts.job, finding, _path(self.settings.past), self._run, ActionSettings(overrun_s=overrun_s)
+            )
+        self.evidence.add(event.id, evidence, outcomes)
+        latest = lasting(self.evidence.of(event.id))
+        assert latest is not None
+        policy = self.policy()
+        since_s = now_s - DAY_S
+        used = {rule.name: self.journal.count_since(rule.name, since_s) for rule in policy.rules}
+        decision = decide(policy, *latest, facts, used, self.journal.suspended_rules())
+        if decision.rule is None:
+            return None
+        return self._propose(event, decision.rule, finding, facts, outcomes, now_s)
+
+    def policy(self) -> ActionPolicy:
+        """The policy as it is on disk now. A policy that is not valid raises, and nothing is done."""
+        policy = read_policy(_path(self.settings.policy))
+        if any(rule.partitions for rule in policy.rules):
+            check_names(policy, partitions(self._run), self.settings.policy)
+        return policy
+
+    def _propose(
+        self,
+        event: Event,
+        rule: Rule,
+        finding: JobFinding,
+        facts: JobFacts,
+        outcomes: tuple[dict[str, Any], ...],
+        now_s: float,
+    ) -> ActionRecord | None:
+        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == CHOICE.get(rule.action)), None)
+        if rule.mode == "advise":  # an advice is checked against the time that the job really goes on
+            saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
+        promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}
+        plan = ActionPlan(
+            facts=facts,
+            cause=finding.kind,
+            sentence=finding.sentence,
+            sure=finding.sure,
+            mode=rule.mode,
+            signal=rule.signal,
+            grace_s=rule.grace_s,
+            promised_node_hours=promised["middle"],
+            promised_low=promised["low"],
+            promised_high=promised["high"],
+            outcomes=outcomes,
+        )
+        action = self.journal.propose(event.id, rule.action, rule.name, plan, now_s)
+        if action is None:
+            return None
+        if rule.mode == "auto":
+            self.journal.approve(action.id, self.journal.code(action), f"rule {rule.name}", now_s)
+            action = self.executor.execute(action.id)
+        if self._deliver is not None and rule.action != "notify":
+            self._deliver(action)
+        return action
+
+    def _due(self, events: Iterable[Event], now_s: float) -> Event | None:
+        """The open event of one job that was not looked at for the longest time."""
+        due = [
+            event
+            for event in events
+            if event.job and now_s - self._looked_s.get(event.id, 0.0) >= self.settings.every_s
+        ]
+        return min(due, key=lambda event: self._looked_s.get(event.id, 0.0), default=None)
+
+    def _facts(self, event: Event) -> JobFacts:
+        """Slurm's word on the job. An event whose nodes are not the job's is not believed."""
+        facts = read_facts(event.job, self._run)
+        if facts.state != "RUNNING":
+            raise SettingsError(f"job {event.job} is {facts.state}: nothing is done")
+        if not set(event.nodes) & set(facts.nodes):
+            raise SettingsError(
+                f"event {event.id} is on {', '.join(event.nodes[:3])}, and Slurm runs job {event.job} elsewhere: "
+                "nothing is done"
+            )
+        return facts
+
+    def _suspend_after_errors(self, now_s: float) -> None:
+        """A rule that acted on an event which a person then dismissed is suspended."""
+        suspended = self.journal.suspended_rules()
+        for action in self.journal.actions(("done", "proposed", "advised"), limit=500):
+            if action.rule in suspended:
+                continue
+            with suppress(TwinError):
+                case = self.store.event(action.event)
+                if case.verdict in ("dismissed", "new-normal"):
+                    why = f"event {action.event} was {case.verdict} after action {action.id}"
+                    self.journal.suspend_rule(action.rule, case.who, now_s, why)
+                    suspended[action.rule] = why
+                    if action.state == "proposed":
+                        self.journal.dismiss(action.id, case.who, now_s, why)
+
+    def _measure(self) -> None:
+        states = ("done", "advised", "dismissed", "expired")
+        unmeasured = [a for a in self.journal.actions(states, limit=200) if a.measured_node_hours is None]
+        if unmeasured:
+            overrun_s = read_overrun(self._run)
+            for action in unmeasured[:10]:
+                if (hours := measure_action(action, overrun_s, self._run)) is not None:
+                    self.journal.measure(action.id, hours)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
+def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:
+    """Take turns until `stop` is set; the work of a thread beside the loop."""
+    with suppress(TwinError):
+        hand.executor.recover()
+    while not stop.wait(check_s):
+        hand.turn(state.snapshot.events, time.time())
+        with suppress(TwinError):
+            hand.executor.recover()  # what a page has approved

@@ -1,0 +1,102 @@
+"""The book: what each action or advice promised, and what it saved as measured by sacct -> rows and totals.
+
+For a job that was cancelled or requeued, the measured saving is the time from its real end to the end that its limit
+would have made, times its nodes. For an advice that nobody followed, it is the time that the job really went on: the
+promise can be checked without an assumption.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from clustertwin.service.act.action_journal import ActionRecord, Journal
+from clustertwin.service.act.slurm_commands import RunCommand, check_job, run_command
+
+SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")
+#: Actions after which the job does not run on.
+ENDING = ("cancel", "requeue")
+
+
+@dataclass(frozen=True, slots=True)
+class SavingsRow:
+    """All actions of one group: of a week, a cause or an account."""
+
+    group: str
+    actions: int
+    done: int
+    false: int  # the event was dismissed later
+    promised_node_hours: float  # of the actions that are measured
+    measured_node_hours: float
+    measured: int
+    within: int  # measured savings that lie in the promised interval
+
+
+def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand = run_command) -> float | None:
+    """The measured saving in node-hours; None while the job still runs, or if sacct does not know it."""
+    facts = action.plan.facts
+    for line in run([*SACCT, f"--jobs={check_job(facts.job)}"]).splitlines():
+        fields = line.split("|")
+        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not fields[3].isdigit():
+            continue
+        end_s, nodes = _time(fields[2]), int(fields[3])
+        if not end_s:
+            return None
+        if action.state == "done" and action.verb in ENDING:
+            if facts.limit_s is None:
+                return None
+            return max(facts.start_s + facts.limit_s + overrun_s - end_s, 0.0) * nodes / 3600
+        return max(end_s - action.proposed_s, 0.0) * nodes / 3600
+    return None
+
+
+def overrun(text: str) -> float:
+    """How long Slurm lets jobs run beyond their limit: the median of jobs that timed out, from `sacct` (see below)."""
+    over = []
+    for line in text.splitlines():
+        fields = line.split("|")
+        if len(fields) == 3 and fields[0].startswith("TIMEOUT") and fields[1].isdigit() and fields[2].isdigit():
+            over.append(max(int(fields[1]) - 60.0 * int(fields[2]), 0.0))
+    return sorted(over)[len(over) // 2] if over else 0.0
+
+
+def read_overrun(run: RunCommand = run_command) -> float:
+    command = ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "--starttime=now-7days"]
+    return overrun(run([*command, "--state=TIMEOUT", "--format=State,ElapsedRaw,TimelimitRaw"]))
+
+
+def rows_by(
+    journal: Journal, group: Callable[[ActionRecord], str], dismissed: Callable[[str], bool], limit: int = 10_000
+) -> list[SavingsRow]:
+    """The book, grouped. `dismissed` says whether a person has dismissed an event."""
+    groups: dict[str, list[ActionRecord]] = {}
+    for action in journal.actions(limit=limit):
+        groups.setdefault(group(action), []).append(action)
+    return [_row(name, actions, dismissed) for name, actions in sorted(groups.items())]
+
+
+def week(action: ActionRecord) -> str:
+    year, number, _ = datetime.fromtimestamp(action.proposed_s).isocalendar()
+    return f"{year}-W{number:02d}"
+
+
+def _row(name: str, actions: Iterable[ActionRecord], dismissed: Callable[[str], bool]) -> SavingsRow:
+    entries = list(actions)
+    measured = [(action, action.measured_node_hours) for action in entries if action.measured_node_hours is not None]
+    done = [action for action in entries if action.state == "done"]
+    return SavingsRow(
+        group=name,
+        actions=len(entries),
+        done=len(done),
+        false=sum(dismissed(action.event) for action in done),
+        promised_node_hours=sum(action.plan.promised_node_hours for action, _ in measured),
+        measured_node_hours=sum(hours for _, hours in measured),
+        measured=len(measured),
+        within=sum(action.plan.promised_low <= hours <= action.plan.promised_high for action, hours in measured),
+    )
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0

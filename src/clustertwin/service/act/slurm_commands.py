@@ -1,0 +1,156 @@
+"""Slurm's commands: a job's id -> what Slurm knows of it; an action -> the exact commands, and whether it is done.
+
+Ids of jobs and names of nodes come from exporters. They are checked before they become arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from clustertwin.core.errors import SettingsError, SourceError
+
+TIMEOUT_S = 20.0
+_JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
+_DAYS = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+#: Arguments -> standard output. Raises `SourceError` if the command fails or does not answer.
+RunCommand = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """A job as Slurm knows it. Job id and start time together name one run."""
+
+    job: str
+    user: str
+    uid: int
+    account: str
+    partition: str
+    state: str
+    start_s: float
+    nodes: tuple[str, ...]
+    limit_s: float | None
+    priority: int
+    restarts: int
+
+
+def run_command(arguments: Sequence[str]) -> str:
+    """Run a command of Slurm."""
+    try:
+        done = subprocess.run(
+            list(arguments), capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
+        )
+    except FileNotFoundError as error:
+        raise SourceError(f"{arguments[0]} is not installed") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"Slurm does not answer: {arguments[0]} took longer than {TIMEOUT_S:.0f} s") from error
+    if done.returncode:
+        reason = " ".join((done.stderr or done.stdout).split())[:200]
+        raise SourceError(f"{arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def check_job(job: str) -> str:
+    if not _JOB.fullmatch(job):
+        raise SettingsError(f"{job[:64]!r} is not the id of a Slurm job")
+    return job
+
+
+def check_node(node: str) -> str:
+    if not _NODE.fullmatch(node):
+        raise SettingsError(f"{node[:64]!r} is not the name of a node")
+    return node
+
+
+def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
+    """What Slurm knows of a job now."""
+    text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
+    names = dict(_FIELD.findall(text))
+    hosts = names.get("NodeList", "")
+    known = hosts not in ("", "(null)", "None")
+    return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
+
+
+def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
+    """Read the line of `scontrol --oneliner show job`."""
+    names = dict(_FIELD.findall(text))
+    user = re.fullmatch(r"([^()]*)\((\d+)\)", names.get("UserId", ""))
+    if "JobState" not in names or user is None:
+        raise SourceError(f"Slurm's answer about job {job} cannot be read")
+    return JobFacts(
+        job=job,
+        user=user[1],
+        uid=int(user[2]),
+        account=names.get("Account", "").replace("(null)", ""),
+        partition=names.get("Partition", ""),
+        state=names["JobState"],
+        start_s=_time(names.get("StartTime", "")),
+        nodes=nodes,
+        limit_s=_duration(names.get("TimeLimit", "")),
+        priority=int(names["Priority"]) if names.get("Priority", "").isdigit() else -1,
+        restarts=int(names["Restarts"]) if names.get("Restarts", "").isdigit() else 0,
+    )
+
+
+def partitions(run: RunCommand = run_command) -> set[str]:
+    return set(run(["sinfo", "--noheader", "--format=%R"]).split())
+
+
+def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float) -> list[list[str]]:
+    """The commands of an action, in order; a command that is one word `sleep` waits."""
+    job = check_job(facts.job)
+    comment = f"clustertwin {action_id}"
+    if verb == "hold":
+        return [["scontrol", "hold", job]]
+    if verb == "requeue":
+        return [["scontrol", "requeue", job]]
+    if verb == "suspend":
+        return [["scontrol", "suspend", job]]
+    if verb == "cancel":
+        first = [] if signal == "KILL" else [["scancel", f"--signal={signal}", "--full", job], ["sleep", str(grace_s)]]
+        return [*first, ["scancel", job]]
+    if verb == "drain":
+        return [
+            ["scontrol", "update", f"nodename={check_node(node)}", "state=drain", f"reason={comment}"]
+            for node in facts.nodes
+        ]
+    if verb == "notify":
+        return []
+    raise SettingsError(f"unknown action {verb!r}")
+
+
+def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_command) -> bool:
+    """Whether Slurm shows the effect of an action, so that it must not be repeated, or the job has ended."""
+    if verb == "drain":
+        states = [run(["scontrol", "--oneliner", "show", "node", check_node(node)]) for node in planned.nodes]
+        return all(f"clustertwin {action_id}" in text for text in states)
+    now = read_facts(planned.job, run)
+    if now.restarts != planned.restarts or abs(now.start_s - planned.start_s) > 1:
+        return True  # another run of the job: a requeue has happened
+    if verb == "hold":
+        return now.priority == 0 or now.state != "PENDING"
+    if verb == "suspend":
+        return now.state != "RUNNING"
+    return now.state not in ("RUNNING", "SUSPENDED")
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _duration(text: str) -> float | None:
+    """`1-02:03:04`, `02:03:04` or `03:04` in seconds; None for no limit."""
+    match = _DAYS.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return 86_400.0 * days + 3600 * hours + 60 * minutes + seconds

@@ -1,0 +1,183 @@
+"""The nouns of evidence: what was seen of each process of a job, and what follows from it, as bounded JSON.
+
+Evidence has no environment and no arguments of a process. It has names of functions and files, and paths that a
+process waits for. Texts are cut to `LONGEST_TEXT` characters, and a document never exceeds `MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from clustertwin.core.errors import InputError
+
+#: The version of the document.
+FORMAT = 1
+MAX_BYTES = 256 * 1024
+LONGEST_TEXT = 200
+MOST_FRAMES = 40
+MOST_PROCESSES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The system call that a process is blocked in, and the file or socket that it waits for."""
+
+    call: str  # "read"; "syscall 999" for one without a name here
+    target: str = ""  # a path, "socket to 10.0.0.7:4000", "pipe:[123]"; empty if the call has no descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The functions of one thread, the innermost first, from native code and from Python."""
+
+    native: tuple[str, ...] = ()  # an unnamed function is "?"
+    python: tuple[str, ...] = ()  # "allreduce (solver.py:41)"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEvidence:
+    """One process over the time between two looks."""
+
+    node: str
+    pid: int
+    rank: int | None
+    does: str  # one of `rank_state.STATES`
+    state: str  # the kernel's letter at the last look; "" for a process that has ended
+    wchan: str = ""  # the kernel function that it sleeps in
+    waiting: Waiting | None = None
+    mpi_call: str = ""  # "MPI_Allreduce", if it is inside one
+    stack: Stack = Stack()
+    kernel_stack: tuple[str, ...] = ()
+    since_s: float | None = None  # Unix time at which it ran last, if it is blocked or stopped
+    cpu_s: float = 0.0  # used between the looks
+    faults: int = 0  # page faults between the looks
+    io_bytes: int = 0  # read and written between the looks
+    stopped_ms: float = 0.0  # how long taking the evidence stopped it, in total
+    note: str = ""  # why something is missing
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """What the processes of a job do together. A `hang` needs every rank to wait and no message to pass."""
+
+    kind: str  # one of `odd_rank.KINDS`
+    hang: bool
+    sentence: str
+    ranks: tuple[int, ...] = ()  # those that differ from the others, if any do
+    sure: float = 0.0  # 0 … 1: how far the evidence excludes a healthy job
+    since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvidence:
+    """The processes of one job on one node, or on several after `merge`."""
+
+    job: str
+    nodes: tuple[str, ...]
+    taken_s: float
+    window_s: float  # between the two looks
+    processes: tuple[ProcessEvidence, ...]
+    size: int | None = None  # ranks of the job, from its environment
+    wanted_nodes: int = 1  # nodes of the job; evidence of fewer nodes cannot show that every rank waits
+    messages_pass: bool | None = None  # the shared memory of the ranks changed; None: there is none
+    refused: int = 0  # processes that belong to another user or may not be read
+    left_out: int = 0  # processes beyond the limit
+    cpu_s: float = 0.0  # that taking the evidence cost
+    cgroup: Mapping[str, int] = field(default_factory=dict)  # changes between the looks: oom_kill, throttled_usec, …
+
+
+def clean(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Printable characters only, cut in the middle: both ends of a path tell more than its middle."""
+    text = "".join(char if char.isprintable() else " " for char in text)
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[: half - 1]}…{text[len(text) - half :]}"
+
+
+def to_json(evidence: JobEvidence) -> bytes:
+    """The document. If it is too large, stacks are shortened, and then dropped, process after process."""
+    kept = replace(evidence, processes=evidence.processes[:MOST_PROCESSES])
+    kept = replace(kept, left_out=evidence.left_out + len(evidence.processes) - len(kept.processes))
+    for frames in (MOST_FRAMES, 8, 0):
+        data = json.dumps({"format": FORMAT, **asdict(_shortened(kept, frames))}, separators=(",", ":")).encode()
+        if len(data) <= MAX_BYTES:
+            break
+    return data
+
+
+def parse_evidence(data: bytes, where: object = "evidence") -> JobEvidence:
+    """The inverse of `to_json`. What another node sent is checked before it is used."""
+    if len(data) > MAX_BYTES:
+        raise InputError(where, f"{len(data)} bytes of evidence; the limit is {MAX_BYTES}")
+    try:
+        plain = json.loads(data)
+        if plain.pop("format") != FORMAT:
+            raise ValueError(f"the format is not {FORMAT}")
+        processes = tuple(_process(entry) for entry in plain.pop("processes"))
+        plain["nodes"] = tuple(clean(str(node)) for node in plain["nodes"])
+        plain["job"] = clean(str(plain["job"]))
+        plain["cgroup"] = {clean(str(name)): int(value) for name, value in plain["cgroup"].items()}
+        plain["wanted_nodes"] = int(plain["wanted_nodes"])
+        for key in ("taken_s", "window_s", "cpu_s"):
+            plain[key] = float(plain[key])
+        return JobEvidence(processes=processes, **plain)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(where, f"this is not evidence: {error}") from error
+
+
+def merge(parts: list[JobEvidence]) -> JobEvidence:
+    """The evidence of one job from several nodes."""
+    first = parts[0]
+    passes = [part.messages_pass for part in parts]
+    cgroup: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.cgroup.items():
+            cgroup[name] = cgroup.get(name, 0) + value
+    return replace(
+        first,
+        nodes=tuple(node for part in parts for node in part.nodes),
+        taken_s=max(part.taken_s for part in parts),
+        window_s=min(part.window_s for part in parts),
+        processes=tuple(process for part in parts for process in part.processes),
+        size=next((part.size for part in parts if part.size is not None), None),
+        messages_pass=True if True in passes else None if None in passes else False,
+        refused=sum(part.refused for part in parts),
+        left_out=sum(part.left_out for part in parts),
+        cpu_s=sum(part.cpu_s for part in parts),
+        cgroup=cgroup,
+    )
+
+
+def _shortened(evidence: JobEvidence, frames: int) -> JobEvidence:
+    return replace(
+        evidence,
+        processes=tuple(
+            replace(
+                process,
+                stack=Stack(process.stack.native[:frames], process.stack.python[:frames]),
+                kernel_stack=process.kernel_stack[:frames],
+            )
+            for process in evidence.processes
+        ),
+    )
+
+
+def _process(entry: dict[str, Any]) -> ProcessEvidence:
+    waiting = entry.pop("waiting")
+    stack = entry.pop("stack")
+    texts: dict[str, Any] = {
+        key: clean(str(entry.pop(key))) for key in ("node", "does", "state", "wchan", "mpi_call", "note")
+    }
+    kernel = tuple(clean(str(frame)) for frame in entry.pop("kernel_stack")[:MOST_FRAMES])
+    rank = entry.pop("rank")
+    return ProcessEvidence(
+        **texts,
+        pid=int(entry.pop("pid")),
+        rank=None if rank is None else int(rank),
+        waiting=None if waiting is None else Waiting(clean(str(waiting["call"])), clean(str(waiting["target"]))),
+        stack=Stack(*(tuple(clean(str(f)) for f in stack[key][:MOST_FRAMES]) for key in ("native", "python"))),
+        kernel_stack=kernel,
+        **entry,
+    )

@@ -1,0 +1,131 @@
+"""The processes of a job on this node: a job's id, or the root of a tree -> the ranks and their processes.
+
+With a workload manager that uses cgroups, the job's cgroup lists them. Without, the job's id in the environment does.
+Of several processes with one rank, the one that has loaded MPI counts, and then the one that used the most CPU time: a
+shell that waits for its child, or a helper that a rank has forked, is not the rank.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.diagnosis.process_files import Look, look, maps_mpi, owner_of, variables
+from clustertwin.telemetry.exporter.jobs.cgroup_layouts import find_hierarchies, find_places
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+
+#: In this order: the launcher of the ranks knows better than Slurm, which may have started only the launcher.
+LAUNCHER_RANKS = (b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK")
+LAUNCHER_SIZES = (b"PMI_SIZE", b"OMPI_COMM_WORLD_SIZE", b"MV2_COMM_WORLD_SIZE")
+SLURM_RANK, SLURM_SIZE, SLURM_NODES = (b"SLURM_PROCID",), (b"SLURM_NTASKS",), (b"SLURM_JOB_NUM_NODES", b"SLURM_NNODES")
+JOB_IDS = (b"SLURM_JOB_ID", b"SLURM_JOBID")
+#: A node has at most this many processes that are looked at.
+MOST_SCANNED = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class RankProcess:
+    pid: int
+    started_ticks: int
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobProcesses:
+    ranks: tuple[RankProcess, ...]
+    size: int | None
+    nodes: int  # of the whole job
+    refused: int  # processes of another user, or without the right to read them
+
+
+def find_processes(job: str, owner: int | None = None) -> JobProcesses:
+    """The processes of a job. With `owner`, those of another user are refused."""
+    pids = _in_cgroup(job) or _with_job_id(job)
+    return _ranks(pids, owner)
+
+
+def find_tree(root: int, owner: int | None = None) -> JobProcesses:
+    """The descendants of a process, such as mpiexec."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for pid in _all_pids():
+        if seen := look(pid):
+            children[seen.parent].append(pid)
+    pids, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        pids.append(pid)
+        waiting += children.get(pid, [])
+    return _ranks(pids, owner)
+
+
+def is_same(process: RankProcess, seen: Look | None) -> bool:
+    """Whether a look is of this process, and not of a later one with the same pid."""
+    return seen is not None and seen.started_ticks == process.started_ticks
+
+
+def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
+    uids = {pid: owner_of(pid) for pid in pids}
+    present = {pid: uid for pid, uid in uids.items() if uid is not None}
+    if owner is None:
+        # Helpers of the workload manager run as root beside the processes of the job's owner.
+        others = {uid for uid in present.values() if uid} or set(present.values())
+        if len(others) > 1:
+            raise SettingsError("the processes of this job belong to several users; name the job's owner")
+        owner = next(iter(others), None)
+    own = [pid for pid, uid in present.items() if uid == owner]
+    names = LAUNCHER_RANKS + LAUNCHER_SIZES + SLURM_RANK + SLURM_SIZE + SLURM_NODES
+    looks = [(seen, variables(pid, names)) for pid in own if (seen := look(pid))]
+    refused = len(present) - len(own)
+    nodes = max((n for _, values in looks if (n := _first(values, SLURM_NODES)) is not None), default=1)
+    for rank_names, size_names in ((LAUNCHER_RANKS, LAUNCHER_SIZES), (SLURM_RANK, SLURM_SIZE)):
+        by_rank: dict[int, list[Look]] = defaultdict(list)
+        for seen, values in looks:
+            if (rank := _first(values, rank_names)) is not None:
+                by_rank[rank].append(seen)
+        if by_rank:
+            chosen = [(rank, _main(same)) for rank, same in sorted(by_rank.items())]
+            size = next((n for _, values in looks if (n := _first(values, size_names)) is not None), None)
+            ranks = tuple(RankProcess(seen.pid, seen.started_ticks, rank) for rank, seen in chosen)
+            return JobProcesses(ranks, size, nodes, refused)
+    return JobProcesses(
+        tuple(RankProcess(seen.pid, seen.started_ticks, None) for seen, _ in looks), None, nodes, refused
+    )
+
+
+def _main(looks: list[Look]) -> Look:
+    if len(looks) == 1:
+        return looks[0]
+    return max(looks, key=lambda seen: (maps_mpi(seen.pid), seen.cpu_s, -seen.pid))
+
+
+def _first(values: dict[bytes, bytes], names: tuple[bytes, ...]) -> int | None:
+    return next((int(values[name]) for name in names if values.get(name, b"").isdigit()), None)
+
+
+def _in_cgroup(job: str) -> list[int]:
+    pids: list[int] = []
+    for place in find_places(find_hierarchies("/")):
+        for directory in place.jobs():
+            if directory.job == job:
+                for group, _, files in os.walk(directory.path):
+                    if "cgroup.procs" in files:
+                        pids += _listed(os.path.join(group, "cgroup.procs"))
+    return sorted(set(pids))
+
+
+def _listed(path: str) -> list[int]:
+    try:
+        return [int(pid) for pid in read_file(path).split()]
+    except OSError:
+        return []  # the group has ended
+
+
+def _with_job_id(job: str) -> list[int]:
+    wanted = job.encode()
+    return [pid for pid in _all_pids() if wanted in variables(pid, JOB_IDS).values()]
+
+
+def _all_pids() -> list[int]:
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())[:MOST_SCANNED]

@@ -1,0 +1,230 @@
+"""Which rank differs from the others: the evidence of a job -> one finding, in a sentence.
+
+A hang is claimed only if every rank that can be seen waits, and no message passed between the looks. A rank that
+computes, sleeps for a time or changes its place excludes a hang. A rank that a signal has stopped cannot be waited out
+and is named at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
+from clustertwin.telemetry.diagnosis.program_order import order
+from clustertwin.telemetry.diagnosis.rank_state import caller
+
+#: kind -> its meaning. Those in `HANGS` are hangs.
+KINDS: dict[str, str] = {
+    "stopped": "a signal has stopped a rank",
+    "suspended": "every process is stopped, as by scontrol suspend",
+    "blocked-io": "a rank is blocked on a file or a socket, and the others wait for it",
+    "mismatch": "ranks wait in different collective calls",
+    "lost-message": "a rank waits for a message that does not come",
+    "stalled": "every rank waits in the same call, and no message passes",
+    "gone": "a rank has ended, and the others wait for it",
+    "spins": "a rank uses CPU time without working, and the others wait for it",
+    "straggler": "the others wait for a rank that computes",
+    "idle": "no process uses CPU time",
+    "progress": "the job works",
+    "unknown": "there is too little evidence",
+}
+HANGS = frozenset({"stopped", "blocked-io", "mismatch", "lost-message", "stalled", "gone", "spins"})
+POINT_TO_POINT = frozenset(
+    {"MPI_Recv", "MPI_Send", "MPI_Ssend", "MPI_Rsend", "MPI_Bsend", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
+     "MPI_Probe", "MPI_Mprobe", "MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome"}
+)  # fmt: skip
+
+
+def find(evidence: JobEvidence) -> JobFinding:
+    """The finding of a job."""
+    seen = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
+    ended = [process for process in evidence.processes if process.does == "ended"]
+    if not seen:
+        return JobFinding("unknown", False, "No process of the job could be read twice.")
+    does = Counter(process.does for process in seen)
+    stopped = _those(seen, "stopped")
+    if stopped and len(stopped) == len(seen):
+        text = "Every process of the job is stopped, as scontrol suspend does."
+        return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
+    if stopped:
+        return _finding("stopped", stopped, seen, evidence, 0.99)
+    if len(evidence.nodes) < evidence.wanted_nodes:
+        text = f"The evidence has {len(evidence.nodes)} of {evidence.wanted_nodes} nodes: {_counts(does)}."
+        return JobFinding("unknown", False, text)
+    if not does.keys() & {"waits-in-mpi", "blocked", "spins"}:
+        return _quiet(seen, does)
+    if gone := _missing(evidence, ended):
+        if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
+            others = _others(_those(seen, "waits-in-mpi"), seen)
+            text = f"{_ranks(gone, evidence)} ended, and {others}."
+            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.95, None)
+        return JobFinding("unknown", False, "A process ended while the evidence was taken.")
+    if evidence.messages_pass:
+        return JobFinding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
+    if does.keys() & {"communicates", "sleeps"} or (does["computes"] and len(seen) == 1):
+        return _not_a_hang(seen, does, evidence)
+    sure = 0.97 if evidence.messages_pass is False else 0.75
+    if does["computes"]:
+        return _straggler(seen, evidence)
+    if blocked := _those(seen, "blocked"):
+        if len(blocked) == len(seen) and len(seen) > 1:
+            return _finding("blocked-io", blocked, seen, evidence, 0.6)
+        return _finding("blocked-io", blocked, seen, evidence, sure if len(seen) > 1 else 0.5)
+    if spinning := _those(seen, "spins"):
+        return _finding("spins", spinning, seen, evidence, 0.6)
+    return _in_mpi(seen, evidence, sure)
+
+
+def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float) -> JobFinding:
+    """Every rank waits in MPI: the smallest group of ranks at one place is the odd one."""
+    places = Counter((process.mpi_call, caller(process.stack)) for process in seen)
+    if len(places) == 1:
+        call = seen[0].mpi_call
+        text = f"All {len(seen)} ranks wait in {call}, and no message passed for {evidence.window_s:.0f} s."
+        return JobFinding("stalled", len(seen) > 1, text, sure=min(sure, 0.9) if len(seen) > 1 else 0.0)
+    odd = _odd_group(seen, places)
+    if 2 * len(odd) >= len(seen):
+        sure = min(sure, 0.8)  # of two equal halves, neither is the odd one
+    calls = {process.mpi_call for process in odd}
+    kind = "lost-message" if calls <= POINT_TO_POINT else "mismatch"
+    return _finding(kind, odd, seen, evidence, sure)
+
+
+def _odd_group(seen: Sequence[ProcessEvidence], places: Counter[tuple[str, str]]) -> list[ProcessEvidence]:
+    """The ranks that differ from the most common place.
+
+    A rank in another collective call is at fault before one that waits for a neighbour: the neighbour may be its
+    victim. Of several ranks that wait for one message, the one at the earliest place is at fault.
+    """
+    groups: dict[tuple[str, str], list[ProcessEvidence]] = {}
+    for process in seen:
+        groups.setdefault((process.mpi_call, caller(process.stack)), []).append(process)
+    most = max(places.values())
+    common = [place for place, count in places.items() if count == most]
+    # Without one most common place, every group is a candidate, and the order of the program decides.
+    others = [group for place, group in groups.items() if len(common) > 1 or place != common[0]]
+    collective = [group for group in others if group[0].mpi_call not in POINT_TO_POINT]
+    if len(common) > 1 and len(collective) == 1:
+        collective = []  # the one collective call is where the others wait
+    candidates = collective or [group for group in others if group[0].mpi_call in POINT_TO_POINT]
+    earliest = [
+        group
+        for group in candidates
+        if all(order(group[0].stack, other[0].stack) < 0 for other in candidates if other is not group)
+    ]
+    if len(earliest) == 1:
+        return earliest[0]
+    fewest = min(len(group) for group in candidates)
+    return [process for group in candidates if len(group) == fewest for process in group]
+
+
+def _straggler(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
+    computing = _those(seen, "computes")
+    text = f"{_ranks(_numbers(computing), evidence)} {_verb(computing, 'computes', 'compute')}, and "
+    text += f"{_others(_those(seen, 'waits-in-mpi'), seen)}."
+    ranks = _numbers(computing) if 2 * len(computing) <= len(seen) else ()
+    return JobFinding("straggler", False, _sentence(text), tuple(ranks), 0.5)
+
+
+def _not_a_hang(seen: Sequence[ProcessEvidence], does: Counter[str], evidence: JobEvidence) -> JobFinding:
+    sleeping = _those(seen, "sleeps")
+    if sleeping and not does.keys() & {"communicates", "computes"} and 2 * len(sleeping) <= len(seen):
+        text = f"{_ranks(_numbers(sleeping), evidence)} {_verb(sleeping, 'sleeps', 'sleep')}"
+        text += f"{_place(sleeping[0])}, and {_others(_those(seen, 'waits-in-mpi'), seen)}."
+        return JobFinding("straggler", False, _sentence(text), tuple(_numbers(sleeping)), 0.5, _since(sleeping))
+    return JobFinding("progress", False, f"The ranks move: {_counts(does)}.", sure=0.5)
+
+
+def _quiet(seen: Sequence[ProcessEvidence], does: Counter[str]) -> JobFinding:
+    if does.keys() == {"sleeps"}:
+        text = f"No process uses CPU time: all {len(seen)} sleep{_place(seen[0])}."
+        return JobFinding("idle", False, text, sure=0.6, since_s=_since(seen))
+    return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
+
+
+def _finding(
+    kind: str, odd: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float
+) -> JobFinding:
+    since_s = _since(odd)
+    when = f" since {datetime.fromtimestamp(since_s):%H:%M:%S}" if since_s is not None else ""
+    numbers = _numbers(odd)
+    who = _ranks(numbers, evidence) if numbers else f"process {odd[0].pid}"
+    text = f"{who} {_verb(odd, 'is', 'are')} {_action(kind, odd[0])}{when}"
+    others = [process for process in seen if process not in odd]
+    if waiting := _those(others, "waits-in-mpi"):
+        text += f", and {_others(waiting, seen)}"
+    return JobFinding(kind, kind in HANGS, _sentence(f"{text}."), tuple(numbers), sure, since_s)
+
+
+def _action(kind: str, process: ProcessEvidence) -> str:
+    if kind == "stopped":
+        return "stopped by a signal"
+    if kind == "blocked-io":
+        if process.waiting is None:
+            return f"blocked in the kernel ({process.wchan or 'state D'})"
+        target = f" on {process.waiting.target}" if process.waiting.target else ""
+        return f"in {process.waiting.call}(){target}"
+    if kind == "spins":
+        return f"using CPU time without writing to memory{_place(process)}"
+    return f"in {process.mpi_call}{_place(process)}"
+
+
+def _place(process: ProcessEvidence) -> str:
+    where = caller(process.stack)
+    return f" at {where}" if where else ""
+
+
+def _others(waiting: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence]) -> str:
+    """`the others wait in MPI_Allreduce`, or what most of them do."""
+    calls = Counter(process.mpi_call for process in waiting).most_common(2)
+    if not calls:
+        return "the others wait"
+    names = " or ".join(name for name, _ in calls)
+    return (
+        f"{len(waiting)} of {len(seen)} wait in {names}"
+        if len(waiting) < len(seen) - 1
+        else f"the others wait in {names}"
+    )
+
+
+def _missing(evidence: JobEvidence, ended: Sequence[ProcessEvidence]) -> list[int]:
+    """Ranks that ended, or that the job should have and no node has. Evidence that was cut has no missing ranks."""
+    if evidence.left_out or evidence.refused:
+        return []
+    have = {process.rank for process in evidence.processes} - {process.rank for process in ended}
+    return [rank for rank in range(evidence.size or 0) if rank not in have]
+
+
+def _those(processes: Sequence[ProcessEvidence], does: str) -> list[ProcessEvidence]:
+    return [process for process in processes if process.does == does]
+
+
+def _numbers(processes: Sequence[ProcessEvidence]) -> list[int]:
+    return sorted(process.rank for process in processes if process.rank is not None)
+
+
+def _ranks(numbers: Sequence[int], evidence: JobEvidence) -> str:
+    size = evidence.size or len(evidence.processes)
+    if not numbers:
+        return "a process"
+    named = ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+    return f"rank{'s' if len(numbers) > 1 else ''} {named} of {size}"
+
+
+def _since(processes: Sequence[ProcessEvidence]) -> float | None:
+    known = [process.since_s for process in processes if process.since_s is not None]
+    return min(known) if known else None
+
+
+def _verb(processes: Sequence[ProcessEvidence], one: str, many: str) -> str:
+    return one if len(processes) == 1 else many
+
+
+def _counts(does: Counter[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in sorted(does.items()))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,134 @@
+"""One process through /proc, without stopping it: a pid -> a `Look`, or None if it has ended.
+
+Every file is optional. A process may end between two reads, and a kernel or a missing right may refuse one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from clustertwin.telemetry.diagnosis.evidence import Waiting, clean
+from clustertwin.telemetry.diagnosis.system_calls import FIRST_IS_DESCRIPTOR, name_of
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+_EXEC_START = re.compile(rb"se\.exec_start\s*:\s*([0-9.]+)")
+_KERNEL_FRAME = re.compile(rb"\]\s+(\w+)")
+#: The most bytes of an environment that are searched for the rank. They are not kept.
+MAX_ENVIRONMENT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The kernel's view of a process at one moment."""
+
+    pid: int
+    started_ticks: int  # since boot; with the pid it names one process, also after the pid is used again
+    state: str  # R, S, D, T, t, Z, …
+    parent: int
+    cpu_s: float
+    faults: int
+    io_bytes: int
+    switches: int  # voluntary context switches
+    wchan: str
+    waiting: Waiting | None
+    kernel_stack: tuple[str, ...]
+    ran_s: float | None  # seconds since boot at which it ran last
+
+
+def look(pid: int) -> Look | None:
+    """Read the files of a process. None: it has ended, or is a zombie."""
+    stat = _read(pid, "stat")
+    # The name of a program may contain blanks and parentheses; the fields begin after the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    state = fields[0].decode("ascii", "replace")
+    started = _EXEC_START.search(_read(pid, "sched")[:2048])
+    return Look(
+        pid=pid,
+        started_ticks=int(fields[19]),
+        state=state,
+        parent=int(fields[1]),
+        cpu_s=(int(fields[11]) + int(fields[12])) * TICK_S,
+        faults=int(fields[7]) + int(fields[9]),
+        io_bytes=sum(_numbers(_read(pid, "io"), (b"rchar", b"wchar"))),
+        switches=sum(_numbers(_read(pid, "status"), (b"voluntary_ctxt_switches",))),
+        wchan=clean(_read(pid, "wchan").decode("ascii", "replace").strip("0\n ")),
+        waiting=waiting_of(pid) if state in "SDTt" else None,
+        kernel_stack=tuple(
+            clean(name.decode("ascii", "replace")) for name in _KERNEL_FRAME.findall(_read(pid, "stack"))
+        ),
+        ran_s=float(started[1]) / 1000 if started else None,
+    )
+
+
+def waiting_of(pid: int) -> Waiting | None:
+    """The system call of a blocked process; None if it runs, or may not be read."""
+    words = _read(pid, "syscall").split()
+    if len(words) < 2 or not words[0].isdigit():
+        return None
+    call = name_of(int(words[0]))
+    target = _descriptor(pid, int(words[1], 16)) if call in FIRST_IS_DESCRIPTOR else ""
+    return Waiting(call, target)
+
+
+def variables(pid: int, names: tuple[bytes, ...]) -> dict[bytes, bytes]:
+    """The values of these variables of a process, and of no others."""
+    found: dict[bytes, bytes] = {}
+    for entry in _read(pid, "environ")[:MAX_ENVIRONMENT].split(b"\0"):
+        name, equals, value = entry.partition(b"=")
+        if equals and name in names:
+            found[name] = value[:64]
+    return found
+
+
+def owner_of(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def maps_mpi(pid: int) -> bool:
+    """Whether an MPI library is mapped into the process."""
+    return b"libmpi" in _read(pid, "maps") or b"libpmpi" in _read(pid, "maps")
+
+
+def _descriptor(pid: int, number: int) -> str:
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{number}")
+    except OSError:
+        return ""
+    if target.startswith("socket:["):
+        return _socket(pid, target[len("socket:[") : -1]) or target
+    return clean(target)
+
+
+def _socket(pid: int, inode: str) -> str:
+    """The peer of a TCP socket over IPv4; empty for any other."""
+    for line in _read(pid, "net/tcp").decode("ascii", "replace").splitlines()[1:4096]:
+        words = line.split()
+        if len(words) > 9 and words[9] == inode:
+            address, port = words[2].split(":")
+            octets = bytes.fromhex(address)[::-1]
+            return f"socket to {'.'.join(map(str, octets))}:{int(port, 16)}"
+    return ""
+
+
+def _numbers(text: bytes, names: tuple[bytes, ...]) -> list[int]:
+    values = []
+    for line in text.splitlines():
+        name, _, value = line.partition(b":")
+        if name in names and value.strip().isdigit():
+            values.append(int(value))
+    return values
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return read_file(f"/proc/{pid}/{name}")
+    except OSError:
+        return b""

@@ -1,0 +1,101 @@
+"""What one process does: two looks and two stacks -> one word of `STATES`, and the MPI call that it is in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from clustertwin.telemetry.diagnosis.evidence import Stack
+from clustertwin.telemetry.diagnosis.process_files import TICK_S, Look
+from clustertwin.telemetry.diagnosis.system_calls import FILE_CALLS, SLEEPS
+
+#: word -> its meaning
+STATES: dict[str, str] = {
+    "stopped": "a signal has stopped it",
+    "blocked": "it is blocked on a file or a socket",
+    "waits-in-mpi": "it waits in the same MPI call",
+    "communicates": "it is in MPI, in different calls",
+    "spins": "it uses CPU time at the same place and writes nothing",
+    "computes": "it uses CPU time outside MPI",
+    "sleeps": "it sleeps for a time, or waits for another thread or a child",
+    "ended": "it has ended",
+    "unknown": "it could not be read twice",
+}
+_MPI = re.compile(r"^(?:P?MPI_([A-Z]\w*?)(?:_c)?|p?mpi_([a-z]\w*?)_{1,2})$")
+_NAME = re.compile(r" \[.*\]$")  # after the name of a function: its module and offset
+#: Frames inside mpi4py that name the call, where native frames cannot be read.
+_MPI4PY = re.compile(r"^__pyx_\w*?_\d+(?:Comm|Intracomm|Request|Win|File)_\d+([A-Z][a-z]\w*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class TwoLooks:
+    """One process at the beginning and at the end of the window."""
+
+    first: Look | None
+    last: Look | None
+    stacks: tuple[Stack, ...]
+    memory: tuple[int | None, ...] = ()  # signatures of its private memory
+
+
+def mpi_call(stack: Stack) -> str:
+    """The outermost MPI function: the call of the program.
+
+    >>> mpi_call(Stack(native=("__sched_yield", "?", "PMPI_Allreduce_c", "solve", "main")))
+    'MPI_Allreduce'
+    """
+    for frame in reversed(stack.native):
+        if match := _MPI.match(_NAME.sub("", frame)):
+            name = match[1] or match[2]
+            return f"MPI_{name[0].upper()}{name[1:]}"
+        if match := _MPI4PY.match(frame):
+            return f"MPI_{match[1]}"
+    return ""
+
+
+def caller(stack: Stack) -> str:
+    """Where the program stands: its Python line, or the function that called MPI."""
+    if stack.python:
+        return stack.python[0]
+    names = [_NAME.sub("", frame) for frame in stack.native]
+    inside = [i for i, frame in enumerate(names) if _MPI.match(frame)]
+    rest = names[inside[-1] + 1 :] if inside else names
+    return next((frame for frame in rest if frame != "?"), "")
+
+
+def state_of(looks: TwoLooks) -> str:
+    """The word for what the process did between the looks."""
+    first, last = looks.first, looks.last
+    if last is None:
+        return "ended"
+    if first is None or first.started_ticks != last.started_ticks:
+        return "unknown"
+    if last.state in "Tt":
+        return "stopped" if first.state in "Tt" else "unknown"
+    calls = {mpi_call(stack) for stack in looks.stacks if stack.native}
+    idle = last.cpu_s - first.cpu_s < 2.5 * TICK_S
+    if calls and "" not in calls:
+        places = {caller(stack) for stack in looks.stacks if stack.native}
+        return "waits-in-mpi" if len(calls) == 1 and len(places) == 1 else "communicates"
+    if idle and first.state == last.state == "D":
+        return "blocked"
+    if idle and first.waiting is not None and first.waiting == last.waiting and last.state in "SD":
+        if first.waiting.call in FILE_CALLS and first.io_bytes == last.io_bytes:
+            return "blocked"
+        return "sleeps"
+    if idle and last.waiting is not None and last.waiting.call in SLEEPS:
+        return "sleeps"
+    if _stands_still(looks):
+        return "spins"
+    return "computes" if not idle else "sleeps"
+
+
+def _stands_still(looks: TwoLooks) -> bool:
+    """CPU time, and yet the same function, no I/O, no page fault and no write to memory."""
+    first, last = looks.first, looks.last
+    assert first is not None
+    assert last is not None
+    if last.cpu_s - first.cpu_s < 2.5 * TICK_S or last.faults != first.faults or last.io_bytes != first.io_bytes:
+        return False
+    if len(looks.stacks) < 2 or len({caller(stack) for stack in looks.stacks}) != 1:
+        return False
+    return len(looks.memory) > 1 and None not in looks.memory and len(set(looks.memory)) == 1

@@ -1,0 +1,183 @@
+"""The stacks of a process: a snapshot that eu-stack unwinds, and py-spy, within limits of time -> a `Stack`.
+
+`stack_snapshot` stops the process for a fraction of a millisecond. eu-stack then unwinds the copy, which exists only in
+memory. py-spy reads with --nonblocking and stops nothing. A process that is stopped already, or that waits in the
+kernel without signals (state D), is not attached to: the attach would wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
+
+NATIVE_TIMEOUT_S = 3.0
+PYTHON_TIMEOUT_S = 3.0
+MAX_OUTPUT = 1 << 20
+#: Where the system's libraries are. The place in one of them says nothing about the program.
+SYSTEM = ("/usr/lib", "/lib", "/dev/", "/memfd:", "/SYSV")
+_FRAME = re.compile(r"^#\d+\s+0x([0-9a-f]+)(?:\s+-\s+1)?(?:\s+(\S.*))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeStack:
+    frames: tuple[str, ...]
+    stopped_s: float
+    note: str = ""
+
+
+@cache
+def tool(name: str) -> str | None:
+    """The path of a tool; a tool beside this Python counts."""
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return shutil.which(name) or (beside if os.access(beside, os.X_OK) else None)
+
+
+def native_stack(pid: int) -> NativeStack:
+    """The main thread's stack."""
+    path = tool("eu-stack")
+    if path is None:
+        return NativeStack((), 0.0, "eu-stack is not installed")
+    try:
+        moment = _in_own_thread(pid)
+        core = core_file(pid, moment)
+    except NotImplementedError:
+        return NativeStack((), 0.0, "native stacks are read on x86_64 only")
+    except CannotAttach as error:
+        return NativeStack((), 0.0, f"the native stack could not be read: {error}")
+    modules = program_modules(pid)
+    frames = parse_eu_stack(_unwind(path, core), modules)
+    return NativeStack(frames, moment.stopped_s, "" if frames else "eu-stack could not read the stack")
+
+
+def python_stack(pid: int) -> tuple[str, ...]:
+    """The main thread's Python frames; empty for a program without Python, or without py-spy."""
+    path = tool("py-spy")
+    if path is None or not is_python(pid):
+        return ()
+    try:
+        done = subprocess.run(
+            [path, "dump", "--nonblocking", "--json", "--pid", str(pid)],
+            capture_output=True,
+            timeout=PYTHON_TIMEOUT_S,
+            env={"LC_ALL": "C"},
+        )
+    except (subprocess.TimeoutExpired, OSError):
+        return ()
+    return parse_py_spy(done.stdout[:MAX_OUTPUT], pid)
+
+
+def stack_of(pid: int, state: str) -> tuple[Stack, float, str]:
+    """Both stacks of a process in this state, how long it was stopped, and why a part is missing."""
+    if state in "Tt":
+        return Stack(python=python_stack(pid)), 0.0, "a stopped process is not attached to"
+    if state == "D":
+        return Stack(python=python_stack(pid)), 0.0, "a process in state D cannot be attached to"
+    native = native_stack(pid)
+    return Stack(native.frames, python_stack(pid)), native.stopped_s, native.note
+
+
+def is_python(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            text = file.read(1 << 20)
+    except OSError:
+        return False
+    return b"python" in text
+
+
+def program_modules(pid: int) -> list[tuple[int, int, str]]:
+    """(begin, end, name) of the program and of libraries that are not the system's, at their load addresses."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            lines = file.read(1 << 20).splitlines()
+    except OSError:
+        return []
+    spans: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        words = line.split(None, 5)
+        if len(words) == 6 and words[5].startswith("/") and not words[5].startswith(SYSTEM):
+            begin, end = (int(part, 16) for part in words[0].split("-"))
+            low, high = spans.get(words[5], (begin, end))
+            spans[words[5]] = (min(low, begin), max(high, end))
+    return [(begin, end, os.path.basename(path)) for path, (begin, end) in spans.items()]
+
+
+def parse_eu_stack(text: str, modules: Sequence[tuple[int, int, str]] = ()) -> tuple[str, ...]:
+    """The names of the functions, the innermost first; those of the program with their place in it.
+
+    >>> parse_eu_stack("PID 7 - process\\nTID 7:\\n#0  0x00007f52e310c017 read\\n#1  0x0000000000401126\\n")
+    ('read', '?')
+    >>> parse_eu_stack("#0  0x0000000000401126 main\\n", [(0x400000, 0x402000, "solver")])
+    ('main [solver+0x1126]',)
+    """
+    frames = []
+    for line in text.splitlines():
+        if match := _FRAME.match(line.rstrip()):
+            address = int(match[1], 16)
+            name = (match[2] or "?").partition("@")[0]
+            place = next((f" [{file}+0x{address - low:x}]" for low, end, file in modules if low <= address < end), "")
+            frames.append(clean(name + place))
+    return tuple(frames[: 2 * MOST_FRAMES])
+
+
+def parse_py_spy(data: bytes, pid: int) -> tuple[str, ...]:
+    """`function (file:line)` for each frame of the main thread, the innermost first."""
+    try:
+        threads = json.loads(data)
+        frames = next((t["frames"] for t in threads if t.get("os_thread_id") == pid), threads[0]["frames"])
+        return tuple(
+            clean(f"{frame['name']} ({frame.get('short_filename') or frame['filename']}:{frame['line']})")
+            for frame in frames[:MOST_FRAMES]
+        )
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return ()
+
+
+def _in_own_thread(pid: int) -> StackSnapshot:
+    """Take the snapshot in a thread that ends: the kernel then detaches from a process that did not stop in time."""
+    result: list[StackSnapshot | Exception] = []
+
+    def attach() -> None:
+        try:
+            result.append(snapshot(pid))
+        except (CannotAttach, NotImplementedError) as error:
+            result.append(error)
+
+    thread = threading.Thread(target=attach)
+    thread.start()
+    thread.join()
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
+
+
+def _unwind(path: str, core: bytes) -> str:
+    """The output of eu-stack for a core that is never on a disk: it contains memory of the user's program."""
+    descriptor = os.memfd_create("core", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(core)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        done = subprocess.run(
+            [path, "-n", str(2 * MOST_FRAMES), f"--core=/proc/self/fd/{descriptor}"],
+            capture_output=True,
+            timeout=NATIVE_TIMEOUT_S,
+            env={"LC_ALL": "C"},
+            pass_fds=(descriptor,),
+        )
+        return done.stdout[:MAX_OUTPUT].decode("utf-8", "replace")
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
+    finally:
+        os.close(descriptor)

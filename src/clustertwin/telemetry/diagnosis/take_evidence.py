@@ -1,0 +1,174 @@
+"""Take the evidence of a job within a budget: its processes -> two looks at each, and the finding's raw material.
+
+The first look is at /proc only and costs about a millisecond a process. Stacks are taken at both ends of the window
+while the budget of CPU time lasts. A process without stacks keeps its looks, and says why it has no stack.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from clustertwin.telemetry.diagnosis import private_memory, shared_memory
+from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
+from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
+from clustertwin.telemetry.diagnosis.process_files import Look, look
+from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, mpi_call, state_of
+from clustertwin.telemetry.diagnosis.stack_tools import stack_of
+from clustertwin.telemetry.exporter.text.kernelfile import read_file
+
+#: Files of a cgroup (v2) whose numbers are compared: file -> the keys.
+CGROUP_FILES = {"memory.events": ("oom", "oom_kill"), "cpu.stat": ("nr_throttled", "throttled_usec")}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What taking evidence may cost."""
+
+    cpu_s: float = 0.8  # after this, no more stacks are taken
+    window_s: float = 2.0  # between the looks; the helper sleeps
+    most_processes: int = MOST_PROCESSES
+
+
+@dataclass(slots=True)
+class _Half:
+    """One end of the window."""
+
+    looks: dict[int, Look | None]
+    stacks: dict[int, Stack]
+    stopped_s: dict[int, float]
+    notes: dict[int, str]
+    memory: dict[int, int | None]
+    shared: int | None
+    cgroup: dict[str, int]
+
+
+def take(
+    job: str,
+    processes: JobProcesses,
+    node: str,
+    budget: Budget = Budget(),
+    sleep: Callable[[float], None] = time.sleep,
+) -> JobEvidence:
+    """The evidence of the processes of a job on this node."""
+    begin_s, begin_cpu_s = time.time(), _cpu_s()
+    ranks = processes.ranks[: budget.most_processes]
+    mappings = shared_memory.shared_mappings([process.pid for process in ranks])
+    first = _half(ranks, mappings, lambda: _cpu_s() - begin_cpu_s < budget.cpu_s / 2)
+    sleep(budget.window_s)
+    last = _half(ranks, mappings, lambda: _cpu_s() - begin_cpu_s < budget.cpu_s)
+    shared = (first.shared, last.shared)
+    passes = None if None in shared or not mappings else shared[0] != shared[1]
+    if processes.nodes > 1 and passes is False:
+        passes = None  # messages between nodes do not pass through shared memory
+    return JobEvidence(
+        job=job,
+        nodes=(node,),
+        taken_s=begin_s,
+        window_s=budget.window_s,
+        processes=tuple(_process(node, process, first, last) for process in ranks),
+        size=processes.size,
+        wanted_nodes=processes.nodes,
+        messages_pass=passes,
+        refused=processes.refused,
+        left_out=len(processes.ranks) - len(ranks),
+        cpu_s=_cpu_s() - begin_cpu_s,
+        cgroup={name: last.cgroup[name] - value for name, value in first.cgroup.items() if name in last.cgroup},
+    )
+
+
+def _half(
+    ranks: tuple[RankProcess, ...],
+    mappings: list[shared_memory.SharedMapping],
+    may_go_on: Callable[[], bool],
+) -> _Half:
+    """One look at every process."""
+    half = _Half({}, {}, {}, {}, {}, None, {})
+    for process in ranks:
+        seen = look(process.pid)
+        half.looks[process.pid] = seen if is_same(process, seen) else None
+    half.shared = shared_memory.signature(mappings)
+    half.cgroup = _cgroup(ranks[0].pid) if ranks else {}
+    # Those that the kernel shows as blocked tell the most. They come first if the budget is short.
+    order = sorted(ranks, key=lambda process: _is_running(half.looks[process.pid]))
+    for process in order:
+        seen = half.looks[process.pid]
+        if seen is None:
+            continue
+        if not may_go_on():
+            half.notes[process.pid] = "the budget for stacks was spent"
+            continue
+        stack, stopped_s, note = stack_of(process.pid, seen.state)
+        half.stacks[process.pid], half.stopped_s[process.pid] = stack, stopped_s
+        half.notes[process.pid] = note
+        if seen.state == "R" and not mpi_call(stack):
+            half.memory[process.pid] = private_memory.signature(process.pid)
+    return half
+
+
+def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> ProcessEvidence:
+    pid = process.pid
+    before, after = first.looks[pid], last.looks[pid]
+    stacks = tuple(half.stacks[pid] for half in (first, last) if pid in half.stacks)
+    memory = tuple(half.memory[pid] for half in (first, last) if pid in half.memory)
+    does = state_of(TwoLooks(before, after, stacks, memory))
+    stack = stacks[-1] if stacks else Stack()
+    blocked = does in ("stopped", "blocked", "sleeps") and after is not None and after.ran_s is not None
+    return ProcessEvidence(
+        node=node,
+        pid=pid,
+        rank=process.rank,
+        does=does,
+        state=after.state if after else "",
+        wchan=after.wchan if after else "",
+        waiting=after.waiting if after else None,
+        mpi_call=mpi_call(stack),
+        stack=stack,
+        kernel_stack=after.kernel_stack if after else (),
+        since_s=_unix_s(after.ran_s) if blocked and after and after.ran_s is not None else None,
+        cpu_s=round(after.cpu_s - before.cpu_s, 3) if before and after else 0.0,
+        faults=after.faults - before.faults if before and after else 0,
+        io_bytes=after.io_bytes - before.io_bytes if before and after else 0,
+        stopped_ms=round(1000 * (first.stopped_s.get(pid, 0.0) + last.stopped_s.get(pid, 0.0)), 1),
+        note=last.notes.get(pid, "") or first.notes.get(pid, ""),
+    )
+
+
+def _is_running(seen: Look | None) -> bool:
+    return seen is not None and seen.state == "R"
+
+
+def _cgroup(pid: int) -> dict[str, int]:
+    """The counters of the cgroup (v2) of a process."""
+    values: dict[str, int] = {}
+    with suppress(OSError, ValueError):
+        lines = read_file(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines()
+        path = (
+            next(line[3:] for line in lines if line.startswith("0::"))
+            if any(line.startswith("0::") for line in lines)
+            else ""
+        )
+        for name, keys in CGROUP_FILES.items():
+            with suppress(OSError):
+                words = read_file(f"/sys/fs/cgroup{path.rstrip('/')}/{name}").split()
+                pairs = zip(words[::2], words[1::2], strict=False)
+                values |= {key.decode(): int(value) for key, value in pairs if key.decode("ascii", "replace") in keys}
+    return values
+
+
+def _unix_s(since_boot_s: float) -> float:
+    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + since_boot_s
+
+
+def _cpu_s() -> float:
+    """CPU time of this process and of the tools that it has started."""
+    own, tools = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + tools.ru_utime + tools.ru_stime
+
+
+def node_name() -> str:
+    return os.uname().nodename

@@ -1,0 +1,68 @@
+"""A Slurm on paper: one job and one node that answer its commands, and a list of the commands that change something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from clustertwin.core.errors import SourceError
+
+START_S = 1_700_000_000.0
+
+
+class PaperSlurm:
+    def __init__(self) -> None:
+        self.state, self.restarts, self.priority, self.start_s = "RUNNING", 0, 100, START_S
+        self.node_reason, self.nodes, self.partition, self.account = "", "n1", "batch", "physics"
+        self.calls: list[str] = []
+        self.silent = False
+        self.deaf_to_term = False
+        self.end_s = 0.0
+
+    def __call__(self, arguments: Sequence[str]) -> str:
+        if self.silent:
+            raise SourceError("Slurm does not answer: scontrol took longer than 20 s")
+        line = " ".join(arguments)
+        if arguments[0] == "scontrol" and "show" in arguments:
+            return self._show(line)
+        if arguments[0] == "squeue":
+            return "42|ada|RUNNING|8|1|1:00:00|10:00|None\n43|bob|PENDING|8|1|30:00|0:00|Resources\n"
+        if arguments[0] == "sinfo":
+            return "0/8/0/8\n" if "%C" in line else "batch\ndebug\n"
+        if arguments[0] == "sacct":
+            return self._sacct(line)
+        self.calls.append(line)
+        self._change(arguments)
+        return ""
+
+    def _show(self, line: str) -> str:
+        if "hostnames" in line:
+            return self.nodes.replace(",", "\n")
+        if "show node" in line:
+            return f"NodeName=n1 State=IDLE Reason={self.node_reason}"
+        start = datetime.fromtimestamp(self.start_s).isoformat(timespec="seconds")
+        return (
+            f"JobId=42 JobName=x UserId=ada(1000) Priority={self.priority} Account={self.account} "
+            f"JobState={self.state} Restarts={self.restarts} TimeLimit=01:00:00 StartTime={start} "
+            f"Partition={self.partition} NodeList={self.nodes} NumNodes=1"
+        )
+
+    def _sacct(self, line: str) -> str:
+        if "TIMEOUT" in line:
+            return ""
+        start = datetime.fromtimestamp(self.start_s).isoformat(timespec="seconds")
+        end = datetime.fromtimestamp(self.end_s).isoformat(timespec="seconds") if self.end_s else "Unknown"
+        return f"{self.state}|{start}|{end}|1\n"
+
+    def _change(self, arguments: Sequence[str]) -> None:
+        verb = arguments[0] if arguments[0] == "scancel" else arguments[1]
+        if verb == "scancel" and not (self.deaf_to_term and any("TERM" in word for word in arguments)):
+            self.state = "CANCELLED"
+        elif verb == "requeue":
+            self.state, self.restarts = "PENDING", self.restarts + 1
+        elif verb == "hold":
+            self.priority = 0
+        elif verb == "suspend":
+            self.state = "SUSPENDED"
+        elif verb == "update":
+            self.node_reason = arguments[-1].removeprefix("reason=")

@@ -1,0 +1,155 @@
+"""The odd rank, on evidence small enough to judge by reading it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clustertwin.core.errors import InputError
+from clustertwin.telemetry.diagnosis.evidence import (
+    MAX_BYTES,
+    JobEvidence,
+    ProcessEvidence,
+    Stack,
+    Waiting,
+    clean,
+    merge,
+    parse_evidence,
+    to_json,
+)
+from clustertwin.telemetry.diagnosis.odd_rank import find
+
+
+def in_mpi(rank: int, call: str, place: str = "step (a.py:9)") -> ProcessEvidence:
+    stack = Stack(("__sched_yield", f"P{call}"), (place, "main (a.py:3)"))
+    return ProcessEvidence("n1", 100 + rank, rank, "waits-in-mpi", "R", mpi_call=call, stack=stack)
+
+
+def of(processes: list[ProcessEvidence], **values) -> JobEvidence:
+    settings = {"size": len(processes), "messages_pass": False, **values}
+    return JobEvidence("42", ("n1",), 1e9, 2.0, tuple(processes), **settings)
+
+
+def waiting(count: int) -> list[ProcessEvidence]:
+    return [in_mpi(rank, "MPI_Allreduce") for rank in range(count)]
+
+
+def test_a_rank_in_read_is_named_with_its_file_and_the_others_with_their_call():
+    ranks = waiting(8)
+    ranks[3] = replace(
+        ranks[3], does="blocked", state="S", mpi_call="", waiting=Waiting("read", "/scratch/x"), since_s=0.0
+    )
+    finding = find(of(ranks))
+    assert (finding.kind, finding.ranks, finding.hang) == ("blocked-io", (3,), True)
+    assert finding.sentence.startswith("Rank 3 of 8 is in read() on /scratch/x since ")
+    assert finding.sentence.endswith(", and the others wait in MPI_Allreduce.")
+
+
+def test_a_stopped_rank_is_named_even_if_messages_pass():
+    ranks = waiting(4)
+    ranks[0] = replace(ranks[0], does="stopped", state="T", mpi_call="")
+    finding = find(of(ranks, messages_pass=True))
+    assert (finding.kind, finding.ranks) == ("stopped", (0,))
+
+
+def test_a_suspended_job_is_not_a_hang():
+    ranks = [replace(rank, does="stopped", state="T") for rank in waiting(4)]
+    assert (find(of(ranks)).kind, find(of(ranks)).hang) == ("suspended", False)
+
+
+def test_messages_that_pass_exclude_a_hang_in_one_call():
+    assert find(of(waiting(4))).hang
+    assert not find(of(waiting(4), messages_pass=True)).hang
+
+
+def test_a_rank_that_computes_excludes_a_hang():
+    ranks = waiting(4)
+    ranks[2] = replace(ranks[2], does="computes", mpi_call="")
+    finding = find(of(ranks))
+    assert (finding.kind, finding.hang, finding.ranks) == ("straggler", False, (2,))
+
+
+def test_another_collective_is_at_fault_before_a_neighbour_that_waits_for_it():
+    ranks = waiting(5)
+    ranks[1] = in_mpi(1, "MPI_Barrier", "fail (a.py:30)")
+    ranks[2] = in_mpi(2, "MPI_Sendrecv", "step (a.py:8)")
+    finding = find(of(ranks))
+    assert (finding.kind, finding.ranks) == ("mismatch", (1,))
+
+
+def test_of_two_ranks_that_wait_for_a_message_the_one_at_the_earlier_place_is_at_fault():
+    ranks = waiting(6)
+    early = Stack(("PMPI_Recv",), ("fail (a.py:30)", "main (a.py:2)"))
+    ranks[3] = replace(in_mpi(3, "MPI_Recv"), stack=early)
+    ranks[4] = in_mpi(4, "MPI_Sendrecv", "step (a.py:8)")  # its main is at line 3
+    finding = find(of(ranks))
+    assert (finding.kind, finding.ranks) == ("lost-message", (3,))
+
+
+def test_of_three_ranks_in_three_calls_the_earliest_collective_is_at_fault():
+    early = Stack(("PMPI_Barrier",), ("fail (a.py:30)", "main (a.py:2)"))
+    ranks = [
+        replace(in_mpi(0, "MPI_Barrier"), stack=early),
+        in_mpi(1, "MPI_Sendrecv", "step (a.py:8)"),
+        in_mpi(2, "MPI_Allreduce", "step (a.py:9)"),
+    ]
+    assert (find(of(ranks)).kind, find(of(ranks)).ranks) == ("mismatch", (0,))
+
+
+def test_of_two_ranks_the_one_that_waits_for_a_message_is_named():
+    finding = find(of([in_mpi(0, "MPI_Recv", "a (a.py:1)"), in_mpi(1, "MPI_Allreduce", "b (a.py:2)")]))
+    assert (finding.kind, finding.ranks) == ("lost-message", (0,))
+
+
+def test_two_ranks_in_two_collectives_are_both_named_with_less_certainty():
+    finding = find(of([in_mpi(0, "MPI_Barrier", "a (a.py:1)"), in_mpi(1, "MPI_Allreduce", "b (a.py:2)")]))
+    assert finding.sure <= 0.8
+
+
+def test_without_shared_memory_a_hang_is_less_certain():
+    ranks = waiting(4)
+    ranks[1] = in_mpi(1, "MPI_Barrier", "other (a.py:2)")
+    assert find(of(ranks, messages_pass=None)).sure < find(of(ranks)).sure
+
+
+def test_evidence_of_some_nodes_claims_no_hang():
+    assert not find(of(waiting(4), size=8, wanted_nodes=2)).hang
+
+
+def test_evidence_of_two_nodes_is_one_job():
+    here, there = of(waiting(2), size=4, wanted_nodes=2), of(waiting(4)[2:], size=4, wanted_nodes=2)
+    there = replace(there, nodes=("n2",), messages_pass=True)
+    both = merge([here, there])
+    assert (len(both.processes), both.nodes, both.messages_pass) == (4, ("n1", "n2"), True)
+
+
+def test_an_ended_rank_is_named_if_the_others_wait():
+    ranks = waiting(4)
+    ranks[2] = replace(ranks[2], does="ended", state="")
+    assert (find(of(ranks)).kind, find(of(ranks)).ranks) == ("gone", (2,))
+
+
+def test_evidence_survives_json():
+    ranks = waiting(3)
+    ranks[0] = replace(ranks[0], waiting=Waiting("read", "/scratch/x"))
+    assert parse_evidence(to_json(of(ranks))) == of(ranks)
+
+
+def test_a_document_has_a_limit():
+    deep = Stack(("f" * 200,) * 40, ("g" * 200,) * 40)
+    ranks = [replace(rank, stack=deep, kernel_stack=("k" * 200,) * 40) for rank in waiting(600)]
+    data = to_json(of(ranks))
+    assert len(data) <= MAX_BYTES
+    assert parse_evidence(data).left_out == 88
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format":1}', b'{"format":2}', b"\xff", b" " * (MAX_BYTES + 1)])
+def test_what_is_not_evidence_is_refused(data):
+    with pytest.raises(InputError):
+        parse_evidence(data)
+
+
+def test_texts_of_users_are_printable_and_short():
+    assert clean("a\x1b[31mb\n") == "a [31mb "
+    assert len(clean("x" * 10_000)) == 200

@@ -1,0 +1,194 @@
+"""Evidence of real processes: those that block, end, fork, are in state D, or belong to another user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.diagnosis.evidence import to_json
+from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, find_processes, find_tree
+from clustertwin.telemetry.diagnosis.odd_rank import find
+from clustertwin.telemetry.diagnosis.process_files import look
+from clustertwin.telemetry.diagnosis.stack_tools import native_stack, tool
+from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
+
+QUICK = Budget(window_s=0.3)
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start Python code, and wait until it prints a line."""
+    processes = []
+
+    def run(code: str, shell: bool = False, **options) -> subprocess.Popen[bytes]:
+        command = ["/bin/sh", "-c", code] if shell else [sys.executable, "-c", code]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/", **options)
+        processes.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def only(process: subprocess.Popen[bytes]) -> JobProcesses:
+    seen = look(process.pid)
+    assert seen is not None
+    return JobProcesses((RankProcess(process.pid, seen.started_ticks, None),), None, 1, 0)
+
+
+def settled(process: subprocess.Popen[bytes], state: str) -> None:
+    """Wait until the kernel shows this state."""
+    end_s = time.monotonic() + 20
+    while (seen := look(process.pid)) is None or seen.state not in state:
+        assert time.monotonic() < end_s, seen
+        time.sleep(0.02)
+
+
+def test_a_blocked_read_names_its_file(start, tmp_path):
+    fifo = tmp_path / "endless"
+    os.mkfifo(fifo)
+    process = start(f"import os; f = os.open({str(fifo)!r}, os.O_RDWR); print('ready', flush=True); os.read(f, 1)")
+    settled(process, "S")
+    seen = take("1", only(process), "n1", QUICK).processes[0]
+    assert seen.does == "blocked"
+    assert seen.waiting is not None
+    assert (seen.waiting.call, seen.waiting.target) == ("read", str(fifo))
+    assert seen.since_s is not None
+    assert time.time() - 30 < seen.since_s <= time.time() + 1
+
+
+def test_a_stopped_process_stays_stopped_and_a_running_one_runs(start):
+    stopped = start("import time; print('ready', flush=True); time.sleep(60)")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    settled(stopped, "T")
+    running = start("print('ready', flush=True)\nwhile True: pass")
+    assert take("1", only(stopped), "n1", QUICK).processes[0].does == "stopped"
+    seen = take("1", only(running), "n1", QUICK).processes[0]
+    settled(stopped, "T")
+    settled(running, "R")
+    assert seen.does in ("computes", "spins")
+    assert seen.stopped_ms < 50
+
+
+@pytest.mark.skipif(tool("eu-stack") is None or os.uname().machine != "x86_64", reason="needs eu-stack and x86_64")
+def test_the_native_stack_is_that_of_the_system_call(start):
+    process = start("import time; print('ready', flush=True); time.sleep(60)")
+    settled(process, "S")
+    frames = native_stack(process.pid).frames
+    assert any("nanosleep" in frame for frame in frames[:3]), frames
+    assert any(frame.startswith("_start") for frame in frames), frames
+
+
+def test_a_loop_that_writes_memory_computes(start):
+    process = start("print('ready', flush=True)\nn = [0] * 50_000\nwhile True:\n  for i in range(50_000): n[i] += i")
+    assert take("1", only(process), "n1", QUICK).processes[0].does == "computes"
+
+
+def test_a_process_that_ends_between_the_looks_has_ended(start):
+    process = start("import time; print('ready', flush=True); time.sleep(60)")
+    processes = only(process)
+
+    def kill(_: float) -> None:
+        process.kill()
+        process.wait()
+
+    evidence = take("1", processes, "n1", QUICK, sleep=kill)
+    assert evidence.processes[0].does == "ended"
+    assert not find(evidence).hang
+
+
+def test_a_pid_that_is_used_again_is_another_process(start):
+    process = start("import time; print('ready', flush=True); time.sleep(60)")
+    earlier = JobProcesses((RankProcess(process.pid, 1, None),), None, 1, 0)
+    assert take("1", earlier, "n1", QUICK).processes[0].does == "ended"
+
+
+def test_a_process_in_state_d_is_looked_at_and_not_attached_to(start, tmp_path):
+    fifo = tmp_path / "endless"
+    os.mkfifo(fifo)
+    # posix_spawn holds the parent in state D until the child, which opens the FIFO first, has called exec.
+    code = f"""import os, sys; print('ready', flush=True)
+os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, {str(fifo)!r}, os.O_RDONLY, 0)])"""
+    process = start(code)
+    settled(process, "D")
+    seen = take("1", only(process), "n1", QUICK).processes[0]
+    assert (seen.does, seen.stopped_ms) == ("blocked", 0.0)
+    with fifo.open("w"):  # the child goes on, and so does the parent
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_child_that_a_rank_forked_is_not_the_rank(start):
+    environment = {**os.environ, "PMI_RANK": "5", "PMI_SIZE": "8"}
+    code = """import os, time
+if os.fork() == 0:
+    time.sleep(60)
+end = time.monotonic() + .3
+while time.monotonic() < end: pass
+print('ready', flush=True); time.sleep(60)"""
+    process = start(code, env=environment)
+    found = find_tree(process.pid)
+    assert [(rank.pid, rank.rank) for rank in found.ranks] == [(process.pid, 5)]
+    assert found.size == 8
+    for rank in (child for child in os.popen(f"pgrep -P {process.pid}").read().split()):
+        os.kill(int(rank), signal.SIGKILL)
+
+
+def test_the_id_of_a_job_in_the_environment_finds_its_processes(start):
+    environment = {**os.environ, "SLURM_JOB_ID": "77123", "SLURM_PROCID": "1", "SECRET": "hunter2"}
+    process = start("import time; print('ready', flush=True); time.sleep(60)", env=environment)
+    found = find_processes("77123")
+    assert [rank.pid for rank in found.ranks] == [process.pid]
+    data = to_json(take("77123", found, "n1", QUICK))
+    assert b"hunter2" not in data
+    assert b"sleep(60)" not in data  # nor the arguments
+
+
+def test_a_job_that_is_not_here_has_no_process():
+    assert find_processes("no-such-job-99").ranks == ()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to start processes of another user")
+def test_processes_of_another_user_are_refused(start):
+    environment = {**os.environ, "SLURM_JOB_ID": "77124"}
+    start("echo ready; exec sleep 60", shell=True, env=environment, user="nobody")
+    mine = start("echo ready; exec sleep 60", shell=True, env=environment, user="daemon")
+    with pytest.raises(SettingsError, match="several users"):
+        find_processes("77124")
+    found = find_processes("77124", owner=os.stat(f"/proc/{mine.pid}").st_uid)
+    assert ([rank.pid for rank in found.ranks], found.refused) == ([mine.pid], 1)
+
+
+def test_a_spent_budget_keeps_the_looks_and_says_so(start):
+    process = start("import time; print('ready', flush=True); time.sleep(60)")
+    seen = take("1", only(process), "n1", Budget(cpu_s=0.0, window_s=0.1)).processes[0]
+    assert seen.note == "the budget for stacks was spent"
+    assert seen.state == "S"
+
+
+def test_the_helper_imports_neither_numpy_nor_typer():
+    code = "import sys, clustertwin.telemetry.diagnosis.helper_server, clustertwin.telemetry.diagnosis.__main__\n"
+    code += "sys.exit(', '.join({'numpy', 'typer', 'torch', 'httpx'} & set(sys.modules)) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_core_is_left_on_a_disk(start, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    process = start("import time; print('ready', flush=True); time.sleep(60)")
+    native_stack(process.pid)
+    assert list(tmp_path.iterdir()) == []
