@@ -62,7 +62,7 @@ def above_bar(scores: Scores, look: Look, bar: float) -> bool | None:
 def raised(moment: Moment, scores: Scores, threshold: float) -> set[str]:
     """The jobs, and the nodes of threads without one, that have a finding which would open an event."""
     from clustertwin.telemetry.detection.questions.assess import assess  # its import compiles
-    from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+    from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 
     findings = assess(moment, scores, QuestionMemory(), threshold).findings
     return {finding.job or finding.node for finding in findings if finding.opens_event}
