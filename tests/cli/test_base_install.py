@@ -58,6 +58,15 @@ LINES = {
     "recording info @/simulated/round-000": "telemetry",
     "recording windows @/simulated/round-000": "telemetry",
     "recording export @/simulated/round-000 --out @/windows.npz": "telemetry",
+    "act list --home @/home": "service",
+    "act show a1 --home @/home": "service",
+    "act approve a1 --home @/home": "service",
+    "act dismiss a1 --home @/home": "service",
+    "act resume rule --home @/home": "service",
+    "act check @/policy.toml": "service",
+    "act recover --home @/home": "service",
+    "savings --home @/home": "service",
+    "evidence show e1 --home @/home": "service",
     "job 1 --recording @/simulated/round-000 --home @/home": "service",
     "study --out @/study": "study",
     "train @/simulated --out @/model": "models",
@@ -143,7 +152,7 @@ def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> 
     words = [[word.replace("@", str(place)) for word in line.split()] for line in lines]
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("run_base_install.py"), *extras],
-        input=json.dumps(words), capture_output=True, text=True, cwd=place, timeout=300,
+        input=json.dumps(words), capture_output=True, text=True, cwd=place, timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(zip(lines, map(tuple, json.loads(done.stdout)), strict=True))
