@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
 from clustertwin.core.errors import SettingsError
@@ -47,7 +49,7 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
 
         draw(schedules[0], options.gantt, options.hours if any(options.hours) else None)
     metrics = [schedule.metrics(options.bound_s, options.trim) for schedule in schedules]
-    remarks = {remark: len(ids) for remark, ids in schedules[0].remarks.items()}
+    remarks = {remark: len(ids) for schedule in schedules for remark, ids in schedule.remarks.items()}
     return SimulatedPolicies(procs, schedules, metrics, remarks)
 
 
@@ -105,6 +107,9 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     ]
     policies = [find_policy(name) for name in options.policy]
     rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
+    for policy in policies:
+        for phrase in policy.trained.outside(np.concatenate(windows), procs) if policy.trained else ():
+            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}", markup=False)
     with err.status(SIMULATING):
         slowdowns = mean_slowdowns(policies, windows, rules)  # (policy, window)
     return [

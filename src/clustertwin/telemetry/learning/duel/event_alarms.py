@@ -1,7 +1,9 @@
-"""What would open an event: a detector and moments -> the jobs that are above the bar of the event tracker.
+"""What would alarm: a detector and moments -> the jobs whose scores, or whose findings, would open an event.
 
 An operator sees events, not windows. A moment is five minutes of each thread: one look at each job, and at the threads
-of each node without one. A look is above the bar if any of its threads is.
+of each node without one. A look is above the bar if the score of any of its threads is. That is what a detector alone
+says about a job, and what a duel compares. Events are opened by findings, which need more than a score: `raised` counts
+them, with no more past than the five minutes of the moment.
 """
 
 from __future__ import annotations
@@ -55,6 +57,15 @@ def above_bar(scores: Scores, look: Look, bar: float) -> bool | None:
     score = scores.score[look.rows]
     known = score[~np.isnan(score)]
     return bool(known.max() > bar) if len(known) else None
+
+
+def raised(moment: Moment, scores: Scores, threshold: float) -> set[str]:
+    """The jobs, and the nodes of threads without one, that have a finding which would open an event."""
+    from clustertwin.telemetry.detection.questions.assess import assess  # its import compiles
+    from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+
+    findings = assess(moment, scores, QuestionMemory(), threshold).findings
+    return {finding.job or finding.node for finding in findings if finding.opens_event}
 
 
 def visibly_harmed(moment: Moment, look: Look) -> bool:
