@@ -89,9 +89,7 @@ def _kernel(root: Path) -> Iterator[Inspected]:
     elif (cgroup / "unified/cgroup.controllers").exists():
         yield Inspected("kernel", "cgroup", True, "hybrid: v1 controllers beside a v2 tree")
     else:
-        yield Inspected(
-            "kernel", "cgroup", (cgroup / "cpuset").exists(), "v1" if cgroup.exists() else "none found"
-        )
+        yield Inspected("kernel", "cgroup", (cgroup / "cpuset").exists(), "v1" if cgroup.exists() else "none found")
     free = shutil.disk_usage(os.getcwd()).free / 1e9
     yield Inspected("kernel", "disk", free > 1, f"{free:.0f} GB free here")
 
