@@ -198,6 +198,10 @@ class StartOptions:
     procs: Annotated[int, typer.Option(help="Size of the machine; by default the size from sinfo.")] = 0
     unit: Unit = "cpus"
     futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 100
+    replay: Annotated[
+        Path | None, typer.Option(help="Judge forecasts on this log instead: ask at submissions, then see the starts.")
+    ] = None
+    asked: Annotated[int, typer.Option(min=2, help="With --replay: jobs of each half of the log to ask about.")] = 200
     hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     json: bool = Json
