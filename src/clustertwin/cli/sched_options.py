@@ -47,6 +47,9 @@ class SimulateOptions:
         Literal["requested", "last-two", "predicted"],
         typer.Option(help="Run times that backfilling plans with: limits, the user's last two jobs, or predictions."),
     ] = "requested"
+    patience_h: Annotated[
+        float, typer.Option(min=0.0, help="Jobs that have waited this many hours go first, the oldest first; 0: never.")
+    ] = 0.0
     procs: Procs = 0
     gpus: Annotated[int, typer.Option(help="GPUs of the machine; 0 ignores GPUs.")] = 0
     unit: Unit = "cpus"
