@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import InputError, OutputError, SettingsError
+from clustertwin.service.store.database import VERSION
 from clustertwin.service.store.event_store import Filter, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.telemetry.detection.events.event import Event
@@ -190,7 +191,7 @@ def test_a_damaged_database_and_one_of_a_newer_release_are_refused(tmp_path):
         Store(tmp_path / "noise")
     with sqlite3.connect(tmp_path / "future") as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(InputError, match=r"with format 99; clustertwin .* supports formats up to 3"):
+    with pytest.raises(InputError, match=rf"with format 99; clustertwin .* supports formats up to {VERSION}"):
         Store(tmp_path / "future")
 
 

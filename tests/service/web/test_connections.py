@@ -85,7 +85,9 @@ def ended_after_s(sock: socket.socket) -> float:
     return time.monotonic() - begun
 
 
-def test_normal_requests_are_answered_on_one_connection(served):
+def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
+    monkeypatch.setattr(connections, "WRITE_S", 60.0)  # a busy host reads 50 MB slowly
+    monkeypatch.setattr(connections, "BODY_S", 60.0)
     with httpx.Client(verify=False) as client:
         for _ in range(3):
             assert client.get(url(served[0])).text == "answer"

@@ -18,6 +18,7 @@ from clustertwin.telemetry.learning.duel.event_alarms import (
     event_bar,
     largest_node,
     looks,
+    raised,
     scored,
     visibly_harmed,
 )
@@ -42,7 +43,8 @@ class NormalFigures:
     error: float  # mean squared reconstruction error
     bits: float  # mean description length of a window
     false_alarms: float  # part of the windows above the threshold
-    false_events: float  # per node and day
+    false_events: float  # per node and day that its scores alone would open
+    raised: float  # per node and day that findings would open
     node_looks: int  # five-minute looks at a node that the last figure is from
 
 
@@ -58,12 +60,13 @@ def evaluate_contestant(
         detection=sight_of(detector, golden),
         bits=figures.bits,
         false_events=figures.false_events,
+        raised=figures.raised,
     )
 
 
 def unable(name: str, golden: GoldenSet | SiteGoldenSet) -> Contestant:
     """A champion that scores no thread of the day: every challenger is better."""
-    return Contestant(name, _UNABLE, 1.0, GoldenSetResult({}, 0.0, golden.sha256), _UNABLE, _UNABLE)
+    return Contestant(name, _UNABLE, 1.0, GoldenSetResult({}, 0.0, golden.sha256), _UNABLE, _UNABLE, _UNABLE)
 
 
 def sight_of(detector: Detector, golden: GoldenSet | SiteGoldenSet) -> GoldenSetResult:
@@ -78,15 +81,19 @@ def normal_figures(detector: Detector, normal: NormalMoments) -> NormalFigures:
         raise SettingsError("nothing to evaluate on: there is no held-out moment")
     bar = event_bar(detector, largest_node(normal.moments))
     called_normal = normal.called_normal or tuple(np.zeros(len(moment), np.bool_) for moment in normal.moments)
-    errors, scores_of_all, false, node_looks = [], [], 0, 0
+    errors, scores_of_all, false, found, node_looks = [], [], 0, 0, 0
     for (moment, scores), normal_rows in zip(scored(detector, normal.moments), called_normal, strict=True):
         known = ~np.isnan(scores.score)
         errors.append(scores.error[known])
         scores_of_all.append(scores.score[known])
         node_looks += len(np.unique(moment.node[known]))
+        found_here = raised(moment, scores, detector.threshold)
         for look in looks(moment):
-            if above_bar(scores, look, bar):
-                false += bool(normal_rows[look.rows].any() or not visibly_harmed(moment, look))
+            name = moment.jobs[moment.job[look.rows[0]]] if look.has_job else moment.nodes[moment.node[look.rows[0]]]
+            if above_bar(scores, look, bar) or name in found_here:
+                counts = normal_rows[look.rows].any() or not visibly_harmed(moment, look)
+                false += bool(counts and above_bar(scores, look, bar))
+                found += bool(counts and name in found_here)
     score, error = np.concatenate(scores_of_all), np.concatenate(errors)
     if not len(score):
         raise SettingsError("nothing to evaluate on: no thread of the held-out moments has a score")
@@ -95,6 +102,7 @@ def normal_figures(detector: Detector, normal: NormalMoments) -> NormalFigures:
         bits=float(description_length(detector, error).mean()),
         false_alarms=float((score > detector.threshold).mean()),
         false_events=LOOKS_PER_DAY * false / node_looks,
+        raised=LOOKS_PER_DAY * found / node_looks,
         node_looks=node_looks,
     )
 

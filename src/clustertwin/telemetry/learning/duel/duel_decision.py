@@ -27,7 +27,8 @@ class Contestant:
     false_alarms: float  # part of these windows above the threshold
     detection: GoldenSetResult
     bits: float = 0.0  # mean description length of these windows
-    false_events: float = 0.0  # per node and day, on these windows
+    false_events: float = 0.0  # per node and day that its scores alone would open, on these windows
+    raised: float = 0.0  # per node and day that findings would open with it; the duel does not count them
 
     def worth(self, rule: DuelRule) -> float:
         """The part of the faults that it sees, less the cost of its false events."""

@@ -46,6 +46,7 @@ def lineage(
         "bits": contestant["bits"],
         "false_alarms": contestant["false_alarms"],
         "false_events": contestant["false_events"],
+        "raised": contestant["raised"],
         "detection": GoldenSetResult(**contestant["detection"]).to_json(),
         "clustertwin": __version__,
         "command": run.context.command,
@@ -99,6 +100,7 @@ def _contestant_metrics(row: dict[str, Any]) -> dict[str, float]:
         "bits": row["bits"],
         "false_alarms": row["false_alarms"],
         "false_events": row["false_events"],
+        "raised": row["raised"],
         "detection": result.mean_recall,
         "sight": result.informedness,
     } | {f"recall.{kind}": recall for kind, recall in result.recall.items()}

@@ -126,7 +126,7 @@ def _run_steps(run: NightRun) -> NightResult:
 def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, winner: Contestant) -> NightResult:
     """End the shadow if the champion of this night knows the site."""
     serving = version_store.find_version(run.home, result.champion).lineage
-    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.false_events)
+    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.raised)
     if not reason:
         return replace(result, notes=[*result.notes, f"still in shadow: the day has {census.evidence}"])
     learning_state.end_shadow(run.home, reason, run.context.clock())

@@ -124,7 +124,7 @@ def simulate_month(
         if version not in disk_recall:
             disk_recall[version] = probe.recall(state.champion)
             first_error[version] = evaluate_on_normal(state.champion, start.days[-1].held_out)[0]
-        watched = watch_day(scenario, state.champion, healthy, traces)
+        watched = watch_day(scenario, state.champion, healthy, traces, state.questions)
         if settings.vetted and day != scenario.holiday:
             verdicts = vet_day(settings.people, day, watched, scenario.last_change(day), rng)
             state.verdicts += verdicts

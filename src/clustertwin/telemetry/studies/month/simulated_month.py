@@ -129,7 +129,12 @@ def simulate_day(scenario: MonthScenario, number: int, signatures: Signatures, s
     names = node_names(scenario.nodes)
     renewed = names[scenario.nodes // 2 :] if number >= scenario.new_hardware else ()
     traces = _add_disk_waits(scenario, traces, np.random.default_rng((seed, 9, number - _FIRST_DAY)))
-    return [_as_system_time(trace, 0.1) if trace.node in renewed else trace for trace in traces]
+    return [_named(_as_system_time(trace, 0.1) if trace.node in renewed else trace) for trace in traces]
+
+
+def _named(trace: Trace) -> Trace:
+    """A scheduler knows the name of each job: here, its program."""
+    return replace(trace, spans=tuple(replace(span, name=span.job_type) for span in trace.spans))
 
 
 def with_failing_disk(scenario: MonthScenario, traces: Sequence[Trace], creep: float) -> list[Trace]:

@@ -17,6 +17,7 @@ import numpy as np
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.learning.champions.shadow import ShadowRule, reason_to_end
 from clustertwin.telemetry.learning.duel.contestant_evaluation import NormalMoments, evaluate_contestant
 from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
@@ -50,6 +51,7 @@ class StrategyState:
     memory: dict[int, DaySplit]  # the rehearsal memory, by day
     earlier: list[Detector] = field(default_factory=list)  # the champions that were learned before this one
     learned: bool = True  # was the champion learned at this site?
+    questions: QuestionMemory = field(default_factory=QuestionMemory)  # what is usual for each program
     shadow: bool = False  # nobody is notified: the site is not known yet
     verdicts: list[DelayedVerdict] = field(default_factory=list)
     halted_until: int = -1
@@ -103,9 +105,7 @@ def run_simulated_night(
         outcome, state.learned = "promoted", True
     if not decision.refused:
         _remember(settings, state, day, split)
-    state.shadow = state.shadow and not reason_to_end(
-        ShadowRule(), state.learned, census.thread_hours, winner.false_events
-    )
+    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.raised)
     return SimulatedNight(outcome, sight, cpu_s, decision.because)
 
 

@@ -19,9 +19,10 @@ from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, score_by_chance
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
-from clustertwin.telemetry.studies.event_metrics import match_events, track_events
+from clustertwin.telemetry.studies.event_metrics import labels_of, match_events, track_events
 from clustertwin.telemetry.studies.month.simulated_month import MonthScenario
 from clustertwin.telemetry.studies.month.unseen_programs import UNSEEN
 
@@ -50,11 +51,18 @@ class WatchedDay:
 
 
 def watch_day(
-    scenario: MonthScenario, detector: Detector, healthy: Sequence[Trace], actual: Sequence[Trace]
+    scenario: MonthScenario,
+    detector: Detector,
+    healthy: Sequence[Trace],
+    actual: Sequence[Trace],
+    questions: QuestionMemory | None = None,
 ) -> WatchedDay:
-    """`actual` is what the cluster did, `healthy` what it would have done with a healthy disk."""
+    """`actual` is what the cluster did, `healthy` what it would have done with a healthy disk.
+
+    `questions` is what earlier days taught about programs; it learns this day.
+    """
     scored = _score(detector, actual)
-    opened = track_events(scored, detector.threshold, _EVENTS)
+    opened = track_events(scored, detector.threshold, _EVENTS, labels_of(actual), questions)
     counted = match_events(opened, actual)
     unexplained = {event.id for event in counted.false}
     disk_fails = actual is not healthy
