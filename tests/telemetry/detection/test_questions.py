@@ -217,6 +217,20 @@ def test_a_program_is_new_until_it_has_run_three_times_and_is_then_compared_with
     assert opened(watch(a_job((600, (0.6, 0.02, 0.0))))) == {}
 
 
+def test_a_fault_of_some_runs_does_not_become_usual_and_a_phase_of_all_runs_does() -> None:
+    memory = QuestionMemory(QuestionSettings(learn_runs=3))
+    paging = (0.8, 0.18, 0.0)
+    for run, phases in enumerate([[(600, BUSY)], [(300, BUSY), (300, paging)], [(600, BUSY)]]):
+        watch(a_job(*phases, seed=run), memory, "solver")
+        memory.end_jobs(10**6)
+    for run in range(3):
+        watch(a_job((300, BUSY), (300, paging), seed=run), memory, "phases")
+        memory.end_jobs(10**6)
+    again = a_job((300, BUSY), (300, paging), seed=9)
+    assert set(opened(watch(again, memory, "solver"))) == {"kernel-time"}
+    assert opened(watch(again, memory, "phases")) == {}
+
+
 def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=1))
     watch(a_job((600, BUSY), threads=2), memory, "solver")

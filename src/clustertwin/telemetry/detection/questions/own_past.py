@@ -84,14 +84,14 @@ class OwnPast:
         return self._usual.take(rows)
 
     def run(self, row: int) -> NDArray[np.float32] | None:
-        """(4, signal) of a whole part, to learn from; None if it is too short or was mostly a change."""
+        """(4, signal) of a whole part, to learn from; None if it is too short."""
         filled = int(self._filled[row])
-        counts = ~self._flagged[row : row + 1, :filled] | (self._episodes[row] >= self.settings.recurring_after)
-        if counts.all(-1).sum() < max(self.settings.learn_blocks, filled // 2):
+        if filled < self.settings.learn_blocks:
             return None
         tables = nothing_usual(1)
         whole = np.ascontiguousarray(self._blocks[row : row + 1, :filled])
-        summarise_blocks(whole, counts, np.array([filled]), self.settings.least_blocks, *tables)
+        every = np.ones(whole.shape, np.bool_)
+        summarise_blocks(whole, every, np.array([filled]), self.settings.least_blocks, *tables)
         return np.concatenate(tables)
 
     def _summarise(self, rows: Rows) -> None:

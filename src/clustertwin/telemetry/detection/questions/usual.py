@@ -80,17 +80,21 @@ class ProgramUsual:
         return ProgramUsual(np.concatenate([self.runs, run[None]])[-MOST_RUNS:], self.total + 1)
 
     def summary(self) -> NDArray[np.float32]:
-        """(4, signal) of all runs. The spread includes the differences between runs."""
+        """(4, signal) of all runs. The spread includes the differences between runs.
+
+        A level counts as usual if half of the runs reach it. So the phases of a program are learnt although nobody
+        vets its runs, and a fault of some of them is not.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a signal that no run knows stays NaN
             centres = self.runs[:, 0]
-            between = np.nanstd(centres, axis=0)
+            between = 1.4826 * np.nanmedian(np.abs(centres - np.nanmedian(centres, axis=0)), axis=0)
             return np.stack(
                 [
                     np.nanmedian(centres, axis=0),
                     np.sqrt(np.nanmedian(self.runs[:, 1], axis=0) ** 2 + between**2),
-                    np.nanmin(self.runs[:, 2], axis=0),
-                    np.nanmax(self.runs[:, 3], axis=0),
+                    np.nanmedian(self.runs[:, 2], axis=0),
+                    np.nanmedian(self.runs[:, 3], axis=0),
                 ]
             ).astype(np.float32)
 
