@@ -36,11 +36,11 @@ from clustertwin.telemetry.detection.questions.question_memory import JobLabel, 
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
-from clustertwin.telemetry.simulation.anomalies import available_anomalies
+from clustertwin.telemetry.simulation.anomalies import available_anomalies, family
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
-from clustertwin.telemetry.studies.event_metrics import EventCounts, match_events, replay, track_events
+from clustertwin.telemetry.studies.event_metrics import EventCounts, labels_of, match_events, replay, track_events
 from clustertwin.telemetry.studies.window_metrics import roc_auc
 from unseen_programs import PROGRAMS, simulate_unseen
 
@@ -298,7 +298,15 @@ def hpas(directory: Path, half: str) -> None:
 def faults(hours: float, seed: int) -> None:
     """Events by kind of anomaly, from findings and as before from scores."""
     settings = ClusterSettings(hours=hours, anomalies=available_anomalies(read_signatures()), anomaly_ratio=0.4)
-    print_counts(simulate(settings, read_signatures(), seed))
+    traces = simulate(settings, read_signatures(), seed)
+    print_counts(traces)
+    named = [replace(trace, spans=tuple(_named(span) for span in trace.spans)) for trace in traces]
+    print("with the names of programs, which are learnt as jobs end:")
+    print_counts(named)
+
+
+def _named(span: JobSpan) -> JobSpan:
+    return replace(span, name=family(span.job_type))
 
 
 def unseen(hours: float, seed: int) -> None:
@@ -313,7 +321,7 @@ def unseen(hours: float, seed: int) -> None:
 def print_counts(traces: Sequence[Trace]) -> dict[str, EventCounts]:
     detector, out = bundled(), {}
     for name, settings in ((OURS, EventSettings()), (SHIPPED, EventSettings(opened_by="scores"))):
-        opened = track_events(replay(detector, traces, 15), detector.threshold, settings)
+        opened = track_events(replay(detector, traces, 15), detector.threshold, settings, labels_of(traces))
         counts = out[name] = match_events(opened, traces)
         kinds = ", ".join(f"{row.anomaly} {row.detected}/{row.total} ({row.delay_s:.0f} s)" for row in counts.anomalies)
         print(

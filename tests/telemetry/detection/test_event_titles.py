@@ -22,7 +22,7 @@ from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, held_rows
 from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.questions.assess import assess
-from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.moments.moment import Moment, moments
 from clustertwin.telemetry.simulation.anomalies import ANOMALIES, draw_afflicted, draw_healthy
 from clustertwin.telemetry.simulation.signature import read_signatures
