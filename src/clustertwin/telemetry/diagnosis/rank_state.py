@@ -13,7 +13,7 @@ from clustertwin.telemetry.diagnosis.system_calls import FILE_CALLS, SLEEPS
 STATES: dict[str, str] = {
     "stopped": "a signal has stopped it",
     "blocked": "it is blocked on a file or a socket",
-    "waits-in-mpi": "it waits in the same MPI call",
+    "waits-in-mpi": "it waits in MPI",
     "communicates": "it is in MPI, in different calls",
     "spins": "it uses CPU time at the same place and writes nothing",
     "computes": "it uses CPU time outside MPI",
