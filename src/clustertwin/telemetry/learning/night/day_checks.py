@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustertwin.telemetry.learning.night.day_census import DayCensus
-from clustertwin.telemetry.learning.night.day_limits import DayLimits
+from clustertwin.telemetry.learning.night.day_census import DayCensus, DayLimits
 from clustertwin.telemetry.learning.night.day_sampling import DaySplit
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.learning.champions.shadow import ShadowRule, reason_to_end
 from clustertwin.telemetry.learning.duel.contestant_evaluation import NormalMoments, evaluate_contestant
 from clustertwin.telemetry.learning.duel.duel_decision import Contestant, decide
@@ -105,7 +105,7 @@ def run_simulated_night(
         outcome, state.learned = "promoted", True
     if not decision.refused:
         _remember(settings, state, day, split)
-    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.raised)
+    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.strange)
     return SimulatedNight(outcome, sight, cpu_s, decision.because)
 
 

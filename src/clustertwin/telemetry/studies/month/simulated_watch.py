@@ -19,7 +19,7 @@ from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, score_by_chance
-from clustertwin.telemetry.detection.questions.memory import QuestionMemory
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import LENGTH_S, Moment, assemble, moments
 from clustertwin.telemetry.studies.event_metrics import labels_of, match_events, track_events
