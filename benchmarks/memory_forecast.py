@@ -6,6 +6,9 @@
 Simulated runs use other seeds for choosing (`--part choose`) than for reporting. Of the recorded runs, every second one
 was used to choose the constants of `memory_forecast.py`; the others are reported. A recorded leak ends before memory
 does, so its limit is set to the level that it reached: the true time is then known.
+
+The rival is what sites have in their alert rules: `predict_linear(…[5m], 4 * 3600)`, a straight line through the last
+five minutes that reaches the limit within four hours. It states no interval; a quarter to either side is taken for it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from clustertwin.telemetry.moments.moment import LENGTH_S, Moment
 MEMORY = Schema((NODE.channels[NODE.index("memory_used")],))
 GB = 1e9
 LIMITS_GB = (8, 16, 32, 64)
+HORIZON_S = 4 * 3600
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,22 @@ def forecasts(runs: list[Run], every_s: int) -> list[list[MemoryForecast]]:
     return found
 
 
+def straight_lines(runs: list[Run], every_s: int) -> list[list[MemoryForecast]]:
+    """The forecasts of the rival."""
+    found: list[list[MemoryForecast]] = [[] for _ in runs]
+    t = np.arange(LENGTH_S) - (LENGTH_S - 1) / 2
+    for made, run in zip(found, runs, strict=True):
+        for second in range(LENGTH_S, len(run.levels) + 1, every_s):
+            window = run.levels[second - LENGTH_S : second]
+            rate = float(window @ t / (t @ t))
+            level = float(window.mean() + rate * t[-1])
+            remaining_s = (1 - level) / rate if rate > 0 else np.inf
+            if remaining_s < HORIZON_S:
+                around = max(remaining_s, 0) * 0.75, max(remaining_s, 0) * 1.25
+                made.append(MemoryForecast("", "", second, remaining_s, *around, level, rate, LENGTH_S))
+    return found
+
+
 def row_of_kind(kind: str, runs: list[Run], found: list[list[MemoryForecast]]) -> dict[str, object]:
     """One row: warned, half of the time ahead, coverage of the interval, and of the naive forecast's ±25 %."""
     leaks = [(run, made) for run, made in zip(runs, found, strict=True) if run.kind == kind]
@@ -203,9 +223,11 @@ def main() -> None:
     if options.hpas:
         groups.append(("recorded", recorded(options.hpas, options.part)))
     for name, runs in groups:
-        made = forecasts(runs, options.every)
+        by_method = {"ours": forecasts(runs, options.every), "predict_linear": straight_lines(runs, options.every)}
         for kind in dict.fromkeys(run.kind for run in runs):
-            print(json.dumps({"data": name, "part": options.part} | row_of_kind(kind, runs, made)))
+            for method, made in by_method.items():
+                row = {"data": name, "part": options.part, "method": method} | row_of_kind(kind, runs, made)
+                print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "generate": ("scikit-learn", "generators and fidelity scores"),
     "sb3": ("sb3-contrib", "MaskablePPO beside our own"),
     "ray": ("ray", "work on many machines"),
+    "evidence": ("py-spy", "Python stacks of a job's processes"),
     "notebooks": ("ipykernel", "what the notebooks of the documentation use"),
     "sdv": ("sdv", "CTGAN, TVAE, CopulaGAN (licence BUSL-1.1)"),
     "realtabformer": ("realtabformer", "the transformer generator"),
@@ -53,7 +54,7 @@ PROGRAMS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class MachineFinding:
+class Inspected:
     """One thing looked at. `needed` ones decide whether the machine is fit at all."""
 
     subject: str
@@ -63,36 +64,34 @@ class MachineFinding:
     needed: bool = False
 
 
-def examine(root: Path = Path("/"), urls: tuple[str, ...] = (), timeout_s: float = 2.0) -> list[MachineFinding]:
+def examine(root: Path = Path("/"), urls: tuple[str, ...] = (), timeout_s: float = 2.0) -> list[Inspected]:
     """Everything worth knowing before a first run; `urls` are servers that should answer."""
     return [*_python(), *_kernel(root), *_extras(), *_programs(), *(_reach(url, timeout_s) for url in urls)]
 
 
-def _python() -> Iterator[MachineFinding]:
+def _python() -> Iterator[Inspected]:
     version = ".".join(map(str, sys.version_info[:3]))
-    yield MachineFinding("python", "python", sys.version_info >= (3, 11), version, needed=True)
-    yield MachineFinding("python", "clustertwin", True, __version__, needed=True)
+    yield Inspected("python", "python", sys.version_info >= (3, 11), version, needed=True)
+    yield Inspected("python", "clustertwin", True, __version__, needed=True)
 
 
-def _kernel(root: Path) -> Iterator[MachineFinding]:
+def _kernel(root: Path) -> Iterator[Inspected]:
     stat = root / "proc/stat"
     threads = sum(line.startswith("cpu") for line in _text(stat).splitlines()) - 1
-    yield MachineFinding("kernel", "/proc/stat", threads > 0, f"{max(threads, 0)} hardware threads", needed=True)
+    yield Inspected("kernel", "/proc/stat", threads > 0, f"{max(threads, 0)} hardware threads", needed=True)
     pressure = bool(_text(root / "proc/pressure/cpu"))
-    yield MachineFinding(
+    yield Inspected(
         "kernel", "/proc/pressure", pressure, "pressure stalls" if pressure else "no PSI: CONFIG_PSI, psi=1"
     )
     cgroup = root / "sys/fs/cgroup"
     if (cgroup / "cgroup.controllers").exists():
-        yield MachineFinding("kernel", "cgroup", True, "v2: jobs join to threads through their cpuset")
+        yield Inspected("kernel", "cgroup", True, "v2: jobs join to threads through their cpuset")
     elif (cgroup / "unified/cgroup.controllers").exists():
-        yield MachineFinding("kernel", "cgroup", True, "hybrid: v1 controllers beside a v2 tree")
+        yield Inspected("kernel", "cgroup", True, "hybrid: v1 controllers beside a v2 tree")
     else:
-        yield MachineFinding(
-            "kernel", "cgroup", (cgroup / "cpuset").exists(), "v1" if cgroup.exists() else "none found"
-        )
+        yield Inspected("kernel", "cgroup", (cgroup / "cpuset").exists(), "v1" if cgroup.exists() else "none found")
     free = shutil.disk_usage(os.getcwd()).free / 1e9
-    yield MachineFinding("kernel", "disk", free > 1, f"{free:.0f} GB free here")
+    yield Inspected("kernel", "disk", free > 1, f"{free:.0f} GB free here")
 
 
 def _text(path: Path) -> str:
@@ -102,27 +101,27 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _extras() -> Iterator[MachineFinding]:
+def _extras() -> Iterator[Inspected]:
     for extra, (distribution, gives) in EXTRAS.items():
         try:
-            yield MachineFinding("extra", extra, True, f"{distribution} {metadata.version(distribution)}: {gives}")
+            yield Inspected("extra", extra, True, f"{distribution} {metadata.version(distribution)}: {gives}")
         except metadata.PackageNotFoundError:
-            yield MachineFinding("extra", extra, False, f"{gives}: pip install 'clustertwin[{extra}]'")
+            yield Inspected("extra", extra, False, f"{gives}: pip install 'clustertwin[{extra}]'")
 
 
-def _programs() -> Iterator[MachineFinding]:
+def _programs() -> Iterator[Inspected]:
     beside_python = str(Path(sys.executable).parent)
     search = os.pathsep.join([beside_python, os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     for program, purpose in PROGRAMS.items():
         found = shutil.which(program, path=search)
-        yield MachineFinding("program", program, found is not None, f"{purpose}{'' if found else ': not found'}")
+        yield Inspected("program", program, found is not None, f"{purpose}{'' if found else ': not found'}")
 
 
-def _reach(url: str, timeout_s: float) -> MachineFinding:
+def _reach(url: str, timeout_s: float) -> Inspected:
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
-            return MachineFinding("server", url, True, f"answers {answer.status}", needed=True)
+            return Inspected("server", url, True, f"answers {answer.status}", needed=True)
     except urllib.error.HTTPError as refusal:
-        return MachineFinding("server", url, False, f"answers {refusal.code} {refusal.reason}", needed=True)
+        return Inspected("server", url, False, f"answers {refusal.code} {refusal.reason}", needed=True)
     except (OSError, ValueError) as failure:
-        return MachineFinding("server", url, False, str(failure), needed=True)
+        return Inspected("server", url, False, str(failure), needed=True)

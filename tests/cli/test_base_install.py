@@ -109,6 +109,10 @@ LIGHT = {
 }
 
 
+#: They serve until they are stopped, or look at jobs; they use the standard library only (import-linter checks it).
+ON_NODES = {"exporter", "evidence take", "evidence serve"}
+
+
 def leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for name, inner in getattr(command, "commands", {}).items():
         yield from leaves(inner, (*path, name))
@@ -119,9 +123,7 @@ def leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def test_every_command_has_a_line_in_this_test():
     commands = {name: typer.main.get_command(load(target)) for name, (target, _) in COMMANDS.items()}
     names = {" ".join(path) for name, command in commands.items() for path in leaves(command, (name,))}
-    # These run on every node, serve until they are stopped, or look at a real job. They use the standard library only.
-    on_nodes = {"exporter", "evidence serve", "evidence take"}
-    assert {name for name in names if not any(line.startswith(name) for line in LINES)} == on_nodes
+    assert {name for name in names if not any(line.startswith(name) for line in LINES)} == ON_NODES
 
 
 def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> dict[str, tuple[int, str, str]]:
@@ -208,7 +210,7 @@ def test_the_table_of_extras_is_that_of_the_package():
         requirements = [Requirement(text) for text in declared[extra]]
         own = {imported_as.get(each.name, each.name) for each in requirements if each.name != "clustertwin"}
         included = {name for each in requirements if each.name == "clustertwin" for name in each.extras}
-        expected[extra] = (own - {"mpich"}) | included  # mpich is a program, not a module
+        expected[extra] = (own - {"mpich", "py-spy"}) | included  # they are programs, not modules
     assert {extra: set(names) for extra, names in PACKAGES_BY_EXTRA.items()} == expected
     assert packages_of("ray") == {"ray"}
     assert "torch" in packages_of("sb3")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TICKS = 100  # per second
+PID, UID = 4242, 1  # a process of the job, and its owner
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class PaperNode:
         (group / "cpuset.cpus").write_text(f"0-{cpus - 1}\n")
         (group / "cpuset.cpus.effective").write_text(f"0-{cpus - 1}\n")
         (group / "cpu.stat").write_text("usage_usec 0\nuser_usec 0\nsystem_usec 0\n")
-        (group / "cgroup.procs").write_text("")
-        (self.root / "proc").mkdir(parents=True, exist_ok=True)
+        (group / "cgroup.procs").write_text(f"{PID}\n")
+        (self.root / f"proc/{PID}").mkdir(parents=True, exist_ok=True)
+        (self.root / f"proc/{PID}/status").write_text(f"Name:\tsolver\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\n")
         self._write(np.zeros((cpus, self.values.shape[2])))
 
     def end_job(self) -> None:

@@ -9,6 +9,8 @@ notifies a second webhook itself, as it does without an Alertmanager.
 from __future__ import annotations
 
 import json
+import pwd
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.deploy.paper_node import PaperNode, living
+from tests.deploy.paper_node import UID, PaperNode, living
 from tests.servers import Server, binary, exporter, free_address, prometheus, running
 
 from clustertwin.telemetry.simulation.demand import ClusterSettings
@@ -185,6 +187,9 @@ def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> N
         assert alert["annotations"]["url"] == f"http://{service}/events/{event}"
         assert urllib.request.urlopen(f"{twin.url}/events/{event}", timeout=10).status == 200
 
+        owner = pwd.getpwuid(UID).pw_name
+        assert f"Owner: {owner}." in alert["annotations"]["description"]
+        assert get(f"{twin.url}/api/v1/jobs/666")["owner"] == owner
         bad.end_job()
         (resolved,) = wait_for("the resolved alert", lambda: alerts_in("resolved"), within_s=60)[:1]
         assert resolved["labels"]["event"] == event
@@ -198,4 +203,12 @@ def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> N
             "Anomaly: Job 666 waits for I/O",
             "Resolved: Job 666 waits for I/O",
         ]
+        # The job has ended. The page, the API and the command know it from Prometheus.
+        wait_for("the end of the job", lambda: "666" not in str(get(f"{twin.url}/api/v1/jobs")), within_s=60)
+        report = get(f"{twin.url}/api/v1/jobs/666")
+        assert (report["running"], report["cause"]) == (False, "stalled-io")
+        assert urllib.request.urlopen(f"{twin.url}/jobs/666", timeout=30).status == 200
+        command = (sys.executable, "-m", "clustertwin", "job", "666", "--home", str(tmp_path / "twin" / "home"))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert "The job waits for the disk" in done.stdout, done.stderr
         assert "retention" not in (tmp_path / "alertmanager" / "log").read_text()

@@ -90,7 +90,7 @@ def test_a_job_report_names_the_directive_to_change(twin, tmp_path):
     done = twin("job", "4711", "--home", tmp_path)
     assert "#SBATCH --cpus-per-task=4" in done.stdout
     assert {len(line) for line in done.stdout.splitlines() if line.startswith("─")} == {78}
-    assert "4 of 8 threads were idle" in done.stdout
+    assert "The work is on 4 of 8 threads" in done.stdout
     missing = twin("job", "1", "--home", tmp_path)
     assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
 

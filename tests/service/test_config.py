@@ -20,7 +20,7 @@ from clustertwin.service import config as config_module
 from clustertwin.service.config import ConfigError, EventsSection, ServiceConfig, parse_config, read_config
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.exporter import __main__ as exporter
-from clustertwin.telemetry.learning.night.day_census import DayLimits
+from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 
 GOOD = """
 [service]

@@ -8,7 +8,7 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
-from clustertwin.doctor import MachineFinding, examine
+from clustertwin.doctor import Inspected, examine
 
 app = group()
 
@@ -28,7 +28,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(findings: list[MachineFinding]) -> None:
+def _show(findings: list[Inspected]) -> None:
     subject = ""
     for finding in findings:
         if finding.subject != subject:

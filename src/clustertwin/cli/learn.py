@@ -232,7 +232,7 @@ def _archive(options: RunOptions) -> TraceArchive:
 
 def _night_settings(options: RunOptions) -> NightSettings:
     from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
-    from clustertwin.telemetry.learning.night.day_census import DayLimits
+    from clustertwin.telemetry.learning.night.calendar_day import DayLimits
     from clustertwin.telemetry.learning.night.night_run import NightSettings
 
     settings = NightSettings(

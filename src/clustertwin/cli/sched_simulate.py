@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
 from clustertwin.core.errors import SettingsError
@@ -12,6 +14,7 @@ from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.policies import find_policy
+from clustertwin.workload.policies.patience import with_patience
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
 from clustertwin.workload.rl.policy_training import parse_ranges
 from clustertwin.workload.simulator import Schedule, ScheduleMetrics, SchedulingRules, simulate
@@ -37,7 +40,10 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
     }  # fmt: skip
     with err.status(SIMULATING):
         if options.estimates == "requested":
-            schedules = [simulate(jobs, procs, name, options.backfill, **rules) for name in options.policy]
+            policies = [find_policy(name) for name in options.policy]
+            if options.patience_h:
+                policies = [with_patience(policy, options.patience_h * 3600) for policy in policies]
+            schedules = [simulate(jobs, procs, policy, options.backfill, **rules) for policy in policies]
         else:
             schedules = [_with_estimates(options, jobs, procs)]
     if options.out:
@@ -47,7 +53,7 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
 
         draw(schedules[0], options.gantt, options.hours if any(options.hours) else None)
     metrics = [schedule.metrics(options.bound_s, options.trim) for schedule in schedules]
-    remarks = {remark: len(ids) for remark, ids in schedules[0].remarks.items()}
+    remarks = {remark: len(ids) for schedule in schedules for remark, ids in schedule.remarks.items()}
     return SimulatedPolicies(procs, schedules, metrics, remarks)
 
 
@@ -105,6 +111,9 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     ]
     policies = [find_policy(name) for name in options.policy]
     rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
+    for policy in policies:
+        for phrase in policy.trained.outside(np.concatenate(windows), procs) if policy.trained else ():
+            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}", markup=False)
     with err.status(SIMULATING):
         slowdowns = mean_slowdowns(policies, windows, rules)  # (policy, window)
     return [

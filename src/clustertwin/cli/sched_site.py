@@ -73,32 +73,52 @@ def compare_config(
     log: Path = Log,
     site: list[Path] = typer.Option(..., "--site", help=f"Twice: the old site, then the new one. {SITE_HELP}"),
     jobs: int = FirstJobs,
+    futures: int = typer.Option(0, min=0, help="Also schedule this number of logs with other run times."),
+    seed: int = typer.Option(0, help="Random seed of the futures."),
     json: bool = Json,
 ) -> None:
     """Schedule a log under two configurations and show who waits longer and who shorter."""
     from clustertwin.core.errors import SettingsError
-    from clustertwin.workload.slurm.site_comparison import changes, unused
+    from clustertwin.workload.slurm.site_comparison import unused
 
     if len(site) != 2:
         raise SettingsError(f"compare-config takes --site twice, the old site and the new one; you gave {len(site)}")
-    old, new = (_schedule(log, path, jobs) for path in site)
-    table = changes(old, new)
+    (old, new), table = _compared(log, site, jobs, futures, seed)
     if json:
         groups = {kind: [asdict(row) for row in rows] for kind, rows in table.items()}
         notes = {"old": unused(old, old.log), "new": unused(new, new.log)}
-        print_json({"old": _whole(old), "new": _whole(new), "changes": groups, "not_used": notes})
+        print_json({"old": _whole(old), "new": _whole(new), "changes": groups, "futures": futures, "not_used": notes})
         return
+    interval = ["80 % of futures"] if futures else []
     print_table(
         f"{log.name}: {site[0]} against {site[1]} (simulated); utilisation {old.utilisation():.3f} and "
         f"{new.utilisation():.3f}",
-        ["by", "group", "jobs", "old wait s", "new wait s", "new / old"],
+        ["by", "group", "jobs", "old wait s", "new wait s", "new / old", *interval],
         [
-            [kind, row.name, row.jobs, round(row.old_wait_s), round(row.new_wait_s), row.ratio]
+            [kind, row.name, row.jobs, round(row.old_wait_s), round(row.new_wait_s), row.ratio,
+             *([f"{row.ratio_low:.3g} – {row.ratio_high:.3g}"] if futures else [])]
             for kind, rows in table.items()
             for row in rows[:10]
         ],
-    )
+    )  # fmt: skip
     _print_notes(unused(new, new.log))
+
+
+def _compared(log: Path, sites: list[Path], jobs: int, futures: int, seed: int) -> tuple[Any, Any]:
+    """The schedules of the log under both sites, and the table of changes with intervals over the futures."""
+    import numpy as np
+
+    from clustertwin.workload.slurm.joblog.job_readers import read_log
+    from clustertwin.workload.slurm.site.site_directory import read_site
+    from clustertwin.workload.slurm.site_futures import changes_over_futures, future_log
+    from clustertwin.workload.slurm.site_simulation import simulate_site as run
+
+    recorded, both = read_log(log), [read_site(path) for path in sites]
+    recorded = recorded.first(jobs) if jobs else recorded
+    logs = [recorded, *(future_log(recorded, np.random.default_rng((seed, k))) for k in range(futures))]
+    with err.status(COMPILING):
+        pairs = [(run(both[0], each), run(both[1], each)) for each in logs]
+    return pairs[0], changes_over_futures(pairs)
 
 
 def _schedule(log: Path, site: Path, jobs: int) -> Any:

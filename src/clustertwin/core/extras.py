@@ -28,6 +28,7 @@ PACKAGES_BY_EXTRA: dict[str, tuple[str, ...]] = {
     "ray": ("ray",),
     "notify": ("apprise",),
     "learn": ("models", "plots", "mlflow"),
+    "evidence": (),  # py-spy is a program, not a module
     "notebooks": ("generate", "rl", "pandas", "xarray", "ipykernel"),
     "sdv": ("sdv",),
     "realtabformer": ("realtabformer", "transformers", "datasets", "accelerate"),

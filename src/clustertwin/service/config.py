@@ -29,7 +29,7 @@ from clustertwin.service.store.home_format import DEFAULT_HOME
 from clustertwin.service.web.binding import Binding
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
-from clustertwin.telemetry.learning.night.day_census import DayLimits
+from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 
 PREFIX = "CLUSTERTWIN_"
 

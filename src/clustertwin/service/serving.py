@@ -20,7 +20,7 @@ from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
-from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed
+from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed, write_source
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -68,6 +68,8 @@ def run(
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
+        if replay is None:
+            write_source(home, source)  # so that `twin job` finds the data of a cluster
         state.may_be_in_shadow = config.learning.shadow and not state.replayed
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()

@@ -14,6 +14,7 @@ from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.scorer import InProcessScorer
 from clustertwin.service.store.event_store import Filter
+from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.learning.champions.handover import Handover
@@ -73,8 +74,10 @@ def burst(state, detector, monkeypatch, request):
     monkeypatch.setattr(event_reasons.Reasons, "_landmarks_of", lambda *args: None)
     handover = ready(Handover(state.home, detector))
     scorer = AllAlike()
+    # Every score is high, and no job is harmed or changes: only scores can open this burst.
+    settings = LoopSettings(stride_s=10, events=EventSettings(opened_by="scores"))
     return (
-        Loop(state, Cluster(clock, request.param), handover, LoopSettings(stride_s=10), score=scorer, clock=work),
+        Loop(state, Cluster(clock, request.param), handover, settings, score=scorer, clock=work),
         clock,
         scorer,
     )

@@ -217,6 +217,15 @@ def test_a_program_is_new_until_it_has_run_three_times_and_is_then_compared_with
     assert opened(watch(a_job((600, (0.6, 0.02, 0.0))))) == {}
 
 
+def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> None:
+    memory = QuestionMemory(QuestionSettings(learn_runs=1))
+    watch(a_job((600, BUSY), threads=2), memory, "solver")
+    memory.end_jobs(10**6)
+    half_used = a_job((600, [BUSY, IDLE]), threads=2)
+    assert "unlike-program" in opened(watch(half_used, memory, "solver"))
+    assert opened(watch(half_used)) == {}
+
+
 def test_the_tables_of_programs_survive_their_file() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=1))
     watch(a_job((600, BUSY)), memory, "solver")

@@ -14,9 +14,8 @@ from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector, DetectorSettings
 from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.duel import golden_set
-from clustertwin.telemetry.learning.night.calendar_day import Day, day_of
+from clustertwin.telemetry.learning.night.calendar_day import Day, DayLimits, day_of
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining
-from clustertwin.telemetry.learning.night.day_census import DayLimits
 from clustertwin.telemetry.learning.night.day_sampling import SamplingSettings
 from clustertwin.telemetry.learning.night.night_run import NightContext, NightSettings
 from clustertwin.telemetry.learning.night.verdicts import FixedVerdicts

@@ -11,7 +11,8 @@ from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
-from clustertwin.telemetry.learning.night.day_census import DayCensus, DayLimits
+from clustertwin.telemetry.learning.night.calendar_day import DayLimits
+from clustertwin.telemetry.learning.night.day_census import DayCensus
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive

@@ -123,7 +123,7 @@ def test_the_keys_of_a_checkpoint_do_not_change(data: TrainingData, tmp_path: Pa
     train(data, RULES, replace(TINY, ppo_rounds=0, evolve_rounds=1, lead_rounds=0), out)
     arrays, values = checkpoint.read(out)
     assert arrays.keys() == {"policy", "centre", "first", "second"}
-    assert values.keys() == {"data", "settings", "rules", "best_ratio", "seconds", "rounds"}
+    assert values.keys() == {"data", "range", "settings", "rules", "best_ratio", "seconds", "rounds"}
     assert values["data"].keys() == {"log", "held_out", "further"}
     assert values["data"]["log"].keys() == {"jobs", "sha256"}
     assert values["rules"] == {"procs": PROCS, "gpus": 0, "backfill": "none", "hold": None, "bound_s": 10.0}

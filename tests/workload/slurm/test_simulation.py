@@ -140,6 +140,21 @@ def test_a_time_limit_ends_a_job():
     assert schedule.end_s[0] == 120
 
 
+def test_a_reservation_refuses_users_and_accounts_that_are_not_on_its_lists():
+    extra = (
+        '[[reservations]]\nname = "r"\nnodes = "n1"\nstart_s = 0\nend_s = 900\nusers = ["ann"]\naccounts = ["bio"]\n'
+    )
+    jobs = (
+        job(1, 0.0, 50.0, reservation="r", account="bio"),
+        job(2, 0.0, 50.0, reservation="r", account="bio", user="bo"),
+        job(3, 0.0, 50.0, reservation="r", account="art"),
+    )
+    schedule = play(site(extra), *jobs)
+    assert schedule.nodes[0] == ("n1",)
+    assert schedule.state[1:] == ("refused", "refused")
+    assert schedule.reasons["reservation r is not for the user and account"] == 2
+
+
 def test_nodes_of_a_reservation_are_kept_free_for_its_jobs():
     extra = '[[reservations]]\nname = "maint"\nnodes = "n[1-4]"\nstart_s = 300\nend_s = 900\n'
     jobs = (job(1, 0.0, 50.0, limit_s=240.0), job(2, 0.0, 50.0, limit_s=600.0), job(3, 0.0, 50.0, reservation="maint"))

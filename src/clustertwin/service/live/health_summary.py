@@ -65,8 +65,22 @@ def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, J
     states = []
     for name, own_nodes, row in zip(moment.jobs, nodes_of_job, _rows(columns), strict=True):
         span = spans.get(name)
-        owner, job_type = (span.owner, span.job_type) if span else ("", "")
-        states.append(JobState(name, owner, job_type, tuple(sorted(own_nodes)), *row))
+        owner, job_type = (span.user or span.owner, span.job_type) if span else ("", "")
+        threads, since_s, score, mean_error, above = row
+        states.append(
+            JobState(
+                name,
+                owner,
+                job_type,
+                tuple(sorted(own_nodes)),
+                threads,
+                since_s,
+                score,
+                mean_error,
+                above,
+                span.name if span else "",
+            )
+        )
     return tuple(states[i] for i in _highest_first(highest, moment.jobs))
 
 

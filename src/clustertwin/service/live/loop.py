@@ -287,7 +287,7 @@ class Loop:
     def _conclude(self, detector: Detector, moment: Moment, scores: Scores, now_s: float) -> None:
         """After all threads are scored: update and store the events, and summarise nodes and jobs."""
         spans = self._spans_of(moment)
-        owners = {job: span.owner for job, span in spans.items()}
+        owners = {job: span.user or span.owner for job, span in spans.items()}
         findings = self._assess(moment, scores, detector.threshold, spans, self._in_maintenance(moment, now_s))
         changes = self._tracker.update(
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
@@ -320,9 +320,10 @@ class Loop:
         return tuple(finding for finding in assessed.findings if finding.node not in hidden)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
-        """A span of each job, for its owner and its type. Computed again when a job starts or ends."""
-        if self._spans is None or self._spans[0] != moment.jobs:
-            self._spans = moment.jobs, {span.job: span for span in self._buffer.spans(moment.end_s)}
+        """A span of each job, for its owner, name and type. Computed again when a job starts or ends."""
+        key = (*moment.jobs, str(moment.end_s // 60))  # once a minute too: names can arrive late
+        if self._spans is None or self._spans[0] != key:
+            self._spans = key, {span.job: span for span in self._buffer.spans(moment.end_s)}
         return self._spans[1]
 
     def _summarise(

@@ -61,6 +61,7 @@ class JobState:
     score: float
     error: float
     alarming: int
+    name: str = ""  # of the job or its program, if the source knows it
 
 
 @dataclass(frozen=True, slots=True)

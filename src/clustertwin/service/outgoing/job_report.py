@@ -1,23 +1,34 @@
 """The report of a job: how its threads spent their time -> bars, and notes that name the Slurm directive to change.
 
-For a running job it covers the last five minutes; for a recorded job, its whole time.
+For a running job it covers the last five minutes; for a recorded job, its whole time. The notes begin with the advice
+for the job's cause: that of its newest event, or the one that its last seconds show (`detection/events/causes.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError, TwinError
-from clustertwin.service.live.snapshot import Snapshot
+from clustertwin.core.traces import Trace
+from clustertwin.service.live.snapshot import ServiceState, Snapshot
+from clustertwin.service.store.event_store import SETTLED, Case
+from clustertwin.telemetry.detection.events.causes import IDLE as CAUSE_IDLE
+from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, PAST_S, Means, classify, diagnose
 from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.recording.trace_archive import TraceArchive
+from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, TraceArchive
 
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
+RUNNING_S = 30  # a job with data in the last seconds runs
+LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,9 @@ class JobUsage:
     start_s: float
     end_s: float
     running: bool
+    cause: str = ""  # a row of `CAUSES`; empty: nothing is known to be wrong
+    name: str = ""  # of the job or its program, if the source knows it
+    when: tuple[float, float] = (0.0, 0.0)  # the seconds that the cause was found in
 
     @property
     def busy(self) -> NDArray[np.float64]:
@@ -50,8 +64,21 @@ def usage_now(snapshot: Snapshot, job: str) -> JobUsage | None:
     means = _means(moment.values[rows], moment.valid[rows] & in_job)
     threads = tuple((moment.nodes[moment.node[row]], int(moment.cpu[row])) for row in rows)
     owner = next((running.owner for running in snapshot.jobs if running.job == job), "")
+    name = next((running.name for running in snapshot.jobs if running.job == job), "")
     start_s = moment.end_s - min(length_s, int(moment.age_s[rows].max()))
-    return JobUsage(job, owner, threads, moment.schema.names, means, start_s, moment.end_s, running=True)
+    found = diagnose(moment, rows)
+    return JobUsage(
+        job,
+        owner,
+        threads,
+        moment.schema.names,
+        means,
+        start_s,
+        moment.end_s,
+        running=True,
+        cause=found.cause if found else "",
+        name=name,
+    )
 
 
 def usage_recorded(recording: Recording, job: str) -> JobUsage:
@@ -59,13 +86,17 @@ def usage_recorded(recording: Recording, job: str) -> JobUsage:
     spans = [span for span in recording.spans if span.job == job]
     if not spans:
         raise SettingsError(f"there is no job {job!r} in {recording.directory}")
-    means, threads = [], []
+    means, threads, last, before = [], [], [], []
+    end_s = min(max(span.end_s for span in spans), recording.end_s)
     for span in spans:
         trace = recording.trace(span.node, int(span.start_s), int(min(np.ceil(span.end_s), recording.end_s)))
         rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
         means.append(_means(trace.values[rows], trace.valid[rows]))
         threads += [(span.node, trace.cpus[row]) for row in rows]
-    end_s = max(span.end_s for span in spans)
+        if span.end_s >= end_s:
+            last.append(_means(trace.values[rows, -FRESH_S:], trace.valid[rows, -FRESH_S:]))
+            past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
+            before.append(_means(trace.values[rows, past], trace.valid[rows, past]))
     return JobUsage(
         job,
         spans[0].owner,
@@ -73,18 +104,80 @@ def usage_recorded(recording: Recording, job: str) -> JobUsage:
         recording.schema.names,
         np.concatenate(means),
         min(span.start_s for span in spans),
-        min(end_s, recording.end_s),
-        running=bool(np.isinf(end_s)),
+        end_s,
+        running=any(np.isinf(span.end_s) for span in spans),
+        cause=_last_cause(np.concatenate(last), np.concatenate(before), recording.schema.names),
+        name=spans[0].name,
     )
 
 
-def usage_past(past: TraceArchive | None, job: str) -> JobUsage | None:
-    """The usage of a job that has ended; None if it is not recorded or the recording cannot be read."""
+def with_cause(usage: JobUsage, cases: Sequence[Case]) -> JobUsage:
+    """The usage with the cause of the job's newest event, unless a verdict says that nothing was wrong."""
+    known = [case for case in cases if case.event.cause not in ("", UNUSUAL) and case.verdict not in SETTLED]
+    newest = max(known, key=lambda case: case.event.seen_s, default=None)
+    if newest is None:
+        return usage
+    event = newest.event
+    return replace(usage, cause=event.cause, owner=usage.owner or event.owner, when=(event.onset_s, event.seen_s))
+
+
+def _last_cause(last: Means, before: Means, channels: tuple[str, ...]) -> str:
+    """The cause that the last seconds of a job show; empty if they show none."""
+    known = ~np.isnan(last).any(1)
+    if not known.any():
+        return ""
+    cause = classify(last[known], channels, before[known])[0]
+    return "" if cause == UNUSUAL else cause
+
+
+def usage_queried(traces: Sequence[Trace], job: str, now_s: float) -> JobUsage | None:
+    """The usage of a job in traces that were queried; None if none of them has it."""
+    spans = [(trace, span) for trace in traces for span in trace.spans if span.job == job]
+    if not spans:
+        return None
+    means, threads, last, before = [], [], [], []
+    for trace, span in spans:
+        rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
+        first = max(int(span.start_s) - trace.start_s, 0)
+        until = max(int(min(np.ceil(span.end_s), trace.end_s)) - trace.start_s, first)
+        values, valid = trace.values[rows, first:until], trace.valid[rows, first:until]
+        means.append(_means(values, valid))
+        last.append(_means(values[:, -FRESH_S:], valid[:, -FRESH_S:]))
+        past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
+        before.append(_means(values[:, past], valid[:, past]))
+        threads += [(span.node, trace.cpus[row]) for row in rows]
+    channels = spans[0][0].schema.names
+    end_s = max(min(span.end_s, trace.end_s) for trace, span in spans)
+    return JobUsage(
+        job,
+        spans[0][1].owner,
+        tuple(threads),
+        channels,
+        np.concatenate(means),
+        min(max(span.start_s, trace.start_s) for trace, span in spans),
+        end_s,
+        running=end_s > now_s - RUNNING_S,
+        cause=_last_cause(np.concatenate(last), np.concatenate(before), channels),
+        name=spans[0][1].name,
+    )
+
+
+def usage_past(past: TraceArchive | None, job: str, now_s: float | None = None) -> JobUsage | None:
+    """The usage of a job that has ended; None if it is not recorded or the archive cannot be read."""
     try:
+        if isinstance(past, PrometheusArchive):
+            now_s = time.time() if now_s is None else now_s
+            return usage_queried(past.job_traces(job, now_s), job, now_s)
         recording = past.recording_with_job(job) if past else None
         return usage_recorded(recording, job) if recording else None
     except TwinError:
         return None
+
+
+def find_usage(state: ServiceState, job: str, cases: Sequence[Case]) -> JobUsage | None:
+    """The usage of a job that runs or that the archive knows, with the cause of its newest event in `cases`."""
+    usage = usage_now(state.snapshot, job) or usage_past(state.past, job)
+    return with_cause(usage, cases) if usage else None
 
 
 def notes(usage: JobUsage) -> list[str]:
@@ -92,17 +185,22 @@ def notes(usage: JobUsage) -> list[str]:
     busy = usage.busy[~np.isnan(usage.busy)]
     mean = np.nanmean(usage.means, axis=0) if len(busy) else np.full(len(usage.channels), np.nan)
     total, idle = len(busy), int((busy < IDLE).sum())
-    hints = []
+    advised = total - idle if total > idle > 0 else 1
+    words = {"job": usage.job, "busy": f"{advised} of {total}", "threads": advised}
+    hints = [line.format(**words) for line in cause_of(usage.cause).advice] if usage.cause else []
+    if usage.when[0]:
+        hints.insert(0, f"From {formatting.clock(usage.when[0])} to {formatting.clock(usage.when[1])}:")
     if total and idle == total:
-        hints.append(f"All {total} threads were idle. If the job hangs: scancel {usage.job}")
-    elif idle:
+        if usage.cause != CAUSE_IDLE:
+            hints.append(f"All {total} threads were idle. If the job hangs: scancel {usage.job}")
+    elif idle and not usage.cause:
         nodes = {node for node, _ in usage.threads}
         directive = "--ntasks" if len(nodes) > 1 else "--cpus-per-task"
         hints.append(f"{idle} of {total} threads were idle: #SBATCH {directive}={total - idle}")
         if total - idle == 1:
             hints.append("One thread does all the work. If the program can use more threads:")
             hints.append("  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK")
-    if mean[usage.channels.index("iowait")] > 0.2:
+    if mean[usage.channels.index("iowait")] > 0.2 and usage.cause != STALLED_IO:
         hints.append("The job waits for the disk. Write larger blocks, or write to the node's local disk:")
         hints.append("  #SBATCH --tmp=10G   and write to $TMPDIR")
     if mean[usage.channels.index("system")] > 0.3:
@@ -114,7 +212,7 @@ def notes(usage: JobUsage) -> list[str]:
 def render(usage: JobUsage, width: int = WIDTH) -> str:
     """The report as text. No line is longer than `width`."""
     lasted_s = usage.end_s - usage.start_s
-    head = f"job {usage.job}" + (f" of {usage.owner}" if usage.owner else "")
+    head = f"job {usage.job}" + (f" {usage.name}" if usage.name else "") + (f" of {usage.owner}" if usage.owner else "")
     span = f"last {lasted_s:.0f} s" if usage.running else f"{lasted_s:.0f} s"
     lines = [f"{head[: width - len(span) - 1]:<{width - len(span)}}{span}", "─" * width]
     mean = np.nanmean(usage.means, axis=0) if not np.isnan(usage.means).all() else usage.means[0]

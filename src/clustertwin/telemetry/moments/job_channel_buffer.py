@@ -49,6 +49,9 @@ class JobChannelBuffer:
             node.rows = np.array([self._row(node, job) for job in channels.jobs[:MOST_JOBS]], np.intp)
         node.jobs = channels.jobs
         rows = node.rows
+        if values.shape[1] == 1:
+            self._push_second(rows, values[: len(rows), 0], trace.start_s)
+            return
         seconds = np.arange(trace.end_s - values.shape[1], trace.end_s)
         slots = seconds % self.length_s
         # (job, second): a recording holds jobs that do not run yet
@@ -56,6 +59,14 @@ class JobChannelBuffer:
         self._values[rows[:, None], slots] = values[: len(rows)]
         self._second[rows[:, None], slots] = np.where(known, seconds, -1)
         self._heard_s[rows] = np.where(known.any(axis=1), trace.end_s, self._heard_s[rows])
+
+    def _push_second(self, rows: NDArray[np.intp], values: NDArray[np.float32], second: int) -> None:
+        """The usual case: values (job, channel) of one second, of jobs that run."""
+        slot = second % self.length_s
+        known = ~np.isnan(values).all(axis=1)
+        self._values[rows, slot] = values
+        self._second[rows, slot] = np.where(known, second, -1)
+        self._heard_s[rows[known]] = second + 1
 
     def window(self, nodes: tuple[str, ...], end_s: int) -> JobMoment | None:
         """The seconds [end_s - length_s, end_s) of the jobs of these nodes; the jobs of other nodes are forgotten."""

@@ -21,6 +21,10 @@ from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.recording.layout import find
 from clustertwin.telemetry.recording.reader import Recording
 
+#: How far back a job is looked for in Prometheus, in steps, and how much of it is read.
+_LOOK_BACK_S = (3600, 6 * 3600, 24 * 3600)
+_JOB_S = 3600
+
 
 class TraceArchive(Protocol):
     name: str  # used in messages: "the recording"
@@ -112,6 +116,22 @@ class PrometheusArchive:
 
     def recording_with_job(self, job: str) -> None:
         return None
+
+    def job_traces(self, job: str, now_s: float) -> list[Trace]:
+        """The last hour of a job that runs or ended within a day, on each of its nodes; empty if it is unknown."""
+        dialect = next(dialect for dialect in DIALECTS.values() if dialect.job_cpu)
+        server = Prometheus(self.endpoint, matchers=self.matchers)
+        end_s = now_s
+        for back_s in _LOOK_BACK_S:
+            series = server.raw(dialect.job_cpu, now_s - back_s, end_s, (("jobid", _quoted(job)),))
+            if series:
+                last_s = max(float(each.times_s[-1]) for each in series)
+                first_s = max(min(float(each.times_s[0]) for each in series), last_s - _JOB_S)
+                places = sorted({_escaped(each.labels.get("instance", "")) for each in series})
+                matchers = [f'instance=~"{_quoted("|".join(places))}"', *([self.matchers] if self.matchers else [])]
+                return self._matching(",".join(matchers), int(first_s), int(last_s) + 1)
+            end_s = now_s - back_s
+        return []
 
     def _matching(self, matchers: str, start_s: int, end_s: int) -> list[Trace]:
         try:

@@ -17,8 +17,7 @@ from clustertwin.core import files
 from clustertwin.core.errors import TwinError
 from clustertwin.core.extras import require
 from clustertwin.telemetry.campaign.simulated_rounds import write_recording
-from clustertwin.telemetry.learning.night.calendar_day import Day
-from clustertwin.telemetry.learning.night.day_census import DayLimits
+from clustertwin.telemetry.learning.night.calendar_day import Day, DayLimits
 from clustertwin.telemetry.learning.night.night_run import NightContext, NightSettings
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.learning.night.step_journal import read_document

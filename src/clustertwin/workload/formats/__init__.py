@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.core.extras import load
-from clustertwin.workload.formats.parsing.byte_stream import Progress, head
+from clustertwin.workload.formats.parsing.byte_stream import Progress, head, is_utf16
 from clustertwin.workload.formats.parsing.findings import LogFinding, LogFindings, ParsedLog
 from clustertwin.workload.formats.parsing.validation import to_jobs
 from clustertwin.workload.jobs import Jobs
@@ -49,12 +49,18 @@ FORMATS: dict[str, Format] = {
 
 def sniff(path: Path) -> str:
     """The format of a file, from its first bytes. The file name does not count."""
-    start = head(path).removeprefix(b"\xef\xbb\xbf")
+    start = head(path)
     if not start.strip():
         raise TraceError(path, "the file is empty")
     for name, candidate in FORMATS.items():
         if candidate.pattern.match(start):
             return name
+    for name, candidate in FORMATS.items():
+        separator = {"sacct": b"|", "swf": b" "}.get(name, b",")
+        first = start.partition(b"\n")[0]
+        if name != "swf" and b";" in first and candidate.pattern.match(first.replace(b";", separator)):
+            shown = separator.decode()
+            raise TraceError(path, f"the columns of this {name} log are separated by ';'; replace it by {shown!r}", 1)
     if path.suffix == ".swf":
         return "swf"  # its reader reports what is wrong with the first line
     known = ", ".join(FORMATS)
@@ -76,6 +82,8 @@ def read_report(
     if timezone is not None:
         _check_zone(timezone)
     findings = LogFindings(path)
+    if is_utf16(path):
+        findings.note(None, "the text is UTF-16; it was read as such")
     raw = load(f"{FORMATS[name].module}:read_raw")(path, findings, progress, timezone)
     jobs, as_written = to_jobs(raw, findings)
     return ParsedLog(jobs, name, findings.settle(lenient), as_written)

@@ -112,7 +112,8 @@ def _parse_lines(
         if not words:
             continue
         if len(words) != FIELDS:
-            findings.drop(line, f"{len(words)} fields, SWF has {FIELDS}")
+            hint = "; ';' separates them, SWF has spaces" if row.count(b";") >= FIELDS - 1 else ""
+            findings.drop(line, f"{len(words)} fields, SWF has {FIELDS}{hint}")
             continue
         try:
             values = [float(word) for word in words]

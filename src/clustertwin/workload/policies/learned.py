@@ -10,12 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import orjson
 from numba import njit
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
 from clustertwin.workload.policies.policy_contract import Now, Policy, Request
+from clustertwin.workload.policies.trained_range import TrainedRange, range_from
 
 FEATURES = 10
 #: Features that alone order a queue, lowest first: requested time (SJF), processors (smallest first), their product.
@@ -83,9 +85,10 @@ def score(request: Request, now: Now, weights: NDArray[np.float64]) -> float:
     return -kernel(features(request, now), weights)
 
 
-def learned(weights: NDArray[np.float64], name: str = "learned") -> Policy:
+def learned(weights: NDArray[np.float64], name: str = "learned", trained: TrainedRange | None = None) -> Policy:
     """The policy with these weights."""
-    return Policy(name, score, varies=True, weights=np.ascontiguousarray(weights, dtype=np.float64), usage=False)
+    vector = np.ascontiguousarray(weights, dtype=np.float64)
+    return Policy(name, score, varies=True, weights=vector, usage=False, trained=trained)
 
 
 def read_learned(path: Path) -> Policy:
@@ -94,8 +97,9 @@ def read_learned(path: Path) -> Policy:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys() if name == "policy"}  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError) as error:
+            values = orjson.loads((file.metadata() or {}).get("clustertwin", "{}"))
+    except (OSError, safetensors.SafetensorError, orjson.JSONDecodeError) as error:
         raise InputError(path, f"not a trained policy: {error}") from error
     if "policy" not in tensors or len(tensors["policy"]) % (FEATURES + 2):
         raise InputError(path, f"contains no policy with {FEATURES} features")
-    return learned(tensors["policy"], path.stem)
+    return learned(tensors["policy"], path.stem, range_from(values))

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.workload.policies.trained_range import TrainedRange
+
 
 class Request(NamedTuple):
     """One waiting job, as its user requested it."""
@@ -54,3 +56,4 @@ class Policy:
     varies: bool = True
     weights: NDArray[np.float64] | None = None
     usage: bool = True
+    trained: TrainedRange | None = None  # what a learned policy has seen

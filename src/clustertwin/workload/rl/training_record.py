@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from clustertwin.workload.policies.trained_range import range_of
 from clustertwin.workload.rl.training_sequences import TrainingData
 from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
@@ -44,6 +45,7 @@ def record_training(data: TrainingData, rules: SchedulingRules, settings: dict[s
             "held_out": [[int(first), int(last)] for first, last in data.held_out],
             "further": [record_log(records) for records in data.further],
         },
+        "range": asdict(range_of(np.concatenate([data.records, *data.further]), rules.procs)),
         "rules": asdict(rules),
         "settings": _with_checkpoint_keys(settings),
     }

@@ -77,6 +77,8 @@ def simulate(
     if scheduled.nan_scores:
         remark = f"policy {resolved.name!r} returned NaN {scheduled.nan_scores} times; those jobs went last"
         remarks[remark] = np.zeros(0, np.int64)
+    for phrase in resolved.trained.outside(records, procs) if resolved.trained else ():
+        remarks[f"policy {resolved.name!r} was not trained for this log: {phrase}"] = np.zeros(0, np.int64)
     admitted = jobs.take(admission.admitted)
     return Schedule(
         admitted, records["start_s"], records["run_s"], records["procs"], procs, resolved.name, backfill, remarks

@@ -36,6 +36,8 @@ class ConfigChange:
     jobs: int
     old_wait_s: float
     new_wait_s: float
+    ratio_low: float = np.nan  # 80 % of the futures lie between these; nan without futures
+    ratio_high: float = np.nan
 
     @property
     def ratio(self) -> float:

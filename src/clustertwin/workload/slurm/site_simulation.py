@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.tables import ColumnTable
-from clustertwin.workload.slurm.controller.site_arrays import prepare
+from clustertwin.workload.slurm.controller.site_preparation import prepare
 from clustertwin.workload.slurm.joblog.job_table import SlurmLog
 from clustertwin.workload.slurm.site.slurm_site import SlurmSite
 

@@ -285,6 +285,9 @@ def test_job_channels_pass_from_cgroups_through_ring_page_and_host(tmp_path: Pat
         assert isnan(values["job_oom_kills"])
 
 
+LONG_VALUE = b"stat slurm 2 4 9 " + b"7" * 1000 + b"\n"
+
+
 def test_the_counters_of_jobs_that_cannot_be_read_are_unknown_and_the_rest_is_not() -> None:
     block = b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\njob slurm 2 0\n"
     heading = b'stats twin_job_cpu_allocated of_a_newer_version{x="y"} twin_job_oom_kills_total\n'
@@ -299,6 +302,7 @@ def test_the_counters_of_jobs_that_cannot_be_read_are_unknown_and_the_rest_is_no
         b"what slurm 2 4 9 7\n",
         b"",
         b"stat slurm 2 4 9 7",
+        LONG_VALUE,
     ):
         (reading,) = parse_ring(block + heading + damaged, "n1", "ring")
         assert reading.job_operands is None

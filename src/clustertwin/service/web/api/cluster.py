@@ -61,10 +61,11 @@ def router(state: ServiceState) -> APIRouter:
 
     @api.get("/jobs/{job}", summary="Show the report of a running or recorded job")
     def job(job: str) -> dict[str, Any]:
-        usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
+        events = state.store.events(Filter(job=job), 50)
+        usage = job_report.find_usage(state, job, events)
         if usage is None:
             raise HTTPException(404, f"no running or recorded job {job!r}")
-        cases = [case_json(case) for case in state.store.events(Filter(job=job), 50)]
+        cases = [case_json(case) for case in events]
         moment = state.snapshot.moment
         lines = job_channel_lines(moment, job)
         return {

@@ -31,7 +31,10 @@ def router(state: ServiceState) -> APIRouter:
         jobs = [
             job
             for job in state.snapshot.jobs
-            if all(word in f"{job.job} {job.owner} {job.job_type} {' '.join(job.nodes)}".lower() for word in words)
+            if all(
+                word in f"{job.job} {job.name} {job.owner} {job.job_type} {' '.join(job.nodes)}".lower()
+                for word in words
+            )
         ]
         return render(request, state, PAGE, "jobs.html", jobs=jobs[:ROWS], matches=len(jobs), q=q)
 
@@ -39,7 +42,7 @@ def router(state: ServiceState) -> APIRouter:
     def show_job(request: Request, job: str) -> HTMLResponse:
         running = next((running for running in state.snapshot.jobs if running.job == job), None)
         cases = state.store.events(Filter(job=job), 50)
-        usage = job_report.usage_now(state.snapshot, job) or job_report.usage_past(state.past, job)
+        usage = job_report.find_usage(state, job, cases)
         if running is None and usage is None and not cases:
             text = f"There is no running or recorded job {job}, and no event of one."
             return render(request, state, PAGE, "not_found.html", 404, title="Not found", text=text)

@@ -17,7 +17,7 @@ STRAGGLER, STALLED_IO = "straggler", "stalled-io"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One row of the table. In `advice`, {job} and {busy} stand for the job's id and its number of busy threads."""
+    """One row of the table. In `advice`, {job} is the job's id, {threads} its busy threads and {busy} "2 of 8"."""
 
     phrase: str  # what the job does, in a title
     next_step: str  # for the operator
@@ -47,9 +47,10 @@ CAUSES: dict[str, Cause] = {
         "looks misbound",
         "Look at the affinity of the job's processes (taskset -pc PID); several of them may share a CPU.",
         (
-            "The work is on {busy} of the job's threads. If the job has more processes, they share them:",
+            "The work is on {busy} threads. Further processes would share them:",
             "  srun --cpu-bind=cores   or   #SBATCH --hint=nomultithread",
             "  #SBATCH --ntasks-per-core=1   one process for each core",
+            "  #SBATCH --cpus-per-task={threads}   only if the program has no more threads",
         ),
         faults=("misbound",),
     ),
@@ -66,7 +67,7 @@ CAUSES: dict[str, Cause] = {
         "waits for I/O",
         "Look at the file system that the job uses and at other jobs that use it.",
         (
-            "The job waits for the disk. Write larger blocks, or write to the node's local disk:",
+            "The job waits for the disk. Write larger blocks, or to the node's local disk:",
             "  #SBATCH --tmp=10G   and write to $TMPDIR",
         ),
         node_channel="io_pressure",
@@ -108,7 +109,7 @@ CAUSES: dict[str, Cause] = {
     "steal": Cause(
         "loses CPU time to the hypervisor",
         "Look at the other guests of the node's host.",
-        ("The node's host gives its CPUs to other guests. Nothing in the job can change that.",),
+        ("The node's host gives its CPUs to other guests. The job cannot change that.",),
         node_channel="steal",
     ),
     "leak": Cause(
@@ -120,7 +121,7 @@ CAUSES: dict[str, Cause] = {
     "odd-rank": Cause(
         "has a thread unlike its others",
         "Compare the node and the input of this rank with those of the others.",
-        ("One thread is unlike the others. Check that all ranks have the same work and whole cores:",
+        ("One thread is unlike the others. Give all ranks equal work and whole cores:",
          "  #SBATCH --cpu-bind=cores"),
         faults=("throttled", "noisy-neighbour"),
     ),
@@ -154,14 +155,14 @@ CAUSES: dict[str, Cause] = {
     "unlike-program": Cause(
         "is unlike other runs of its program",
         "Compare input, version and node with those of earlier runs.",
-        ("The job behaves unlike earlier runs of its program. Compare input, version and node.",),
+        ("The job is unlike earlier runs of its program. Compare input and version.",),
         question="change",
     ),
     "new-program": Cause("is a new kind of work", "Nothing to do.", (), question="new"),
     UNUSUAL: Cause(
         "is unusual",
         "Look at the threads second by second, and give a verdict.",
-        ("Its threads behave unlike those of other jobs here. Look at the job's output at this time.",),
+        ("Its threads are unlike those of other jobs here. Look at the job's output.",),
         question="change",
         faults=("throttled", "noisy-neighbour", "swap-bursts", "memory-leak", "straggler-x2", "straggler-x1.5"),
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.forecast.memory_growth import PARTS, Growth, steady_growth
+from clustertwin.telemetry.detection.forecast.memory_growth import ABOVE, PARTS, Growth, GrowthWindow, steady_growth
 from clustertwin.telemetry.moments.moment import Moment
 
 #: Growth must have lasted this many times as long as the remaining time.
@@ -22,6 +22,8 @@ LASTED = 0.6
 #: `FLOOR` and `FLOOR_S` are what even the steadiest growth has. Chosen on simulated and recorded leaks, with
 #: `python benchmarks/memory_forecast.py`.
 WIDTH, FLOOR, FLOOR_S = 3.5, 0.2, 15.0
+#: The level now is the mean of this many seconds.
+NOW_S = 5
 #: Windows in seconds, each a sixth longer than the one before.
 WINDOWS_S = (24, 28, 33, 39, 46, 54, 64, 76, 90, 107, 127, 150, 178, 211, 250, 297)
 
@@ -66,14 +68,20 @@ def forecast(moment: Moment) -> list[MemoryForecast]:
     found = [
         MemoryForecast(node, job, moment.end_s, *numbers)
         for rows, levels in _levels(moment)
-        for (node, job), numbers in _forecasts(rows, ((levels, 1.0, samples) for samples in WINDOWS_S))
+        for (node, job), numbers in forecasts(rows, levels, [window_of_seconds(levels, s) for s in WINDOWS_S])
     ]
     return sorted(found, key=lambda each: each.remaining_s)
 
 
 Place = tuple[str, str]  # node, job
 Numbers = tuple[float, float, float, float, float, float]  # the last six fields of a forecast
-Window = tuple[NDArray[np.float32], float, int]  # levels (row, time), seconds of a sample, samples of the window
+
+
+def window_of_seconds(
+    levels: NDArray[np.float32], samples: int, earlier: NDArray[np.float32] | None = None
+) -> GrowthWindow:
+    none = np.empty((len(levels), 0), np.float32)
+    return GrowthWindow(levels, 1.0, samples, none if earlier is None else earlier)
 
 
 def memory_levels(moment: Moment) -> tuple[list[Place], NDArray[np.float32]]:
@@ -96,23 +104,40 @@ def _levels(moment: Moment) -> list[tuple[list[Place], NDArray[np.float32]]]:
     return parts
 
 
-def _forecasts(rows: list[Place], windows: Iterable[Window]) -> list[tuple[Place, Numbers]]:
-    """The forecast of each row from the window that allows the narrowest: a long one, unless growth began in it."""
+def forecasts(
+    rows: list[Place], levels: NDArray[np.float32], windows: Iterable[GrowthWindow]
+) -> list[tuple[Place, Numbers]]:
+    """The forecast of each row from the window that allows the narrowest: a long one, unless growth began in it.
+
+    `levels` (row, second) are the newest. A window of older samples counts only if growth has not ended since.
+    """
     found: dict[int, Numbers] = {}
-    for levels, step_s, samples in windows:
-        if levels.shape[1] < samples or not len(levels):
+    now = _newest(levels)
+    for window in windows:
+        if window.levels.shape[1] < window.samples or not len(levels):
             continue
-        growth = steady_growth(levels, step_s, samples)
-        for i in np.flatnonzero(1 - growth.level <= growth.rate * growth.length_s / LASTED).tolist():
-            row, numbers = int(growth.row[i]), _numbers(growth, i)
+        growth = steady_growth(window)
+        grown = growth.rate * growth.length_s
+        lasts = now[growth.row] >= growth.level - ABOVE * grown
+        for i in np.flatnonzero(lasts & (1 - now[growth.row] <= grown / LASTED)).tolist():
+            row = int(growth.row[i])
+            numbers = _numbers(growth, i, float(now[row]))
             if row not in found or _relative_width(numbers) < _relative_width(found[row]):
                 found[row] = numbers
     return [(rows[row], numbers) for row, numbers in found.items()]
 
 
-def _numbers(growth: Growth, i: int) -> Numbers:
+def _newest(levels: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(row,) the mean of the last `NOW_S` seconds; NaN, which allows no forecast, if none of them is known."""
+    recent = levels[:, -NOW_S:].astype(np.float64)
+    known = ~np.isnan(recent)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, recent, 0.0).sum(axis=1) / known.sum(axis=1)
+
+
+def _numbers(growth: Growth, i: int, level: float) -> Numbers:
     """Remaining, earliest and latest time, level, rate and length."""
-    level, rate = float(growth.level[i]), float(growth.rate[i])
+    rate = float(growth.rate[i])
     remaining_s = (1 - level) / rate
     part_s = growth.length_s / PARTS
     # The mean rate of the past is uncertain, and so is that of the parts to come.

@@ -37,32 +37,47 @@ class Growth:
     length_s: float
 
 
-def steady_growth(levels: NDArray[np.float32], step_s: float, samples: int) -> Growth:
-    """The rows of `levels` (row, time), a sample every `step_s` seconds, that grow over the last `samples` samples.
+@dataclass(frozen=True, slots=True)
+class GrowthWindow:
+    """The last `samples` samples of `levels`, one every `step_s` seconds. `earlier` are further levels before them."""
 
-    Samples before the window are used if there are any.
-    """
+    levels: NDArray[np.float32]  # (row, time)
+    step_s: float
+    samples: int
+    earlier: NDArray[np.float32]  # (row, any number)
+
+    @property
+    def length_s(self) -> float:
+        return self.samples * self.step_s
+
+    def highest_before(self, row: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(row,) the highest level before the window, at most `BEFORE` lengths of it; -inf if none is known."""
+        begin = max(self.levels.shape[1] - (1 + BEFORE) * self.samples, 0)
+        before = np.concatenate([self.levels[row, begin : -self.samples], self.earlier[row]], axis=1)
+        return np.where(np.isnan(before), -np.inf, before).max(axis=1, initial=-np.inf)
+
+
+def steady_growth(window: GrowthWindow) -> Growth:
+    """The rows that grow steadily over a window."""
+    levels, step_s, samples = window.levels, window.step_s, window.samples
     edges = np.linspace(0, samples, PARTS + 1).round().astype(np.intp)
-    window = levels[:, -samples:].astype(np.float64)
-    known = ~np.isnan(window)
+    inside = levels[:, -samples:].astype(np.float64)
+    known = ~np.isnan(inside)
     counts = np.add.reduceat(known, edges[:-1], axis=1, dtype=np.intp)  # (row, part)
     row = np.flatnonzero((counts >= KNOWN * np.diff(edges)).all(axis=1))
-    sums = np.add.reduceat(np.where(known[row], window[row], 0.0), edges[:-1], axis=1)
+    sums = np.add.reduceat(np.where(known[row], inside[row], 0.0), edges[:-1], axis=1)
     parts = sums / counts[row]  # (n, part)
     centres_s = (edges[1:] + edges[:-1]) / 2 * step_s
     rates = np.diff(parts, axis=1) / np.diff(centres_s)
     mean = (parts[:, -1] - parts[:, 0]) / (centres_s[-1] - centres_s[0])
     steady = mean * samples * step_s > SMALLEST
     steady &= (rates.min(axis=1) >= LEAST * mean) & (rates.max(axis=1) <= MOST * mean)
-    before = levels[row, max(levels.shape[1] - (1 + BEFORE) * samples, 0) : -samples]
-    if before.shape[1]:
-        highest = np.where(np.isnan(before), -np.inf, before).max(axis=1)
-        steady &= highest + ABOVE * mean * samples * step_s < parts[:, -1]
+    steady &= window.highest_before(row) + ABOVE * mean * window.length_s < parts[:, -1]
     level = parts[:, -1] + mean * (samples * step_s - centres_s[-1])
     return Growth(
         row=row[steady],
         level=np.minimum(level[steady], 1.0),
         rate=mean[steady],
         spread=rates.std(axis=1, ddof=1)[steady],
-        length_s=samples * step_s,
+        length_s=window.length_s,
     )

@@ -15,9 +15,11 @@ from clustertwin.telemetry.detection.forecast.memory_forecast import (
     WINDOWS_S,
     MemoryForecast,
     Place,
-    _forecasts,
+    forecasts,
     memory_levels,
+    window_of_seconds,
 )
+from clustertwin.telemetry.detection.forecast.memory_growth import BEFORE, GrowthWindow
 from clustertwin.telemetry.moments.moment import Moment
 
 #: The length of a piece, and how many are kept of each row.
@@ -48,9 +50,11 @@ class MemoryWatch:
         self._keep(places, levels, moment.end_s)
         kept = np.array([self._places.get(place, -1) for place in places], np.intp)
         hours = np.vstack([self._pieces, np.full((1, PIECES), np.nan, np.float32)])[kept]
-        windows = [(levels, 1.0, samples) for samples in WINDOWS_S]
-        windows += [(hours, float(PIECE_S), samples) for samples in WINDOWS]
-        found = [MemoryForecast(*place, moment.end_s, *numbers) for place, numbers in _forecasts(places, windows)]
+        windows = [window_of_seconds(levels, samples, _before(hours, samples)) for samples in WINDOWS_S]
+        windows += [GrowthWindow(hours, float(PIECE_S), samples, hours[:, :0]) for samples in WINDOWS]
+        found = [
+            MemoryForecast(*place, moment.end_s, *numbers) for place, numbers in forecasts(places, levels, windows)
+        ]
         found.sort(key=lambda each: each.remaining_s)
         self._found = moment.end_s, found
         return found
@@ -77,3 +81,9 @@ class MemoryWatch:
                 means = np.nanmean(block, axis=2)
             pieces[:, -whole:] = np.where(np.isnan(means), pieces[:, -whole:], means)
         self._places, self._pieces, self._piece = rows, pieces, piece
+
+
+def _before(pieces: NDArray[np.float32], window_s: int) -> NDArray[np.float32]:
+    """The pieces that ended before the last `window_s` seconds, `BEFORE` times as many seconds."""
+    end = PIECES - -(-window_s // PIECE_S)
+    return pieces[:, end - -(-BEFORE * window_s // PIECE_S) : end]

@@ -67,7 +67,8 @@ def assess(
     own = memory.past.usual(rows)
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
-    changed = change_candidates(parts, now, longer, usual, _peers_ratio(scores, parts, threshold), settings)
+    peers, by_program = _peers_ratio(scores, parts, threshold), compared_with == "program"
+    changed = change_candidates(parts, now, longer, usual, by_program, peers, settings)
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     beside_jobs = np.isin(parts.node, parts.node[held])

@@ -21,9 +21,18 @@ _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
 
 def change_candidates(
-    parts: JobParts, now: Signals, longer: Signals, usual: Usual, peers: PerPart, settings: QuestionSettings
+    parts: JobParts,
+    now: Signals,
+    longer: Signals,
+    usual: Usual,
+    by_program: NDArray[np.bool_],
+    peers: PerPart,
+    settings: QuestionSettings,
 ) -> list[Candidate]:
-    """`now` are means over `block_s`, `longer` over 100 s. `peers` is the surprise of the peers view over its bar."""
+    """`now` are means over `block_s`, `longer` over 100 s; `by_program` tells where the usual is that of the program.
+
+    `peers` is the surprise of the peers view over its bar.
+    """
 
     def value(name: str) -> PerPart:
         return now[:, S[name]]
@@ -58,6 +67,8 @@ def change_candidates(
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
         candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
+        # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
+        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
         candidate("spinning", "user", _spinning(now, usual)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]

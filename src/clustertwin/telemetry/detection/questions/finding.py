@@ -41,6 +41,7 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
     "spinning": Persistence(),  # the job computes, and neither transfers nor waits any more
     "misbound": Persistence(),  # all tasks share one thread
+    "unlike-program": Persistence(),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
     "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
     "new-program": Persistence(opens_event=False),

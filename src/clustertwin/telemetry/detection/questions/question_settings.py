@@ -19,7 +19,7 @@ class QuestionSettings:
     recurring_after: int = 2  # a change that came and went this often is a phase of the job
     learn_runs: int = 3  # runs after which a program is no longer new, and its table is used
     learn_blocks: int = 6  # blocks that a run needs to be learnt from
-    forget_s: int = 600  # a job that is not in the moments for this long has ended
+    forget_s: int = 120  # a job that is not in the moments for this long has ended
 
     # the smallest effects that matter, against what is usual
     idle: float = 0.15  # threads of the job stop working, …

@@ -15,6 +15,8 @@ from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
 #: Series in a heading; an exporter writes about 13.
 MOST_COLUMNS = 256
+#: Characters of a value; the kernel's counts have at most 20 digits, and the exporter adds an exponent.
+VALUE_CHARS = 32
 
 
 def split_stats(lines: bytes) -> tuple[bytes, bytes]:
@@ -46,8 +48,10 @@ class StatLines:
         width = self._columns + 3  # stat, manager, id
         if self._slots is None or not words or len(words) % width or set(words[::width]) != {b"stat"}:
             return None
+        cells = [words[begin : begin + self._columns] for begin in range(3, len(words), width)]
+        if max(len(word) for row in cells for word in row) > VALUE_CHARS:
+            return None  # an array of bytes takes the longest word for each of its cells
         try:
-            cells = [words[begin : begin + self._columns] for begin in range(3, len(words), width)]
             values = np.array(cells).astype(np.float64)
         except ValueError:
             return None

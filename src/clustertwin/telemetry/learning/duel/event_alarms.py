@@ -28,7 +28,7 @@ _DOES_NOTHING = 0.02  # mean of user and system of a job that visibly does nothi
 
 
 @dataclass(frozen=True, slots=True)
-class JobLook:
+class ThreadGroup:
     """One job, or the threads of a node without one, at one moment."""
 
     rows: NDArray[np.intp]  # its threads in the moment
@@ -46,13 +46,13 @@ def largest_node(moments: Sequence[Moment]) -> int:
     return max((int(np.bincount(moment.node).max()) for moment in moments if len(moment)), default=0)
 
 
-def looks(moment: Moment) -> Iterator[JobLook]:
+def looks(moment: Moment) -> Iterator[ThreadGroup]:
     group = np.where(moment.job >= 0, moment.job, -1 - moment.node)
     for number in np.unique(group).tolist():
-        yield JobLook(np.flatnonzero(group == number), number >= 0)
+        yield ThreadGroup(np.flatnonzero(group == number), number >= 0)
 
 
-def above_bar(scores: Scores, look: JobLook, bar: float) -> bool | None:
+def above_bar(scores: Scores, look: ThreadGroup, bar: float) -> bool | None:
     """Is a thread of this look above the bar? None: no score is known."""
     score = scores.score[look.rows]
     known = score[~np.isnan(score)]
@@ -68,7 +68,7 @@ def raised(moment: Moment, scores: Scores, threshold: float) -> set[str]:
     return {finding.job or finding.node for finding in findings if finding.opens_event}
 
 
-def visibly_harmed(moment: Moment, look: JobLook) -> bool:
+def visibly_harmed(moment: Moment, look: ThreadGroup) -> bool:
     """Does this look lose its time in a way that needs no comparison: waiting for a disk, or a job that does nothing?
 
     An alarm on it is not counted as false, and no fault is imposed on it, unless a person called it normal.

@@ -16,7 +16,7 @@ import numpy as np
 
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.duel.event_alarms import (
-    JobLook,
+    ThreadGroup,
     above_bar,
     event_bar,
     largest_node,
@@ -81,7 +81,7 @@ def evaluate_on_site(detector: Detector, golden: SiteGoldenSet) -> GoldenSetResu
 
     def alarms(moments: Sequence[Moment]) -> list[bool | None]:
         return [
-            above_bar(scores, JobLook(np.arange(len(moment)), bool(moment.jobs)), bar)
+            above_bar(scores, ThreadGroup(np.arange(len(moment)), bool(moment.jobs)), bar)
             for moment, scores in scored(detector, moments)
         ]
 

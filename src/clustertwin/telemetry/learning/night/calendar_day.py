@@ -1,4 +1,4 @@
-"""A calendar day: a date and a time zone -> its first second and the second after its last.
+"""A calendar day: a date and a time zone -> its first second and the second after its last; what a day must hold.
 
 A day follows the wall clock: when clocks change it has 23 or 25 hours. No second belongs to two days.
 """
@@ -9,6 +9,16 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from clustertwin.core.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class DayLimits:
+    """What a day needs to be learned from."""
+
+    thread_hours: float = 1.0  # the least evidence: 36 windows of which no two share a second of a thread
+    fewest_moments: int = 3  # of each role; half an hour of data has three
+    coverage: float = 0.5  # part of the last night's nodes that must be present, and valid part of a node's seconds
+    drift: float = 0.5  # part of the day that may alarm, once the site is known and if nobody called it the new normal
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clustertwin.telemetry.learning.night.day_census import DayCensus, DayLimits
+from clustertwin.telemetry.learning.night.calendar_day import DayLimits
+from clustertwin.telemetry.learning.night.day_census import DayCensus
 from clustertwin.telemetry.learning.night.day_sampling import DaySplit
 
 

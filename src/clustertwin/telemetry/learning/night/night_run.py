@@ -15,9 +15,8 @@ from clustertwin.telemetry.learning.champions.registry import Registry
 from clustertwin.telemetry.learning.champions.shadow import ShadowRule
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
 from clustertwin.telemetry.learning.duel.golden_set import GoldenSet, standard_golden_set
-from clustertwin.telemetry.learning.night.calendar_day import Day
+from clustertwin.telemetry.learning.night.calendar_day import Day, DayLimits
 from clustertwin.telemetry.learning.night.challengers import ChallengerTraining, Start
-from clustertwin.telemetry.learning.night.day_census import DayLimits
 from clustertwin.telemetry.learning.night.day_sampling import ROLES, DaySplit, SamplingSettings
 from clustertwin.telemetry.learning.night.step_journal import CrashPoint, StepJournal, no_crash, read_document
 from clustertwin.telemetry.learning.night.verdicts import VerdictSource

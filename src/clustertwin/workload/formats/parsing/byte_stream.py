@@ -14,6 +14,8 @@ from clustertwin.core.errors import TraceError
 Progress = Callable[[int], None]
 
 GZIP_MAGIC = b"\x1f\x8b"
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _ProgressFile(io.RawIOBase):
@@ -36,13 +38,37 @@ class _ProgressFile(io.RawIOBase):
 
 
 def open_bytes(path: Path, progress: Progress | None = None) -> BinaryIO:
-    """The content of a file. Gzip is recognised by its first bytes, not by the file name."""
+    """The content of a file. Gzip and UTF-16 are recognised by the first bytes, not by the file name.
+
+    UTF-16 text comes as UTF-8, and a byte-order mark is left out.
+    """
     try:
         raw = io.BufferedReader(_ProgressFile(path, progress or (lambda position: None)), buffer_size=1 << 20)
         packed = raw.peek(2)[:2] == GZIP_MAGIC
     except OSError as error:
         raise TraceError(path, error.strerror or str(error)) from error
-    return cast(BinaryIO, gzip.GzipFile(fileobj=raw) if packed else raw)
+    stream = io.BufferedReader(gzip.GzipFile(fileobj=raw), buffer_size=1 << 20) if packed else raw
+    try:
+        start = stream.peek(3)[:3]
+    except (OSError, EOFError):  # damaged gzip data: the first read reports it
+        start = b""
+    if start == UTF8_MARK:
+        stream.read(len(UTF8_MARK))
+    elif start[:2] in UTF16_MARKS:
+        try:
+            return io.BytesIO(_read(cast(BinaryIO, stream), -1, path).decode("utf-16").encode())
+        except UnicodeDecodeError as error:
+            raise TraceError(path, f"the file begins like UTF-16 text and is damaged: {error.reason}") from error
+    return cast(BinaryIO, stream)
+
+
+def is_utf16(path: Path) -> bool:
+    """Whether a plain file begins with the byte-order mark of UTF-16."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) in UTF16_MARKS
+    except OSError:  # the reader reports it
+        return False
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:

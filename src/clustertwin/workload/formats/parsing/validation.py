@@ -18,6 +18,11 @@ from clustertwin.workload.jobs import COLUMNS, Jobs, Machine
 Floats = NDArray[np.float64]
 TIMES = ("wait_s", "run_s", "request_s")
 COUNTS = ("nodes", "cpus", "gpus")
+CODES = ("user", "group", "queue", "status")
+#: Whole numbers up to here are exact in a float column; larger ones would become other numbers without a word.
+EXACT = 2.0**53
+#: 30,000 years; no time of a job log is longer.
+LONGEST_S = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ def to_jobs(raw: RawLog, findings: LogFindings) -> tuple[Jobs, dict[str, Floats]
         findings.settle(lenient=False)  # the fault of a dropped line says more than "no jobs"
         raise TraceError(findings.where, "no jobs: the file is empty or has only a header")
     columns = dict(raw.columns)  # repairs change these arrays in place; the reader does not use them again
+    _replace_huge(columns, raw, findings)
     as_written = _round_counts(columns, raw, findings)
     _replace_negative(columns, raw, findings)
     keep = _has_submit(columns, raw, findings) & _first_of_its_id(columns, raw, findings)
@@ -65,6 +71,25 @@ def _fill_unknown(values: Floats) -> Floats:
 
 def _label(raw: RawLog, name: str) -> str:
     return raw.labels.get(name, name)
+
+
+def _replace_huge(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> None:
+    """Numbers that no column can hold: a job gets another number, other values become unknown."""
+    bounds = dict.fromkeys((*COUNTS, *CODES, "id"), EXACT) | dict.fromkeys(("submit_s", *TIMES), LONGEST_S)
+    for name, bound in bounds.items():
+        values = columns.get(name)
+        if values is None:
+            continue
+        huge = np.flatnonzero(np.abs(values) >= bound)
+        if len(huge) == 0:
+            continue
+        remedy = "numbered after the others" if name == "id" else "treated as unknown"
+        for i in huge:
+            findings.repair(int(raw.lines[i]), f"{_label(raw, name)} {values[i]:g} is too large", remedy)
+        values[huge] = np.nan
+        if name == "id":
+            known = values[np.isfinite(values)]
+            values[huge] = max(float(known.max()) if len(known) else 0.0, 0.0) + 1 + np.arange(len(huge))
 
 
 def _round_counts(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> dict[str, Floats]:

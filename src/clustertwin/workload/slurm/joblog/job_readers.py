@@ -65,6 +65,8 @@ def read_log(path: Path) -> SlurmLog:
         return parse_events(text, path)
     if "|" in first and "Submit" in first:
         return parse_sacct(text, path)
+    if ";" in first and "Submit" in first:
+        raise TraceError(path, "the columns are separated by ';'; sacct --parsable2 separates them by '|'", 1)
     raise TraceError(path, "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt", 1)
 
 

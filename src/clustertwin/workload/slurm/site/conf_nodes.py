@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clustertwin.workload.slurm.site.conf_lines import ConfEntry, SiteError, read_entries
-from clustertwin.workload.slurm.site.conf_settings import ClusterSettings, file_and_line, lines_of, parsed
+from clustertwin.workload.slurm.site.conf_settings import ConfSettings, file_and_line, lines_of, parsed
 from clustertwin.workload.slurm.site.quantities import expand_hosts, parse_count, parse_gres, parse_memory_mb
 from clustertwin.workload.slurm.site.slurm_site import NodeGroup, SiteReport, SwitchGroup
 
@@ -121,7 +121,7 @@ def check_gres(path: Path, groups: tuple[NodeGroup, ...], report: SiteReport) ->
                 )
 
 
-def read_switches(path: Path, known: set[str], cluster: ClusterSettings) -> tuple[SwitchGroup, ...]:
+def read_switches(path: Path, known: set[str], cluster: ConfSettings) -> tuple[SwitchGroup, ...]:
     if not cluster.get("topologyplugin", str.lower, "").endswith("tree"):
         return ()
     if not path.is_file():

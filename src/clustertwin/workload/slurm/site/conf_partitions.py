@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clustertwin.workload.slurm.site.conf_lines import ConfEntry
 from clustertwin.workload.slurm.site.conf_settings import (
-    ClusterSettings,
+    ConfSettings,
     Value,
     file_and_line,
     lines_of,
@@ -37,7 +37,7 @@ _PARTITION_NOT_MODELLED = {
 
 
 def read_partitions(
-    entries: list[ConfEntry], known: set[str], sets: dict[str, list[str]], cluster: ClusterSettings
+    entries: list[ConfEntry], known: set[str], sets: dict[str, list[str]], cluster: ConfSettings
 ) -> tuple[SlurmPartition, ...]:
     partitions: dict[str, SlurmPartition] = {}
     for entry, values in lines_of(entries, "partitionname"):

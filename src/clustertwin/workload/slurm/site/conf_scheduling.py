@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from clustertwin.workload.slurm.site.conf_settings import (
-    ClusterSettings,
+    ConfSettings,
     file_and_line,
     parsed,
     preempt_mode_of,
@@ -17,7 +17,7 @@ from clustertwin.workload.slurm.site.quantities import parse_count, parse_limit_
 from clustertwin.workload.slurm.site.slurm_site import Preemption, PriorityWeights, SchedulerParameters
 
 
-def scheduler_parameters(cluster: ClusterSettings) -> SchedulerParameters:
+def scheduler_parameters(cluster: ConfSettings) -> SchedulerParameters:
     parameters = SchedulerParameters(
         backfill=cluster.get("schedulertype", str.lower, "sched/backfill").endswith("backfill")
     )
@@ -45,7 +45,7 @@ def scheduler_parameters(cluster: ClusterSettings) -> SchedulerParameters:
     return replace(parameters, **given)
 
 
-def priority_weights(cluster: ClusterSettings) -> PriorityWeights:
+def priority_weights(cluster: ConfSettings) -> PriorityWeights:
     flags = {word.upper() for word in cluster.words("priorityflags")}
     handled = {"FAIR_TREE", "NO_FAIR_TREE", "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME", "ACCRUE_ALWAYS",
                "INCR_ONLY", "MAX_TRES", ""}  # fmt: skip
@@ -75,7 +75,7 @@ def priority_weights(cluster: ClusterSettings) -> PriorityWeights:
     )
 
 
-def preemption_of_site(cluster: ClusterSettings) -> Preemption:
+def preemption_of_site(cluster: ConfSettings) -> Preemption:
     kind = cluster.get("preempttype", str.lower, "preempt/none").removeprefix("preempt/")
     known: dict[str, Any] = {"none": "none", "partition_prio": "partition", "qos": "qos"}
     if kind not in known:
@@ -88,7 +88,7 @@ def preemption_of_site(cluster: ClusterSettings) -> Preemption:
     )
 
 
-def selection_settings(cluster: ClusterSettings) -> dict[str, Any]:
+def selection_settings(cluster: ConfSettings) -> dict[str, Any]:
     kind = cluster.get("selecttype", str.lower, "select/cons_tres")
     flags = {word.upper() for word in cluster.words("selecttypeparameters")}
     if any(flag.startswith(("CR_SOCKET", "CR_LLN", "CR_PACK", "CR_ONE_TASK")) for flag in flags):
@@ -106,7 +106,7 @@ def selection_settings(cluster: ClusterSettings) -> dict[str, Any]:
     }
 
 
-def enforcement_settings(cluster: ClusterSettings) -> dict[str, Any]:
+def enforcement_settings(cluster: ConfSettings) -> dict[str, Any]:
     enforced = {word.lower() for word in cluster.words("accountingstorageenforce")}
     everything = "all" in enforced or "1" in enforced
     limits = everything or bool(enforced & {"limits", "safe"})

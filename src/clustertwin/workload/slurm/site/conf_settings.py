@@ -57,7 +57,7 @@ _READ = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class ConfSettings:
     """Entries of slurm.conf by kind, with the report that they fill."""
 
     settings: dict[str, tuple[str, ConfEntry]]
@@ -109,7 +109,7 @@ def lines_of(entries: Iterable[ConfEntry], kind: str) -> Iterable[tuple[ConfEntr
             yield entry, defaults | values
 
 
-def report_settings(cluster: ClusterSettings) -> None:
+def report_settings(cluster: ConfSettings) -> None:
     for key, (value, entry) in cluster.settings.items():
         if key in _READ:
             continue

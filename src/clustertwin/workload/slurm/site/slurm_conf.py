@@ -14,7 +14,7 @@ from clustertwin.workload.slurm.site.conf_scheduling import (
     scheduler_parameters,
     selection_settings,
 )
-from clustertwin.workload.slurm.site.conf_settings import ClusterSettings, cluster_settings, report_settings
+from clustertwin.workload.slurm.site.conf_settings import ConfSettings, cluster_settings, report_settings
 from clustertwin.workload.slurm.site.slurm_site import SiteReport, SlurmSite
 
 
@@ -22,7 +22,7 @@ def read_slurm_conf(path: Path) -> SlurmSite:
     """A slurm.conf, with gres.conf and topology.conf beside it where they exist."""
     report = SiteReport()
     entries = read_entries(path)
-    cluster = ClusterSettings(cluster_settings(entries, report), report)
+    cluster = ConfSettings(cluster_settings(entries, report), report)
     groups = node_groups(entries, report)
     known = {name for group in groups for name in group.names}
     if not groups:

@@ -1,0 +1,173 @@
+"""Owners and names of jobs: user ids that the exporter serves, and Slurm's queue -> spans with owner and name.
+
+Both are asked in the background, at most once a minute, and only while a job without a name runs. What they answer is
+kept and bounded. A source that fails or hangs leaves the names empty: they are for people, and no score needs them.
+"""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from clustertwin.core.errors import TwinError
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.live.feeds.trace_feeds import Feed
+from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+
+EVERY_S = 60.0
+#: Jobs that are remembered. An older one is forgotten first.
+MOST_JOBS = 100_000
+#: The longest answer of squeue that is read, and how long it may take.
+MOST_BYTES, ANSWER_S = 16 << 20, 10.0
+OWNER_METRIC = "twin_job_owner_uid"
+
+
+class JobName(NamedTuple):
+    """An empty field is unknown."""
+
+    user: str = ""
+    name: str = ""
+
+
+#: Asks for the jobs that run now.
+NameSource = Callable[[], Mapping[str, JobName]]
+
+
+def owners_in_prometheus(server: Prometheus, clock: Callable[[], float] = time.time) -> NameSource:
+    """The users of the jobs, by the user ids that our exporter serves."""
+
+    def ask() -> Mapping[str, JobName]:
+        now_s = clock()
+        series = server.raw(OWNER_METRIC, now_s - EVERY_S, now_s)
+        return {each.labels.get("jobid", ""): JobName(user_of(int(each.values[-1]))) for each in series}
+
+    return ask
+
+
+def user_of(uid: int) -> str:
+    """The login of a user id, or the number if this machine does not know it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def names_in_slurm(squeue: str) -> NameSource:
+    """The users and names of all running jobs, from one call of squeue."""
+
+    def ask() -> Mapping[str, JobName]:
+        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", "--format=%A|%u|%j"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            try:
+                output, _ = process.communicate(timeout=ANSWER_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return {}
+        return dict(parse_queue(output[:MOST_BYTES].decode(errors="replace").splitlines()))
+
+    return ask
+
+
+def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
+    """Lines of job id, user and name. A name may contain the separator.
+
+    >>> dict(parse_queue(["17|ada|a|b", "damaged"]))
+    {'17': JobName(user='ada', name='a|b')}
+    """
+    for line in lines:
+        job, _, rest = line.strip().partition("|")
+        user, found, name = rest.partition("|")
+        if found and job:
+            yield job, JobName(user, "".join(char for char in name if char.isprintable())[:200])
+
+
+class JobNames:
+    """The names that are known, and the sources to ask for more."""
+
+    def __init__(self, sources: Sequence[NameSource], clock: Callable[[], float] = time.monotonic) -> None:
+        self._sources, self._clock = sources, clock
+        self._known: dict[str, JobName] = {}
+        self._next_s = float("-inf")
+        self._asking: Future[dict[str, JobName]] | None = None
+        self._pool = ThreadPoolExecutor(1, "job names")
+
+    def named(self, span: JobSpan) -> JobSpan:
+        """The span with its owner and its name, as far as they are known. What its source knows comes first."""
+        known = self._known.get(span.job)
+        if known is None or (span.user and span.name):
+            return span
+        return replace(span, user=span.user or known.user, name=span.name or known.name, owner=span.owner or known.user)
+
+    def look_for(self, jobs: Iterable[str]) -> None:
+        """Take the answer of the last question, and ask again if a job is unknown and a minute has passed."""
+        if self._asking is not None and self._asking.done():
+            self._keep(self._asking.result())
+            self._asking = None
+        if self._asking is None and self._clock() >= self._next_s and any(job not in self._known for job in jobs):
+            self._next_s = self._clock() + EVERY_S
+            self._asking = self._pool.submit(self._ask)
+
+    def _ask(self) -> dict[str, JobName]:
+        answers: dict[str, JobName] = {}
+        for source in self._sources:
+            try:
+                answer = source()
+            except (TwinError, OSError, ValueError):
+                continue
+            for job, found in answer.items():
+                before = answers.get(job, JobName())
+                answers[job] = JobName(before.user or found.user, before.name or found.name)
+        return answers
+
+    def _keep(self, answers: Mapping[str, JobName]) -> None:
+        for job, found in answers.items():
+            self._known.pop(job, None)
+            self._known[job] = found
+        for job in list(self._known)[: max(len(self._known) - MOST_JOBS, 0)]:
+            del self._known[job]
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class NamedFeed:
+    """A live feed whose jobs have owners and names."""
+
+    patient = False
+
+    def __init__(self, feed: Feed, names: JobNames) -> None:
+        self._feed, self._names = feed, names
+        self.source, self.pace = feed.source, feed.pace
+
+    def now_s(self) -> float:
+        return self._feed.now_s()
+
+    def take(self) -> list[Trace]:
+        traces = self._feed.take()
+        self._names.look_for({span.job for trace in traces for span in trace.spans})
+        return [replace(trace, spans=tuple(map(self._names.named, trace.spans))) for trace in traces]
+
+    @property
+    def faults(self) -> Faults:
+        return self._feed.faults
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self._feed.problems
+
+    def close(self) -> None:
+        self._names.close()
+        self._feed.close()
+
+
+def slurm_source() -> list[NameSource]:
+    """Slurm's queue, if its command is installed here."""
+    squeue = shutil.which("squeue")
+    return [names_in_slurm(squeue)] if squeue else []

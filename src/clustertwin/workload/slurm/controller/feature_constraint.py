@@ -1,0 +1,47 @@
+"""A job's constraint -> a test of a node's features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+
+def feature_test(text: str) -> Callable[[set[str]], bool]:
+    """A constraint such as `ib&(v100|a100)` -> a test of a node's features.
+
+    >>> feature_test("ib&v100")({"ib", "v100"}), feature_test("a|b")({"c"})
+    (True, False)
+    """
+    words = re.findall(r"[\w.-]+(?:\*\d+)?|[&|,()\[\]]", text)
+    at = 0
+
+    def either() -> Callable[[set[str]], bool]:
+        nonlocal at
+        parts = [both()]
+        while at < len(words) and words[at] == "|":
+            at += 1
+            parts.append(both())
+        return lambda features: any(part(features) for part in parts)
+
+    def both() -> Callable[[set[str]], bool]:
+        nonlocal at
+        parts = [single()]
+        while at < len(words) and words[at] in "&,":
+            at += 1
+            parts.append(single())
+        return lambda features: all(part(features) for part in parts)
+
+    def single() -> Callable[[set[str]], bool]:
+        nonlocal at
+        if at >= len(words):
+            return lambda features: True
+        word = words[at]
+        at += 1
+        if word in "([":
+            inside = either()
+            at += 1
+            return inside
+        name = word.partition("*")[0]
+        return lambda features: name in features
+
+    return either() if words else (lambda features: True)

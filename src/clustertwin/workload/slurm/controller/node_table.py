@@ -1,0 +1,139 @@
+"""A site's nodes, partitions and reservations as rows, and the sets of nodes that a job may use."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from clustertwin.workload.slurm.controller.feature_constraint import feature_test
+from clustertwin.workload.slurm.controller.site_arrays import NODES, Bytes, Floats, Ints, Refused, Rows, matrix
+from clustertwin.workload.slurm.joblog.job_table import SlurmJob
+from clustertwin.workload.slurm.site.slurm_site import SlurmPartition, SlurmSite
+
+
+def natural(name: str) -> list[Any]:
+    """A sort key that counts n2 before n10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+class NodeTable:
+    """Nodes in the order of their names, as in slurmctld."""
+
+    def __init__(self, site: SlurmSite, remarks: Counter[str]) -> None:
+        self.site, self.remarks = site, remarks
+        pairs = sorted(((name, group) for group in site.groups for name in group.names), key=lambda p: natural(p[0]))
+        self.names = tuple(name for name, _ in pairs)
+        self.groups = [group for _, group in pairs]
+        self.index = {name: i for i, name in enumerate(self.names)}
+        self.gres = sorted({gres.name for group in site.groups for gres in group.gres})
+        self.tres_names = ["cpu", "mem", "node", *(f"gres/{name}" for name in self.gres)]
+        self.partitions = {partition.name: i for i, partition in enumerate(site.partitions)}
+        self.reservations = {reservation.name: i for i, reservation in enumerate(site.reservations)}
+        self.nodes = self._nodes()
+        self.part_nodes = np.zeros((len(site.partitions), len(self.names)), np.uint8)
+        for p, partition in enumerate(site.partitions):
+            self.part_nodes[p, [self.index[name] for name in partition.nodes]] = 1
+        self.masks: dict[tuple[Any, ...], int] = {}
+        self.mask_rows: list[Bytes] = []
+        self.tres_totals = self._totals()
+
+    def _nodes(self) -> Rows:
+        groups = self.groups
+        gres = np.array(
+            [[sum(g.count for g in group.gres if g.name == name) for name in self.gres] for group in groups], np.int64
+        ).reshape(len(groups), len(self.gres))
+        leaf, distance = self._topology()
+        threads = [group.threads_per_core for group in groups]
+        cores = [group.cores for group in groups]
+        if self.site.unit == "cpu":
+            cores, threads = [c * t for c, t in zip(cores, threads, strict=True)], [1] * len(threads)
+        rows = np.zeros(len(groups), NODES)
+        rows["cores"], rows["threads"], rows["leaf"] = cores, threads, leaf
+        rows["memory_mb"] = [group.memory_mb for group in groups]
+        rows["weight"] = [group.weight for group in groups]
+        rows["up"] = [group.available for group in groups]
+        self.node_gres, self.leaf_distance = gres, distance
+        return rows
+
+    def _topology(self) -> tuple[Ints, Ints]:
+        leaf = np.full(len(self.names), -1, np.int64)
+        leaves = [switch for switch in self.site.switches if switch.nodes]
+        parent = {below: switch.name for switch in self.site.switches for below in switch.switches}
+        for i, switch in enumerate(leaves):
+            leaf[[self.index[name] for name in switch.nodes]] = i
+
+        def ancestors(name: str) -> list[str]:
+            chain = [name]
+            while chain[-1] in parent and len(chain) < 100:
+                chain.append(parent[chain[-1]])
+            return chain
+
+        if len({ancestors(switch.name)[-1] for switch in leaves}) > 1:
+            self.remarks["switches without a common root; the model lets a job use all of them"] += 1
+        distance = np.zeros((max(len(leaves), 1), max(len(leaves), 1)), np.int64)
+        for i, one in enumerate(leaves):
+            for j, other in enumerate(leaves):
+                theirs = ancestors(other.name)
+                shared = [k for k, name in enumerate(ancestors(one.name)) if name in theirs]
+                distance[i, j] = shared[0] if shared else 99
+        return leaf, distance
+
+    def _totals(self) -> dict[str, Floats]:
+        """Each partition's TRES, by which PriorityWeightTRES is normalised."""
+        totals = {
+            "cpu": self.part_nodes @ (self.nodes["cores"] * self.nodes["threads"]).astype(float),
+            "mem": self.part_nodes @ self.nodes["memory_mb"],
+            "node": self.part_nodes.sum(axis=1).astype(float),
+        }
+        for g, name in enumerate(self.gres):
+            totals[f"gres/{name}"] = self.part_nodes @ self.node_gres[:, g].astype(float)
+        return totals
+
+    def mask(self, job: SlurmJob, partition: SlurmPartition) -> int:
+        types = tuple(sorted((g.name, g.type) for g in job.gres if g.type))
+        key = (partition.name, job.constraint, types, job.reservation)
+        if key not in self.masks:
+            row = self.part_nodes[self.partitions[partition.name]].copy()
+            match = feature_test(job.constraint)
+            if "[" in job.constraint or "*" in job.constraint:
+                self.remarks[f"constraint {job.constraint}: counts and alternatives are read as plain conditions"] += 1
+            for i, group in enumerate(self.groups):
+                has = {(gres.name, gres.type) for gres in group.gres}
+                row[i] &= match(set(group.features)) and all(kind in has for kind in types)
+            if job.reservation:
+                reservation = self.site.reservations[self.reservations[job.reservation]]
+                row &= np.isin(np.arange(len(row)), [self.index[name] for name in reservation.nodes]).astype(np.uint8)
+            self.masks[key] = len(self.mask_rows)
+            self.mask_rows.append(row)
+        return self.masks[key]
+
+    def narrow(self, mask: int, request: dict[str, Any]) -> int:
+        """The nodes of a mask that could hold the job if they were empty; slurmctld refuses a job that has too few."""
+        nodes = self.nodes
+        allowed = self.mask_rows[mask] == 1
+        cpus = nodes["cores"] * nodes["threads"]
+        if request["memory_cpu_mb"] > 0:
+            cpus = np.minimum(cpus, (nodes["memory_mb"] // request["memory_cpu_mb"]).astype(np.int64))
+        cpus = np.minimum(cpus, request["cpus_on_node"])
+        fits = allowed & (cpus >= request["tasks_on_node"] * request["cpus_per_task"])
+        fits &= nodes["memory_mb"] >= request["memory_node_mb"]
+        fits &= (self.node_gres >= np.array(request["gres"], np.int64)).all(axis=1)
+        best = np.sort(cpus[fits])[::-1][: request["nodes_max"]]
+        if len(best) < request["nodes_min"] or best.sum() < request["cpus"]:
+            raise Refused("no nodes of the partition can ever satisfy the request")
+        row = fits.astype(np.uint8)
+        key = ("narrow", row.tobytes())
+        if key not in self.masks:
+            self.masks[key] = len(self.mask_rows)
+            self.mask_rows.append(row)
+        return self.masks[key]
+
+    def reservation_rows(self) -> tuple[Floats, Bytes]:
+        items = self.site.reservations
+        nodes = np.zeros((len(items), len(self.names)), np.uint8)
+        for i, reservation in enumerate(items):
+            nodes[i, [self.index[name] for name in reservation.nodes]] = 1
+        return matrix([(item.start_s, item.end_s) for item in items], 2, np.float64), nodes

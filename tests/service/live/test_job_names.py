@@ -1,0 +1,141 @@
+"""Owners and names of jobs: from user ids and from Slurm, in the background, bounded, and never a reason to fail."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.service.conftest import Clock
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import SourceError
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.live.feeds import job_names
+from clustertwin.service.live.feeds.job_names import (
+    JobName,
+    JobNames,
+    NamedFeed,
+    names_in_slurm,
+    owners_in_prometheus,
+    user_of,
+)
+from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.ingest.sources.query_answer import Series
+
+SPAN = JobSpan("17", "n1", (0,), 0, 100)
+
+
+def asked(names: JobNames, *jobs: str) -> None:
+    """Ask, and wait for the answer."""
+    names.look_for(jobs)
+    while names._asking is not None:
+        time.sleep(0.001)
+        names.look_for(())
+
+
+def test_the_user_comes_from_the_exporter_and_the_name_from_slurm():
+    names = JobNames([lambda: {"17": JobName("", "solver")}, lambda: {"17": JobName("ada")}], Clock())
+    assert names.named(SPAN) == SPAN
+    asked(names, "17")
+    named = names.named(SPAN)
+    assert (named.user, named.owner, named.name) == ("ada", "ada", "solver")
+
+
+def test_what_the_source_of_the_span_knows_is_kept():
+    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock())
+    asked(names, "17")
+    named = names.named(JobSpan("17", "n1", (0,), 0, 100, owner="bob", name="own", user="bob"))
+    assert (named.owner, named.name) == ("bob", "own")
+
+
+def test_sources_are_asked_once_a_minute_and_only_for_unknown_jobs():
+    clock, calls = Clock(), []
+
+    def source():
+        calls.append(clock.now_s)
+        return {"17": JobName("ada")}
+
+    names = JobNames([source], clock)
+    for clock.now_s in range(0, 300, 10):
+        asked(names, "17")
+    assert calls == [0]
+    for clock.now_s in range(300, 420, 10):
+        asked(names, "17", "unknown")
+    assert calls == [0, 300, 360]
+
+
+def test_a_source_that_fails_leaves_the_others():
+    def broken():
+        raise SourceError("down")
+
+    names = JobNames([broken, lambda: {"17": JobName("ada")}], Clock())
+    asked(names, "17")
+    assert names.named(SPAN).user == "ada"
+
+
+def test_the_number_of_remembered_jobs_is_bounded(monkeypatch):
+    monkeypatch.setattr(job_names, "MOST_JOBS", 10)
+    names = JobNames([lambda: {str(i): JobName("ada") for i in range(100)}], Clock())
+    asked(names, "x")
+    assert len(names._known) == 10
+    assert names.named(JobSpan("99", "n1", (0,), 0, 1)).user == "ada"
+
+
+@pytest.fixture
+def squeue(tmp_path: Path):
+    def write(script: str) -> str:
+        path = tmp_path / "squeue"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return write
+
+
+def test_slurm_is_asked_with_one_command(squeue):
+    answer = names_in_slurm(squeue("echo '17|ada|my|job'; echo damaged"))()
+    assert answer == {"17": JobName("ada", "my|job")}
+
+
+def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
+    monkeypatch.setattr(job_names, "ANSWER_S", 0.2)
+    assert names_in_slurm(squeue("exec sleep 60"))() == {}
+
+
+def test_user_ids_become_logins_and_unknown_ones_stay_numbers():
+    assert user_of(os.getuid()) != str(os.getuid())
+    assert user_of(4_000_000_000) == "4000000000"
+
+    class Server:
+        def raw(self, metric, start_s, end_s):
+            assert (metric, start_s, end_s) == ("twin_job_owner_uid", 40.0, 100.0)
+            return [Series({"jobid": "17"}, np.array([99.0]), np.array([4e9]))]
+
+    assert owners_in_prometheus(Server(), lambda: 100.0)() == {"17": JobName("4000000000")}
+
+
+def test_a_feed_gives_its_jobs_their_names():
+    class Feed:
+        source, pace, patient, problems, faults = "test", 1.0, False, (), Faults()
+
+        def now_s(self):
+            return 0.0
+
+        def take(self):
+            values = np.zeros((1, 1, 4), np.float32)
+            return [Trace("n1", (0,), 0, CPU, values, np.ones((1, 1), np.bool_), (SPAN,))]
+
+        def close(self):
+            self.closed = True
+
+    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock())
+    feed = NamedFeed(Feed(), names)
+    feed.take()
+    while names._asking is not None:
+        names.look_for(())
+    (trace,) = feed.take()
+    assert (trace.spans[0].owner, trace.spans[0].name) == ("ada", "solver")
+    feed.close()

@@ -1,0 +1,73 @@
+"""The advice of `twin job` fits what is wrong with the job: one table of causes, for events and for reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.service.sample_state import EVENT
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.outgoing.job_report import notes, render, usage_recorded, with_cause
+from clustertwin.service.store.event_store import Case
+from clustertwin.telemetry.detection.events.causes import CAUSES
+from clustertwin.telemetry.recording import Recorder, Recording
+
+BUSY, SLEEPING, READING = (0.99, 0.01, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.1, 0.1, 0.8, 0.0)
+
+
+def recorded(directory: Path, *phases: tuple[int, list[tuple[float, ...]]]) -> Recording:
+    """A job of four threads, 4711, that does this."""
+    values = np.concatenate([np.repeat(np.array(does, np.float32)[:, None], s, axis=1) for s, does in phases], axis=1)
+    cpus, seconds = tuple(range(4)), values.shape[1]
+    with Recorder.create(directory, {"n1": cpus}) as recorder:
+        recorder.append(Trace("n1", cpus, 1_000_000, CPU, values, np.ones(values.shape[:2], np.bool_)))
+        recorder.label(JobSpan("4711", "n1", cpus, 1_000_000, 1_000_000 + seconds, owner="ada", name="solver"))
+    return Recording.open(directory)
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice", "phases"),
+    [
+        ("idle", "scancel 4711", [(1200, [BUSY] * 4), (300, [SLEEPING] * 4)]),
+        ("hung-rank", "--overlap gdb", [(300, [BUSY] * 4), (60, [SLEEPING, BUSY, BUSY, BUSY])]),
+        ("misbound", "--cpu-bind=cores", [(300, [BUSY, SLEEPING, SLEEPING, SLEEPING])]),
+        ("stalled-io", "$TMPDIR", [(1200, [BUSY] * 4), (60, [READING] * 4)]),
+    ],
+)
+def test_the_advice_fits_what_the_last_seconds_of_the_job_show(tmp_path, cause, advice, phases):
+    usage = usage_recorded(recorded(tmp_path / "r", *phases), "4711")
+    assert usage.cause == cause
+    text = render(usage)
+    assert advice in text
+    assert "No changes suggested" not in text
+    assert text.startswith("job 4711 solver of ada")
+    assert max(len(line) for line in text.splitlines()) <= 78
+
+
+def test_a_misbound_job_gets_every_directive_about_binding(tmp_path):
+    text = "\n".join(notes(usage_recorded(recorded(tmp_path / "r", (300, [BUSY, *[SLEEPING] * 3])), "4711")))
+    for word in ("--cpu-bind", "--hint", "--ntasks-per-core", "--cpus-per-task=1", "1 of 4 threads"):
+        assert word in text
+
+
+def test_a_healthy_job_gets_no_advice(tmp_path):
+    assert notes(usage_recorded(recorded(tmp_path / "r", (300, [BUSY] * 4)), "4711")) == []
+
+
+def test_the_newest_event_of_the_job_decides_unless_it_was_dismissed(tmp_path):
+    usage = usage_recorded(recorded(tmp_path / "r", (300, [BUSY] * 4)), "4711")
+    case = Case(replace(EVENT, jobs=("4711",), cause="leak"), None)
+    assert "look for a leak" in "\n".join(notes(with_cause(usage, [case])))
+    assert notes(with_cause(usage, [replace(case, verdict="dismissed")])) == []
+
+
+def test_every_cause_has_advice_that_fits_the_report():
+    for name, cause in CAUSES.items():
+        assert cause.next_step, name
+        assert cause.advice or cause.question == "new", name
+        for line in cause.advice:
+            assert len(line.format(job="4711", busy="10 of 128", threads=10)) <= 78, (name, line)
