@@ -1,4 +1,4 @@
-"""What a day contained, what was excluded from it and what a night needs: traces and moments -> counts."""
+"""What a day contained and what was excluded from it: traces and moments -> counts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from numpy.typing import NDArray
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.telemetry.learning.night.training_windows import usable_threads
 from clustertwin.telemetry.moments.moment import LENGTH_S, WINDOW_S, Moment
-
-
-@dataclass(frozen=True, slots=True)
-class DayLimits:
-    thread_hours: float = 1.0  # the least evidence: 36 windows of which no two share a second of a thread
-    fewest_moments: int = 3  # of each role; half an hour of data has three
-    coverage: float = 0.5  # part of the last night's nodes that must be present, and valid part of a node's seconds
-    drift: float = 0.5  # part of the day that may alarm, once the site is known and if nobody called it the new normal
 
 
 @dataclass(frozen=True, slots=True)
