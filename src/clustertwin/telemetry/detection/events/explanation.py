@@ -256,6 +256,7 @@ def explain(
     }
     main = moment.schema.index(diagnosis.channel) if diagnosis else None
     against, order = _by_relevance(moment, seen, baselines, main)
+    order.sort(key=lambda c: bool(np.isnan(expected[c]) and not np.isnan(expected).all()))  # the detector's own first
     baseline = baselines[against] if against else np.where(np.isnan(expected), theirs, expected)
     main = order[0]
     fault = detector.closest_fault(moment, scores, known, view)
