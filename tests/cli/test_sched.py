@@ -153,3 +153,11 @@ def test_predicted_estimates_refuse_another_policy(log: Path):
     assert call(*command)["schedules"][0]["policy"] == "fcfs, predicted times"
     with pytest.raises(SettingsError, match="--policy fcfs"):
         call(*command, "--policy", "sjf")
+
+
+def test_start_judges_itself_on_a_log(log: Path):
+    score = call("start", "--replay", log, "--asked", 5, "--futures", 5, "--json")
+    assert (score["procs"], score["jobs"]) == (16, 5)
+    assert 0.0 <= score["coverage"] <= 1.0
+    with pytest.raises(SettingsError, match="--replay"):
+        call("start", "--replay", log, "--job", "1")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = group()
 
 #: Seconds after which the demo gives up waiting for its event. It usually takes ten to twenty.
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,15 @@ def whatif(options: WhatifOptions) -> None:
 @options(StartOptions)
 def start(options: StartOptions) -> None:
     """Predict when waiting jobs, or a job that you describe, start: 10, 50 and 90 % and a probability."""
-    from clustertwin.cli.sched_start import as_document, print_starts, run_start
+    from clustertwin.cli.sched_start import as_document, print_starts, run_replay, run_start
 
+    if options.replay is not None:
+        score = run_replay(options)
+        if options.json:
+            print_json(score)
+        else:
+            print_table("forecasts of the second half", ["measure", "value"], [[*pair] for pair in score.items()])
+        return
     starts = run_start(options)
     if options.json:
         print_json(as_document(starts))

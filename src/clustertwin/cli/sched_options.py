@@ -47,6 +47,9 @@ class SimulateOptions:
         Literal["requested", "last-two", "predicted"],
         typer.Option(help="Run times that backfilling plans with: limits, the user's last two jobs, or predictions."),
     ] = "requested"
+    patience_h: Annotated[
+        float, typer.Option(min=0.0, help="Jobs that have waited this many hours go first, the oldest first; 0: never.")
+    ] = 0.0
     procs: Procs = 0
     gpus: Annotated[int, typer.Option(help="GPUs of the machine; 0 ignores GPUs.")] = 0
     unit: Unit = "cpus"
@@ -198,6 +201,10 @@ class StartOptions:
     procs: Annotated[int, typer.Option(help="Size of the machine; by default the size from sinfo.")] = 0
     unit: Unit = "cpus"
     futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 100
+    replay: Annotated[
+        Path | None, typer.Option(help="Judge forecasts on this log instead: ask at submissions, then see the starts.")
+    ] = None
+    asked: Annotated[int, typer.Option(min=2, help="With --replay: jobs of each half of the log to ask about.")] = 200
     hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     json: bool = Json

@@ -14,6 +14,7 @@ from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.policies import find_policy
+from clustertwin.workload.policies.patience import with_patience
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
 from clustertwin.workload.rl.policy_training import parse_ranges
 from clustertwin.workload.simulator import Schedule, ScheduleMetrics, SchedulingRules, simulate
@@ -39,7 +40,10 @@ def run_policies(options: SimulateOptions) -> SimulatedPolicies:
     }  # fmt: skip
     with err.status(SIMULATING):
         if options.estimates == "requested":
-            schedules = [simulate(jobs, procs, name, options.backfill, **rules) for name in options.policy]
+            policies = [find_policy(name) for name in options.policy]
+            if options.patience_h:
+                policies = [with_patience(policy, options.patience_h * 3600) for policy in policies]
+            schedules = [simulate(jobs, procs, policy, options.backfill, **rules) for policy in policies]
         else:
             schedules = [_with_estimates(options, jobs, procs)]
     if options.out:

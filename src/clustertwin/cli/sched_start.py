@@ -13,6 +13,7 @@ from clustertwin.cli.sched_options import StartOptions
 from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats import read
+from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.simulator.forecast.live_start import (
     LivePast,
     StartAnswer,
@@ -22,6 +23,7 @@ from clustertwin.workload.simulator.forecast.live_start import (
 )
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
+from clustertwin.workload.simulator.forecast.start_replay import judge_forecasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,23 @@ def run_start(options: StartOptions) -> Starts:
     settings = FutureSettings(futures=options.futures)
     answers = forecast_queue(queue, past, procs, question, unit=options.unit, settings=settings, seed=options.seed)
     return Starts(answers, queue, asked_s)
+
+
+def run_replay(options: StartOptions) -> dict[str, Any]:
+    """How good forecasts are on the second half of a log, with intervals calibrated on the first."""
+    if options.replay is None or options.job or options.like or options.squeue:
+        raise SettingsError("--replay takes a log, and neither --job, --like nor --squeue")
+    jobs = read(options.replay)
+    procs = options.procs or stated_machine_size(jobs, options.unit)
+    settings = FutureSettings(futures=options.futures)
+    score, levels = judge_forecasts(jobs, procs, options.asked, settings, options.seed)
+    return {
+        "log": str(options.replay),
+        "procs": procs,
+        "low_level": levels[0],
+        "high_level": levels[1],
+        **asdict(score),
+    }
 
 
 def as_document(starts: Starts) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class PaperSlurm:
         )
 
     def _sacct(self, line: str) -> str:
-        if "TIMEOUT" in line:
+        if "TimelimitRaw" in line:
             return ""
         start = datetime.fromtimestamp(self.start_s).isoformat(timespec="seconds")
         end = datetime.fromtimestamp(self.end_s).isoformat(timespec="seconds") if self.end_s else "Unknown"

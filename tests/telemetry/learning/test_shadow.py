@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.month.unseen_programs import FOREIGN, with_unseen_programs
 
 #: The calibration of such a short day is poor: the end of the shadow must not depend on it.
-ENDS = replace(QUICK, shadow=ShadowRule(thread_hours=1.0, false_events=inf))
+ENDS = replace(QUICK, shadow=ShadowRule(thread_hours=1.0, strange=1.0))
 
 
 def test_a_new_home_is_in_shadow_and_the_first_end_stays(tmp_path):
@@ -46,11 +45,11 @@ def test_a_champion_alone_does_not_end_the_shadow_of_a_home_that_began_in_it(tmp
 
 
 def test_the_shadow_ends_by_evidence():
-    rule = ShadowRule(thread_hours=2.0, false_events=1.0)
-    assert "learned here from 2.0 thread-hours" in reason_to_end(rule, True, 2.0, 1.0)
+    rule = ShadowRule(thread_hours=2.0, strange=0.1)
+    assert "learned here from 2.0 thread-hours" in reason_to_end(rule, True, 2.0, 0.1)
     assert reason_to_end(rule, False, 9.0, 0.0) == ""  # the bundled detector is still in service
     assert reason_to_end(rule, True, 1.9, 0.0) == ""
-    assert reason_to_end(rule, True, 9.0, 1.1) == ""
+    assert reason_to_end(rule, True, 9.0, 0.11) == ""
 
 
 def foreign_day(number):

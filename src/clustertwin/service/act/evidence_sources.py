@@ -34,8 +34,10 @@ def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence
     command += [f"--job={job}", f"--owner={owner}", *([f"--node={nodes[0]}"] if len(nodes) == 1 else [])]
     try:
         done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SourceError(f"no evidence of job {job}: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SourceError(f"no evidence of job {job}: it took longer than {TIMEOUT_S:.0f} s") from error
+    except OSError as error:
+        raise SourceError(f"no evidence of job {job}: {error.strerror}") from error
     if done.returncode:
         text = done.stderr.decode("utf-8", "replace").removeprefix("twin: ")
         raise SourceError(f"no evidence of job {job}: {' '.join(text.split())[:200]}")

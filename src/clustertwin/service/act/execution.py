@@ -35,7 +35,12 @@ class Executor:
         """The commands as a person would type them."""
         plan = action.plan
         commands = commands_of(action.verb, plan.facts, action.id, plan.signal, plan.grace_s)
-        return [" ".join(command) for command in commands]
+        return [
+            f"(wait at most {float(command[1]):.0f} s for the job to end)"
+            if command[0] == "sleep"
+            else " ".join(command)
+            for command in commands
+        ]
 
     def execute(self, action_id: str) -> ActionRecord:
         """Do an approved action. The record says what came of it."""

@@ -63,8 +63,9 @@ def overrun(text: str) -> float:
 
 
 def read_overrun(run: RunCommand = run_command) -> float:
+    # Without --state: sacct selects by state only together with an end time, and otherwise returns nothing.
     command = ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "--starttime=now-7days"]
-    return overrun(run([*command, "--state=TIMEOUT", "--format=State,ElapsedRaw,TimelimitRaw"]))
+    return overrun(run([*command, "--format=State,ElapsedRaw,TimelimitRaw"]))
 
 
 def rows_by(

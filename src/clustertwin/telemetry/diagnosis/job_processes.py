@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.diagnosis.process_files import Look, look, maps_mpi, owner_of, variables
+from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, maps_mpi, owner_of, variables
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import find_hierarchies, find_places
 from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
@@ -60,7 +60,7 @@ def find_tree(root: int, owner: int | None = None) -> JobProcesses:
     return _ranks(pids, owner)
 
 
-def is_same(process: RankProcess, seen: Look | None) -> bool:
+def is_same(process: RankProcess, seen: ProcessLook | None) -> bool:
     """Whether a look is of this process, and not of a later one with the same pid."""
     return seen is not None and seen.started_ticks == process.started_ticks
 
@@ -80,7 +80,7 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
     refused = len(present) - len(own)
     nodes = max((n for _, values in looks if (n := _first(values, SLURM_NODES)) is not None), default=1)
     for rank_names, size_names in ((LAUNCHER_RANKS, LAUNCHER_SIZES), (SLURM_RANK, SLURM_SIZE)):
-        by_rank: dict[int, list[Look]] = defaultdict(list)
+        by_rank: dict[int, list[ProcessLook]] = defaultdict(list)
         for seen, values in looks:
             if (rank := _first(values, rank_names)) is not None:
                 by_rank[rank].append(seen)
@@ -94,7 +94,7 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
     )
 
 
-def _main(looks: list[Look]) -> Look:
+def _main(looks: list[ProcessLook]) -> ProcessLook:
     if len(looks) == 1:
         return looks[0]
     return max(looks, key=lambda seen: (maps_mpi(seen.pid), seen.cpu_s, -seen.pid))

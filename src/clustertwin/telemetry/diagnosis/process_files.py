@@ -1,4 +1,4 @@
-"""One process through /proc, without stopping it: a pid -> a `Look`, or None if it has ended.
+"""One process through /proc, without stopping it: a pid -> a `ProcessLook`, or None if it has ended.
 
 Every file is optional. A process may end between two reads, and a kernel or a missing right may refuse one.
 """
@@ -21,7 +21,7 @@ MAX_ENVIRONMENT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProcessLook:
     """The kernel's view of a process at one moment."""
 
     pid: int
@@ -38,7 +38,7 @@ class Look:
     ran_s: float | None  # seconds since boot at which it ran last
 
 
-def look(pid: int) -> Look | None:
+def look(pid: int) -> ProcessLook | None:
     """Read the files of a process. None: it has ended, or is a zombie."""
     stat = _read(pid, "stat")
     # The name of a program may contain blanks and parentheses; the fields begin after the last one.
@@ -47,7 +47,7 @@ def look(pid: int) -> Look | None:
         return None
     state = fields[0].decode("ascii", "replace")
     started = _EXEC_START.search(_read(pid, "sched")[:2048])
-    return Look(
+    return ProcessLook(
         pid=pid,
         started_ticks=int(fields[19]),
         state=state,

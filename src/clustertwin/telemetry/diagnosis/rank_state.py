@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Stack
-from clustertwin.telemetry.diagnosis.process_files import TICK_S, Look
+from clustertwin.telemetry.diagnosis.process_files import TICK_S, ProcessLook
 from clustertwin.telemetry.diagnosis.system_calls import FILE_CALLS, SLEEPS
 
 #: word -> its meaning
 STATES: dict[str, str] = {
     "stopped": "a signal has stopped it",
     "blocked": "it is blocked on a file or a socket",
-    "waits-in-mpi": "it waits in the same MPI call",
+    "waits-in-mpi": "it waits in MPI",
     "communicates": "it is in MPI, in different calls",
     "spins": "it uses CPU time at the same place and writes nothing",
     "computes": "it uses CPU time outside MPI",
@@ -31,8 +31,8 @@ _MPI4PY = re.compile(r"^__pyx_\w*?_\d+(?:Comm|Intracomm|Request|Win|File)_\d+([A
 class TwoLooks:
     """One process at the beginning and at the end of the window."""
 
-    first: Look | None
-    last: Look | None
+    first: ProcessLook | None
+    last: ProcessLook | None
     stacks: tuple[Stack, ...]
     memory: tuple[int | None, ...] = ()  # signatures of its private memory
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from clustertwin.telemetry.diagnosis import private_memory, shared_memory
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
-from clustertwin.telemetry.diagnosis.process_files import Look, look
+from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look
 from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, mpi_call, state_of
 from clustertwin.telemetry.diagnosis.stack_tools import stack_of
 from clustertwin.telemetry.exporter.text.kernelfile import read_file
@@ -38,7 +38,7 @@ class Budget:
 class _Half:
     """One end of the window."""
 
-    looks: dict[int, Look | None]
+    looks: dict[int, ProcessLook | None]
     stacks: dict[int, Stack]
     stopped_s: dict[int, float]
     notes: dict[int, str]
@@ -138,7 +138,7 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
     )
 
 
-def _is_running(seen: Look | None) -> bool:
+def _is_running(seen: ProcessLook | None) -> bool:
     return seen is not None and seen.state == "R"
 
 

@@ -79,7 +79,7 @@ def replay_feed(directory: Path, speed: float) -> ReplayFeed:
         )
     if recording.end_s <= recording.start_s:
         raise SettingsError(f"{directory}: the recording is empty")
-    return ReplayFeed(recording, speed)
+    return ReplayFeed(recording, speed, most_step_s=max(15.0, speed / 2))
 
 
 def write_source(home: Path, source: SourceSettings) -> None:

@@ -201,21 +201,36 @@ class PrometheusFeed:
 
 
 class ReplayFeed:
-    """A recording, replayed at `pace` times real time. At the end its clock stops."""
+    """A recording, replayed at `pace` times real time. At the end its clock stops.
+
+    On a machine that is too slow for the pace, its clock waits: at most `most_step_s` seconds are taken at once. So the
+    detector looks at the recording in small steps.
+    """
 
     patient = True
 
-    def __init__(self, recording: Recording, pace: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        pace: float,
+        clock: Callable[[], float] = time.monotonic,
+        most_step_s: float = float("inf"),
+    ) -> None:
         self.source = f"replay of {recording.directory.name} at {pace:g}×"
         self.pace = pace
         self._recording, self._clock = recording, clock
+        self._most_step_s = most_step_s
         self._begun_s: float | None = None
         self._until_s = recording.start_s
 
     def now_s(self) -> float:
         if self._begun_s is None:
             self._begun_s = self._clock()
-        return min(self._recording.start_s + (self._clock() - self._begun_s) * self.pace, self._recording.end_s)
+        at_s = self._recording.start_s + (self._clock() - self._begun_s) * self.pace
+        if at_s > self._until_s + self._most_step_s:
+            self._begun_s += (at_s - self._until_s - self._most_step_s) / self.pace
+            at_s = self._until_s + self._most_step_s
+        return min(at_s, self._recording.end_s)
 
     @property
     def ended(self) -> bool:

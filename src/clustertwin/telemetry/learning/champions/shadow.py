@@ -2,7 +2,7 @@
 
 On a site that the twin does not know, most alarms only say that the site differs from the machines it was trained on.
 So it watches first: it shows what it would have raised, and notifies nobody. A night ends the shadow by itself when the
-detector in service was learned here, from enough evidence, and raises few events on held-out time of the site.
+detector in service was learned here, from enough evidence, and finds few jobs strange on held-out time of the site.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ShadowRule:
     """What a night needs to end the shadow."""
 
     thread_hours: float = 2.0  # of the day that was learned: usable, and counted once
-    false_events: float = 1.0  # per node and day that the new champion would have raised on held-out time
+    strange: float = 0.1  # part of the jobs on held-out time that may be strange to it: they can be faults, or new
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ def begin(home: Path) -> Shadow:
     return shadow
 
 
-def reason_to_end(rule: ShadowRule, learned_here: bool, thread_hours: float, false_events: float) -> str:
+def reason_to_end(rule: ShadowRule, learned_here: bool, thread_hours: float, strange: float) -> str:
     """Why the shadow ends with this night; empty: it does not."""
-    if not learned_here or thread_hours < rule.thread_hours or false_events > rule.false_events:
+    if not learned_here or thread_hours < rule.thread_hours or strange > rule.strange:
         return ""
     return (
-        f"the detector in service was learned here from {thread_hours:.1f} thread-hours and raises "
-        f"{false_events:.1f} events per node-day on held-out time"
+        f"the detector in service was learned here from {thread_hours:.1f} thread-hours and finds "
+        f"{strange:.0%} of the jobs on held-out time strange"
     )
 
 

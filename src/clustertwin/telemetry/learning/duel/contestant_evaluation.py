@@ -45,6 +45,7 @@ class NormalFigures:
     false_alarms: float  # part of the windows above the threshold
     false_events: float  # per node and day that its scores alone would open
     raised: float  # per node and day that findings would open
+    strange: float  # part of all looks at a job that its scores find strange
     node_looks: int  # five-minute looks at a node that the last figure is from
 
 
@@ -61,12 +62,13 @@ def evaluate_contestant(
         bits=figures.bits,
         false_events=figures.false_events,
         raised=figures.raised,
+        strange=figures.strange,
     )
 
 
 def unable(name: str, golden: GoldenSet | SiteGoldenSet) -> Contestant:
     """A champion that scores no thread of the day: every challenger is better."""
-    return Contestant(name, _UNABLE, 1.0, GoldenSetResult({}, 0.0, golden.sha256), _UNABLE, _UNABLE, _UNABLE)
+    return Contestant(name, _UNABLE, 1.0, GoldenSetResult({}, 0.0, golden.sha256), _UNABLE, _UNABLE, _UNABLE, 1.0)
 
 
 def sight_of(detector: Detector, golden: GoldenSet | SiteGoldenSet) -> GoldenSetResult:
@@ -81,7 +83,7 @@ def normal_figures(detector: Detector, normal: NormalMoments) -> NormalFigures:
         raise SettingsError("nothing to evaluate on: there is no held-out moment")
     bar = event_bar(detector, largest_node(normal.moments))
     called_normal = normal.called_normal or tuple(np.zeros(len(moment), np.bool_) for moment in normal.moments)
-    errors, scores_of_all, false, found, node_looks = [], [], 0, 0, 0
+    errors, scores_of_all, alarms, false, found, node_looks = [], [], list[bool](), 0, 0, 0
     for (moment, scores), normal_rows in zip(scored(detector, normal.moments), called_normal, strict=True):
         known = ~np.isnan(scores.score)
         errors.append(scores.error[known])
@@ -90,9 +92,11 @@ def normal_figures(detector: Detector, normal: NormalMoments) -> NormalFigures:
         found_here = raised(moment, scores, detector.threshold)
         for look in looks(moment):
             name = moment.jobs[moment.job[look.rows[0]]] if look.has_job else moment.nodes[moment.node[look.rows[0]]]
-            if above_bar(scores, look, bar) or name in found_here:
+            alarm = above_bar(scores, look, bar)
+            alarms += [] if alarm is None else [alarm]
+            if alarm or name in found_here:
                 counts = normal_rows[look.rows].any() or not visibly_harmed(moment, look)
-                false += bool(counts and above_bar(scores, look, bar))
+                false += bool(counts and alarm)
                 found += bool(counts and name in found_here)
     score, error = np.concatenate(scores_of_all), np.concatenate(errors)
     if not len(score):
@@ -103,6 +107,7 @@ def normal_figures(detector: Detector, normal: NormalMoments) -> NormalFigures:
         false_alarms=float((score > detector.threshold).mean()),
         false_events=LOOKS_PER_DAY * false / node_looks,
         raised=LOOKS_PER_DAY * found / node_looks,
+        strange=float(np.mean(alarms)),
         node_looks=node_looks,
     )
 

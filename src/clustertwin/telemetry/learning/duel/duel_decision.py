@@ -29,6 +29,7 @@ class Contestant:
     bits: float = 0.0  # mean description length of these windows
     false_events: float = 0.0  # per node and day that its scores alone would open, on these windows
     raised: float = 0.0  # per node and day that findings would open with it; the duel does not count them
+    strange: float = 1.0  # part of all looks at a job that its scores find strange
 
     def worth(self, rule: DuelRule) -> float:
         """The part of the faults that it sees, less the cost of its false events."""

@@ -126,9 +126,12 @@ def _run_steps(run: NightRun) -> NightResult:
 def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, winner: Contestant) -> NightResult:
     """End the shadow if the champion of this night knows the site."""
     serving = version_store.find_version(run.home, result.champion).lineage
-    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.raised)
+    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.strange)
     if not reason:
-        return replace(result, notes=[*result.notes, f"still in shadow: the day has {census.evidence}"])
+        return replace(
+            result,
+            notes=[*result.notes, f"still in shadow: {census.evidence}, {winner.strange:.0%} of the jobs are strange"],
+        )
     learning_state.end_shadow(run.home, reason, run.context.clock())
     return replace(result, shadow_ended=reason, notes=[*result.notes, f"the shadow ends: {reason}"])
 

@@ -105,7 +105,7 @@ def run_simulated_night(
         outcome, state.learned = "promoted", True
     if not decision.refused:
         _remember(settings, state, day, split)
-    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.raised)
+    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.strange)
     return SimulatedNight(outcome, sight, cpu_s, decision.because)
 
 

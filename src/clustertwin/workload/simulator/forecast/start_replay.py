@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.run_times.run_time_history import new_history, remember
 from clustertwin.workload.simulator.admission import admit
@@ -84,6 +85,19 @@ def answer_questions(
         arrivals = past_arrivals(records, now_s, days * 86_400.0)
         distribution = forecast_starts(moment, history, arrivals, settings, rng)[-1]
         yield Answer(int(row), distribution, float(start_s[row] - now_s))
+
+
+def judge_forecasts(
+    jobs: Jobs, procs: int, asked: int, settings: FutureSettings, seed: int = 0
+) -> tuple[ForecastScore, tuple[float, float]]:
+    """Scores on the second half of a log, and the quantiles of its intervals, which the first half calibrates."""
+    n, rng = len(admit(jobs, procs).records), np.random.default_rng(seed)
+    halves = (np.arange(n // 10, n // 2), np.arange(n // 2, n))  # the first tenth only fills the history
+    if any(len(half) < 1 for half in halves):
+        raise SettingsError(f"a log of {n} jobs is too short to judge forecasts on")
+    rows = [np.sort(rng.choice(half, min(asked, len(half)), replace=False)) for half in halves]
+    levels = calibrated_levels(list(answer_questions(jobs, procs, rows[0], settings, seed)))
+    return score_answers(list(answer_questions(jobs, procs, rows[1], settings, seed)), levels), levels
 
 
 def past_arrivals(records: Records, now_s: float, length_s: float) -> Arrivals | None:
