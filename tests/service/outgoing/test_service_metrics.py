@@ -82,7 +82,7 @@ def test_an_event_is_exported_until_it_is_dismissed_or_silenced(state):
 
 
 def test_in_shadow_no_event_is_exported_and_the_shadow_is(state):
-    event = "twin_event_score", "e1", "n1", "17", "reconstruction", "iowait"
+    event = "twin_event_score", "e1", "n1", "17", "", "reconstruction", "iowait"
     assert samples(render(state))[("twin_shadow",)] == 0
     state.may_be_in_shadow = True
     values = samples(render(state))
