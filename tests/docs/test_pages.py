@@ -24,7 +24,6 @@ FRAGMENTS = {
     "models.md": "the model is the reader's; tests/telemetry/models makes the same call",
     "sources.md": "the servers are the reader's; tests/telemetry/ingest/sources makes the same calls",
 }
-SOURCE = "https://github.com/clustertwin/clustertwin/blob/main/"
 
 
 def name_of(page: Path) -> str:
