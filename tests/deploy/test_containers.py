@@ -46,7 +46,7 @@ def test_our_containers_and_units_run_commands_that_exist(services):
     units = [unit.read_text() for unit in (ROOT / "deploy" / "systemd").glob("*.service")]
     started = [re.search(r"^ExecStart=/opt/clustertwin/bin/twin (\S+)", unit, re.M)[1] for unit in units]
     started += [service["command"][0] for service in services.values() if service["image"].startswith("localhost/")]
-    assert len(started) == 7
+    assert len(started) == 8
     assert set(started) - set(COMMANDS) == set()
 
 
