@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 
 TICKS = 100  # per second
 PID, UID = 4242, 1  # a process of the job, and its owner
+
+
+def cpu_stat(user_s: float, system_s: float) -> str:
+    """A cgroup's cpu.stat."""
+    user, system = round(user_s * 1e6), round(system_s * 1e6)
+    return f"usage_usec {user + system:020d}\nuser_usec {user:020d}\nsystem_usec {system:020d}\n"
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class PaperNode:
             (directory / "cgroup.controllers").write_text("cpuset cpu memory\n")
         (group / "cpuset.cpus").write_text(f"0-{cpus - 1}\n")
         (group / "cpuset.cpus.effective").write_text(f"0-{cpus - 1}\n")
-        (group / "cpu.stat").write_text("usage_usec 0\nuser_usec 0\nsystem_usec 0\n")
+        (group / "cpu.stat").write_text(cpu_stat(0.0, 0.0))
         (group / "cgroup.procs").write_text(f"{PID}\n")
         (self.root / f"proc/{PID}").mkdir(parents=True, exist_ok=True)
         (self.root / f"proc/{PID}/status").write_text(f"Name:\tsolver\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\n")
@@ -54,6 +60,9 @@ class PaperNode:
         draft = self.root / "proc/.stat"
         draft.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n" + "\n".join(lines) + "\nbtime 1731700000\n")
         draft.rename(self.root / "proc/stat")
+        # All work is the job's. The exporter keeps the file open, so write in place, always the same length.
+        with suppress(FileNotFoundError), (self._cgroup / "cpu.stat").open("r+") as file:
+            file.write(cpu_stat(float(seconds[:, 0].sum()), float(seconds[:, 1].sum())))
 
     def live(self, stop: threading.Event) -> None:
         """Update the counters ten times a second until `stop` is set. After the last value the node is idle."""

@@ -176,7 +176,10 @@ def usage_past(past: TraceArchive | None, job: str, now_s: float | None = None) 
 
 def find_usage(state: ServiceState, job: str, cases: Sequence[Case]) -> JobUsage | None:
     """The usage of a job that runs or that the archive knows, with the cause of its newest event in `cases`."""
-    usage = usage_now(state.snapshot, job) or usage_past(state.past, job)
+    usage = usage_now(state.snapshot, job)
+    if usage is None and (past := usage_past(state.past, job)) is not None:
+        # The newest seconds do not have the job, so it has ended, even if the archive has it up to a moment ago.
+        usage = replace(past, running=past.running and state.snapshot.moment is None)
     return with_cause(usage, cases) if usage else None
 
 
