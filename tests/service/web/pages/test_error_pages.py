@@ -61,7 +61,9 @@ def test_the_api_keeps_its_validation_errors(client):
 def readable(stage) -> list[str]:
     """The address of every route that answers GET, with the names of the sample state."""
     paths = [
-        route.path.replace(":path", "").format(**NAMES, kind="maintenance", number=1, version="v", node_id=1)
+        route.path.replace(":path", "").format(
+            **NAMES, kind="maintenance", number=1, version="v", node_id=1, action_id=1
+        )
         for group in GROUPS
         for route in routes(group, stage)
         if isinstance(route, APIRoute) and "GET" in route.methods
