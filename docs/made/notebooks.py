@@ -12,7 +12,6 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
@@ -21,13 +20,12 @@ def execute(path: Path, timeout_s: int = 600) -> nbformat.NotebookNode:
     """The notebook with its results. It runs in a directory of its own; an error in a cell is raised."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as directory:
-        settings = Config({"KernelManager": {"transport": "ipc"}})  # no port is opened
         client = NotebookClient(
             notebook,
             timeout=timeout_s,
+            startup_timeout=timeout_s,
             kernel_name="python3",
             resources={"metadata": {"path": directory}},
-            config=settings,
         )
         executed = client.execute()
     for cell in executed.cells:

@@ -7,6 +7,7 @@ policies and cached on disk.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -27,6 +28,9 @@ SIGNATURE = float64(
     float64[::1],
 )
 SCORE_FUNCTION = types.FunctionType(SIGNATURE)
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # numba colours its messages where colorama is installed
 
 
 class PolicyError(SettingsError):
@@ -90,7 +94,8 @@ def compile_score(score: Any, weighted: bool) -> Any:
     try:
         return njit(SIGNATURE)(with_weights)
     except NumbaError as error:
-        reason = next(line for line in str(error).splitlines() if not line.startswith("Failed in"))
+        text = _COLOUR.sub("", str(error))
+        reason = next(line for line in text.splitlines() if not line.startswith("Failed in"))
         raise PolicyError(
             f"policy {getattr(score, '__name__', score)!r} does not compile; a score uses arithmetic and numpy "
             f"functions on the fields of Request and Now, and returns one number ({reason})"
