@@ -22,8 +22,6 @@ from clustertwin.service.live.snapshot import NodeState, ScoreHistory, ServiceSt
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web import pages
 from clustertwin.telemetry.detection.scores import Scores
-from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -265,8 +263,10 @@ def test_a_table_is_exported_as_csv_and_json_without_formulas(visit: Any, servic
         saved[name] = Path(download.value.path()).read_text()
     (row,) = list(csv.DictReader(saved["CSV"].splitlines()))
     (same,) = json.loads(saved["JSON"])
-    assert list(row) == list(same) == ["Since", "Where", "Job", "Owner", "Threads", "Score", "Why", "Status"]
-    assert (row["Since"], row["Job"], row["Score"]) == ("1970-01-01T02:43:20Z", "a,b", "4.5")
+    assert list(row) == list(same) == ["What", "Since", "Where", "Owner", "Threads", "Score", "Status"]
+    assert (row["Since"], row["Score"]) == ("1970-01-01T02:43:20Z", "4.5")
+    assert row["What"] == same["What"]
+    assert row["What"].startswith("Job a,b is unusual: iowait 70 %")
     assert (row["Owner"], same["Owner"]) == ('\'=HYPERLINK("x")', '=HYPERLINK("x")')
 
 
@@ -294,15 +294,11 @@ def test_a_time_that_is_selected_in_a_plot_stays_until_a_double_click(visit: Any
     assert page.evaluate(labels) == whole
 
 
-def test_an_open_page_says_when_the_replay_ends(
-    visit: Any, service: Any, bad_io: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_page_says_when_the_replay_ends(visit: Any, service: Any) -> None:
     state, before = service[1], service[1].snapshot
     page = visit("/")
     page.locator("#phase[data-state=watching]").wait_for()
-    monkeypatch.setattr(state, "replayed", True)
-    monkeypatch.setattr(state, "past", GrowingRecordingArchive(bad_io.directory))
-    state.publish(replace(before, number=before.number + 1, now_s=float(bad_io.end_s)), None)
+    state.publish(replace(before, number=before.number + 1, replay_ended=True), None)
     page.locator("#phase", has_text="replay ended").wait_for()
     page.get_by_text("The replay has ended. The pages show the last second of the recording.").wait_for()
     state.publish(replace(before, number=before.number + 2), None)

@@ -124,7 +124,8 @@ def test_bad_io_becomes_an_event_that_names_iowait_and_is_confirmed_and_undone(
         assert watched.clock.now_s < 1500, "no event in 25 minutes of bad I/O"
     first = watched.loop.state.snapshot.events[0]
     onset_s = min(span.start_s for span in watched.recording.spans if span.job in first.jobs)
-    assert watched.recording.start_s + watched.clock.now_s - onset_s <= 120
+    # A change must hold before it opens an event; scores alone opened it within 120 s, and also for healthy new jobs.
+    assert watched.recording.start_s + watched.clock.now_s - onset_s <= 200
     page.locator("#newest tbody tr a").first.click()
     page.locator("blockquote.why").wait_for()
     assert "iowait" in page.locator("table.compare").inner_text()

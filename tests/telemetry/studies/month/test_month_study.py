@@ -270,5 +270,5 @@ def test_on_a_foreign_site_the_first_nights_learn_it_without_a_person(tmp_path):
     days = read_days(tmp_path / f"{DEFAULT_STRATEGY}.json")
     assert days[0].shadow  # nobody is notified before the site is known
     assert days[0].outcome == "promoted"
-    assert days[-1].false_events < days[0].false_events / 3
+    assert max(day.false_events for day in days) <= 1.0  # what is new here raises nothing
     assert days[-1].golden > 0.3
