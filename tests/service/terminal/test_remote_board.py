@@ -89,6 +89,7 @@ def test_a_service_that_goes_away_is_waited_for():
 
 def test_outside_a_terminal_the_state_of_the_service_is_printed_as_text(feed, monkeypatch, twin_here):
     monkeypatch.setattr("clustertwin.service.terminal.remote_board.RemoteBoards", lambda url, token: feed)
+    monkeypatch.setenv("COLUMNS", "1000")  # a reason is not broken into lines
     result = twin_here("top", "--url", "http://service")
     assert result.returncode == 0
     assert result.stdout.startswith("http://service: ")
