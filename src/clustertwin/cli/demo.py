@@ -105,7 +105,7 @@ def _show(event: dict[str, Any], page: str, story: DemoStory, options: DemoOptio
     """Tell the event, print it if JSON is wanted, and open its page."""
     if options.json:
         print_json({"url": page, "seconds": teller.seconds(), "fault": asdict(story.fault), "event": event})
-    teller.tell(f"Minute {story.clock(event['onset_s'])}: the twin sees job {story.victim.job} change. An event opens:")
+    teller.tell(f"Minute {story.clock(event['seen_s'])}: the twin opens an event for job {story.victim.job}:")
     for line in (event.get("title"), event["why"]["sentence"]):
         if line:
             teller.say(line)
