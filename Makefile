@@ -1,6 +1,6 @@
 # make up     install what the service needs, and watch this machine; a minute or two, then it runs
 # make demo   the same install; a job hangs on a simulated cluster, and an event explains it
-# make test   install everything and run every test; half an hour or more
+# make test   install everything and run every test; about twenty minutes
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
 # make docs   build the documentation site in site/
 # make bench  every benchmark, with the peers in the same run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -13,7 +14,7 @@ from clustertwin.core.extras import require
 SHOWN_ROWS = 8  # in a notebook
 
 
-class ColumnTable:
+class ColumnTable(ABC):
     """What every result with rows offers. A subclass returns its table: columns of one length.
 
     A dataclass that inherits from it is declared with `repr=False`, so that it prints as one line.
@@ -21,9 +22,9 @@ class ColumnTable:
 
     __slots__ = ()
 
+    @abstractmethod
     def table(self) -> Mapping[str, Any]:
         """Name -> one-dimensional array."""
-        raise NotImplementedError
 
     def caption(self) -> str:
         """One line above the table in a notebook."""
