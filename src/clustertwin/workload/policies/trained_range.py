@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +19,19 @@ MACHINE_FACTOR = 2.0
 class TrainedRange:
     """Ranges that hold 98 % of the jobs of a training. Empty ranges are unknown."""
 
-    procs: int  # of the machine
+    procs: int  # of the machine, or of the smallest
     request_s: tuple[float, float] = (0.0, np.inf)
     size_ratio: tuple[float, float] = (0.0, 1.0)  # processors of a job over those of the machine
     knows_run_times: bool = False  # all limits equal the run times, as in logs without limits
+    most_procs: int = 0  # of the largest machine; 0 is `procs`
 
     def outside(self, records: NDArray[Any], procs: int) -> list[str]:
         """How job records and a machine lie outside of this range, one phrase each."""
         phrases = []
-        if not self.procs / MACHINE_FACTOR <= procs <= self.procs * MACHINE_FACTOR:
-            phrases.append(f"the machine has {procs:,} processors, in training it had {self.procs:,}")
+        most = self.most_procs or self.procs
+        if not self.procs / MACHINE_FACTOR <= procs <= most * MACHINE_FACTOR:
+            had = f"{self.procs:,}" if most == self.procs else f"{self.procs:,} to {most:,}"
+            phrases.append(f"the machine has {procs:,} processors, in training it had {had}")
         low_s, high_s = self.request_s
         beyond = float(((records["request_s"] < low_s) | (records["request_s"] > high_s)).mean())
         if beyond > TOLERATED:
@@ -51,6 +55,21 @@ def range_of(records: NDArray[Any], procs: int) -> TrainedRange:
     )
 
 
+def range_over(ranges: Sequence[TrainedRange]) -> TrainedRange:
+    """The range of a training on several machines."""
+    if len(ranges) == 1:
+        return ranges[0]
+    lows, highs = zip(*(each.request_s for each in ranges), strict=True)
+    least, most = zip(*(each.size_ratio for each in ranges), strict=True)
+    return TrainedRange(
+        min(each.procs for each in ranges),
+        (min(lows), max(highs)),
+        (min(least), max(most)),
+        all(each.knows_run_times for each in ranges),
+        max(each.procs for each in ranges),
+    )
+
+
 def limits_equal_run_times(records: NDArray[Any]) -> bool:
     """Whether limits tell run times: of no job, or of all of them."""
     return bool((records["request_s"] == records["run_s"]).mean() > 0.99)
@@ -61,6 +80,9 @@ def range_from(values: dict[str, Any]) -> TrainedRange | None:
     if "range" in values:
         entry = values["range"]
         pairs = {name: (float(entry[name][0]), float(entry[name][1])) for name in ("request_s", "size_ratio")}
-        return TrainedRange(int(entry["procs"]), knows_run_times=bool(entry["knows_run_times"]), **pairs)
+        most = int(entry.get("most_procs", 0))
+        return TrainedRange(
+            int(entry["procs"]), knows_run_times=bool(entry["knows_run_times"]), most_procs=most, **pairs
+        )
     procs = values.get("rules", {}).get("procs")
     return TrainedRange(int(procs)) if procs else None
