@@ -41,6 +41,13 @@ def load(data: Path, name: str) -> OtherMachine:
     return OtherMachine(admit(jobs.take(fits), procs, unit=unit).records, procs)
 
 
+def at_load(log: OtherMachine, load: float) -> OtherMachine:
+    """The jobs in less time."""
+    records = log.records.copy()
+    records["submit_s"] /= load
+    return OtherMachine(records, log.procs)
+
+
 def measure(policy: Policy, log: OtherMachine) -> dict[str, float]:
     """The whole log, in one simulation."""
     records: Records = log.records.copy()
@@ -60,6 +67,7 @@ def main() -> None:
         "--length", type=int, default=4096, help="jobs in a training sequence; starvation needs long ones"
     )
     parser.add_argument("--patience", type=float, default=1.0)
+    parser.add_argument("--load", type=float, action="append", help="train at this multiple of each log's load; repeat")
     parser.add_argument("--left-out", choices=list(LOGS), action="append")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -70,7 +78,8 @@ def main() -> None:
     ).with_sequences(options.sequences)
     results: dict[str, dict[str, dict[str, float]]] = {}
     for name in options.left_out or logs:
-        first, *others = [log for other, log in logs.items() if other != name]
+        trained_on = [log for other, log in logs.items() if other != name]
+        first, *others = [at_load(log, load) for load in options.load or [1.0] for log in trained_on]
         path = options.out / f"without-{name}.safetensors"
         rules = SchedulingRules(first.procs, backfill="easy")
         trained = train(TrainingData(first.records, others=others), rules, settings, path)
