@@ -9,7 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service.sample_state import EVENT, WHY
 from tests.service.sample_state import state as sample_state
+from typer.testing import CliRunner
 
+from clustertwin.cli import events as events_command
 from clustertwin.service.application import create_app
 from clustertwin.service.outgoing.notifications import compose
 from clustertwin.service.outgoing.score_meaning import score_meaning
@@ -68,3 +70,9 @@ def test_the_page_of_a_score_speaks_of_windows(tmp_path: Path):
 def test_a_message_names_the_question_of_a_finding_and_the_view_of_a_score():
     assert "strength 7.5, question harm, model" in compose(Case(HARM, None), "opened", 0.0).body
     assert "score    4.5, view reconstruction, model" in compose(Case(EVENT, None), "opened", 0.0).body
+
+
+def test_twin_events_show_says_what_the_number_means(tmp_path: Path):
+    sample_state(tmp_path).store.close()
+    answer = CliRunner().invoke(events_command.app, ["show", "e1", "--home", str(tmp_path)])
+    assert "Score 4.5: a normal thread reaches this score in one of 31,623 windows." in answer.output, answer.output
