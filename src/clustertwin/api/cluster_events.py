@@ -45,12 +45,17 @@ class ClusterEvents(ColumnTable):
     def __len__(self) -> int:
         return len(self.events)
 
+    @property
+    def titles(self) -> list[str]:
+        """What is wrong with which job, in an operator's words."""
+        return [event.title for event in self.events]
+
     def table(self) -> Mapping[str, Any]:
         """A row for each event. `end_s` is NaN while it is open; `strength` is in thresholds times its limit."""
         events, reasons = self.events, [self.reasons.get(event.id) for event in self.events]
         return {
             "id": np.array([event.id for event in events], np.str_),
-            "title": np.array([event.title for event in events], np.str_),
+            "title": np.array(self.titles, np.str_),
             "question": np.array([event.question for event in events], np.str_),
             "cause": np.array([event.cause for event in events], np.str_),
             "job": np.array([event.job for event in events], np.str_),

@@ -93,7 +93,7 @@ def load_detector(directory: Path | str | None = None) -> TraceDetector:
     >>> events = ct.load_detector().events(cluster, every_s=30)
     >>> {event.job for event in events.events} == {span.job for span in cluster.jobs if span.anomaly}
     True
-    >>> events.events[0].title[:17]
+    >>> events.titles[0][:17]
     'Job 2 looks hung:'
     """
     from clustertwin.telemetry.detection.bundled import bundled
