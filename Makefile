@@ -2,7 +2,7 @@
 # make demo   the same install; a job hangs on a simulated cluster, and an event explains it
 # make test   install everything and run every test; about twenty minutes
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
-# make docs   build the documentation site in site/
+# make docs   build the documentation site and a man page in site/
 # make bench  every benchmark, with the peers in the same run
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
@@ -70,6 +70,7 @@ format: setup
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/made/man_page.py site/twin.1
 
 CASES ?= 100000
 

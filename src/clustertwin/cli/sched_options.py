@@ -60,9 +60,10 @@ class SimulateOptions:
     out: Annotated[
         Path | None, typer.Option(help="Write the first schedule to this file, as a log with simulated waits (.swf).")
     ] = None
-    gantt: Annotated[Path | None, typer.Option(help="Draw the first schedule to this file (.png, .svg or .html).")] = (
-        None
-    )
+    gantt: Annotated[
+        Path | None,
+        typer.Option(help="Draw the first schedule to this file: .html zooms; .png and .svg need matplotlib."),
+    ] = None
     hours: Annotated[tuple[float, float], typer.Option(help="FROM TO: draw only these hours of the log.")] = (0.0, 0.0)
     lenient: Lenient = False
     force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False

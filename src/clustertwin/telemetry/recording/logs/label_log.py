@@ -54,5 +54,7 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
 
 def _line(span: JobSpan) -> bytes:
     row = asdict(span)
+    if not span.account:
+        del row["account"]  # older releases read labels without it
     row["end_s"] = None if math.isinf(span.end_s) else span.end_s
     return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
