@@ -165,6 +165,20 @@ class Recorder:
                 os.close(self._lock)
                 self._lock = -1
 
+    def is_lost(self) -> bool:
+        """Whether somebody has deleted the directory, or a part of it, while this recorder writes to it."""
+        if self._lock < 0:
+            return False
+        deleted = os.fstat(self._lock).st_nlink == 0 or not (self.directory / layout.DOCUMENT).exists()
+        return deleted or any(writer.is_lost for writer in self._arrays.values())
+
+    def abandon(self) -> None:
+        """Release the directory and write nothing more."""
+        with self._mutex:
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
     def __enter__(self) -> Recorder:
         return self
 
