@@ -91,6 +91,7 @@ def run(
                 h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
                 log_level="warning",
                 server_header=False,
+                proxy_headers=False,  # else a local client could name any address as its own
                 timeout_graceful_shutdown=2,
                 ssl_certfile=binding.certificate or None,
                 ssl_keyfile=binding.key or None,
