@@ -14,11 +14,11 @@ from clustertwin.telemetry.recording.continuation import continue_recording
 class LiveRecorder:
     """Never raises. A trace that cannot be recorded is counted in `lost`, and `problem` has the reason."""
 
-    def __init__(self, directory: Path, keep_s: int | None) -> None:
+    def __init__(self, directory: Path, keep_s: int | None, keep_bytes: int | None = None) -> None:
         self.directory = directory
         self.lost = 0  # traces
         self.problem = ""
-        self._settings = RecordingSettings(keep_s=keep_s)
+        self._settings = RecordingSettings(keep_s=keep_s, keep_bytes=keep_bytes)
         self._recorder: Recorder | None = None
         self._jobs = JobLabels()
         self._note = ""  # an older recording was moved aside

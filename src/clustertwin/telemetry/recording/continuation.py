@@ -25,7 +25,7 @@ def continue_recording(directory: Path, trace: Trace, settings: RecordingSetting
     elif (directory / layout.DOCUMENT).exists():
         description = layout.read_group(directory)
         if (description.schema, description.settings.interval_s) == (trace.schema, trace.interval_s):
-            return Recorder.resume(directory, node_schema), note
+            return Recorder.resume(directory, node_schema, settings), note
         lock = lock_directory(directory)  # it is not moved while another process writes to it
         try:
             aside = _free_name(directory)
