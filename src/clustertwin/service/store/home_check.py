@@ -77,17 +77,18 @@ class _Home:
 
 
 def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> list[HomeFinding]:
-    """Findings about every part of a home, the sound ones too. `SettingsError` if there is no such home."""
+    """Findings about every part of a home, the sound ones too.
+
+    `SettingsError` if there is no such home, or one of a newer release.
+    """
     if not home.is_dir():
         raise SettingsError(f"{home}: no such home")
     checked = _Home(home, repair, time.time() if now_s is None else now_s)
     with _alone(home) as alone:
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")
-        findings = [*_format(checked)]
-        if any(not finding.ok and "newer" in finding.detail for finding in findings):
-            return findings  # this release does not know what the files of a newer one mean
-        for check in (_modes, _unfinished, _database, _recording, _documents, _champion, _unknown):
+        findings: list[HomeFinding] = []
+        for check in (_format, _modes, _unfinished, _database, _recording, _documents, _champion, _unknown):
             findings += check(checked)
     return findings
 
@@ -122,8 +123,8 @@ def _format(home: _Home) -> Iterator[HomeFinding]:
     try:
         open_home(home.path)
         yield HomeFinding(FORMAT, True, "the format of this release")
-    except HomeFormatError as error:
-        yield home.finding(path, str(error))
+    except HomeFormatError:
+        raise  # this release does not know what the files of a newer one mean
     except InputError as error:
         yield home.finding(path, str(error), renew)
 
