@@ -153,6 +153,8 @@ def parse_group(data: bytes, where: object) -> RecordingDescription:
 
 def _check(description: RecordingDescription) -> None:
     """Raise `ValueError` for values of other types, and for chunks that need more memory than any recording."""
+    if not description.nodes:
+        raise ValueError("no nodes")
     for node, cpus in description.nodes.items():
         if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and cpu >= 0 for cpu in cpus):
             raise ValueError(f"the cpus of node {node[:80]!r} are not distinct whole numbers")

@@ -106,7 +106,7 @@ def parse_events(text: str, where: Path | str) -> SlurmLog:
             submit_s = float(words[1])
             job = SlurmJob(len(jobs) + 1, submit_s, run_s if run_s >= 0 else math.inf, options.pop("uid", ""))
             jobs.extend(_tasks(with_options(job, options, report, place), options, len(jobs)))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise TraceError(where, str(error), number) from error
     return in_order(jobs, 0.0, report)
 
@@ -199,7 +199,7 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
     ranges, _, limit = options["array"].partition("%")
     count = 0
     for part in ranges.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part)
         if match is None:
             raise ValueError(f"--array={options['array']}: write 0-9, 1,3,5 or 0-9%2")
         count += len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
