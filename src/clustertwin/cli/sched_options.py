@@ -110,6 +110,10 @@ class TrainOptions:
         str, typer.Option(help="Also train on synthetic jobs of this generator, fitted to the jobs not held out.")
     ] = ""
     generated: Annotated[int, typer.Option(min=64, help="Number of synthetic jobs.")] = 20_000
+    across: Annotated[
+        list[str],
+        typer.Option(help="LOG or LOG=PROCS: train also on this log, on its own machine; repeat it for more logs."),
+    ] = field(default_factory=list)
     real: Annotated[
         bool, typer.Option("--real/--no-real", help="With --no-real, train on the synthetic jobs only.")
     ] = True
