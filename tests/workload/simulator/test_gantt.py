@@ -174,3 +174,19 @@ def test_the_page_zooms_selects_and_explains_its_colours_in_chromium(tmp_path: P
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert problems == []
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_the_chart(tmp_path: Path, scheme: str, width: int):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    written(tmp_path, schedule(names=("ada", "bob", "cy")))
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        page = context.new_page()
+        page.goto((tmp_path / "chart.html").as_uri())
+        found = axe.run(page).response["violations"]
+        assert [(violation["id"], [node["html"][:120] for node in violation["nodes"]]) for violation in found] == []
+        context.close()

@@ -117,3 +117,10 @@ def test_an_empty_embedding_says_why(known, title, reason):
 def test_before_the_first_score_the_embedding_says_when_it_appears():
     picture, _ = embedding.points(replace(snapshot(), scores=None, scored=None), None)
     assert (picture["title"], picture["reason"]) == ("No embeddings yet", "They appear here with the first scores.")
+
+
+def test_the_heat_map_of_an_event_calls_its_channel_as_the_page_does(client, published):
+    idle = replace(WHY, ratios=(replace(WHY.ratios[0], channel="other"),))
+    published.store.write([(replace(EVENT, id="idle"), idle)])
+    picture = client.get("/pictures/events/idle").json()
+    assert (picture["channel"], picture["label"]) == ("other", "idle")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.channels import label_of
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.service.store.event_store import Case
@@ -23,7 +24,14 @@ MOST_COLUMNS = 600
 def event_picture(snapshot: Snapshot, case: Case, past: TraceArchive | None) -> dict[str, Any]:
     """The last minutes of an open event, or the whole time of a closed one. Without rows, `reason` says why."""
     event, channel = case.event, case.why.channel if case.why else "busy"
-    header = {"labels": [], "channel": channel, "onset_s": event.onset_s, "over_s": event.end_s, "live": event.open}
+    header = {
+        "labels": [],
+        "channel": channel,
+        "label": label_of(channel),
+        "onset_s": event.onset_s,
+        "over_s": event.end_s,
+        "live": event.open,
+    }
     if snapshot.moment is not None and _in_memory(snapshot.moment, event):
         return {**header, **_from_memory(snapshot.moment, event, channel), "source": "memory"}
     if past is None:

@@ -12,7 +12,7 @@ const map = new HeatMap(figure, {
   describe: (row, column) => {
     const level = shown.levels[row * shown.columns + column];
     const ratio = level === UNKNOWN ? "unknown" : `${Math.round((level / 254) * 100)} %`;
-    return `${shown.labels[row]}  ${clock(shown.endS - (shown.columns - column) * shown.stepS)}\n${shown.channel} ${ratio}`;
+    return `${shown.labels[row]}  ${clock(shown.endS - (shown.columns - column) * shown.stepS)}\n${shown.label} ${ratio}`;
   },
 });
 
@@ -22,7 +22,7 @@ async function refresh() {
   closed = !picture.live;
   figure.hidden = !picture.labels.length;
   none.hidden = !figure.hidden;
-  document.getElementById("ramp-key").firstChild.textContent = `${picture.channel}: none `;
+  document.getElementById("ramp-key").firstChild.textContent = `${picture.label}: none `;
   ramp(picture.channel);
   if (figure.hidden) {
     none.querySelector(".reason").textContent = picture.reason;
