@@ -9,7 +9,7 @@ and sound. The first 130 s are for scores: before them no event could open.
 
 The columns are: acknowledged while the fault lasted, lost, invented, whether the other node had new data during a fault
 of one node, the time from the end of the fault until the snapshot is new, both nodes have new data and no problem is
-named, and the first problem that the API named.
+named, and the last problem that the API named.
 """
 
 from __future__ import annotations
@@ -475,7 +475,7 @@ def try_fault(stage: Stage, name: str, fault_s: float) -> Outcome:
         stage.lost(),
         stage.events() - events,
         ("goes on" if went_on else "stood still") if of_one_node else "",
-        next(iter(problems), ""),
+        "; ".join(problems),
         recovered_s,
     )
 
@@ -509,7 +509,8 @@ def main() -> None:
 
 def row(o: Outcome) -> str:
     recovered = "not recovered" if o.recovered_s is None else f"{o.recovered_s:.1f} s"
-    named = f"{o.named[:60]}…" if len(o.named) > 60 else o.named
+    named = o.named.rpartition("; ")[2]  # the last is the most specific
+    named = f"{named[:70]}…" if len(named) > 70 else named
     return f"| {o.fault} | {o.acknowledged} | {o.lost} | {o.invented} | {o.rest} | {recovered} | {named} |"
 
 
