@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
+from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed, write_source
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -38,6 +38,7 @@ from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchiv
 
 if TYPE_CHECKING:
     from clustertwin.service.web.connections import BoundedListener
+    from clustertwin.telemetry.learning.champions.handover import Handover
 
 
 #: Between two looks at the limits of the history.
@@ -150,7 +151,7 @@ class _LoopThread(threading.Thread):
             server.should_exit = True
 
 
-def _loop(config: ServiceConfig, state: ServiceState, feed: Feed, champion: Future[Any], live: bool) -> Loop:
+def _loop(config: ServiceConfig, state: ServiceState, feed: Feed, champion: Loading, live: bool) -> Loop:
     directory = config.recording_directory if live else None
     recorder = LiveRecorder(directory, *config.recording.limits()) if directory else None
     return Loop(state, feed, champion, config.loop_settings(), recorder, _scorer(config), beat=_beat)
@@ -160,24 +161,20 @@ def _beat() -> None:
     systemd_notify.notify("WATCHDOG=1")
 
 
-def _champion(home: Path, listening: threading.Event) -> Future[Any]:
+def _champion(home: Path, listening: threading.Event) -> Loading:
     """Load the detector in a thread: importing torch takes seconds, and the first readings must not wait.
 
     The thread waits until the pages are imported. Both at once would delay the pages.
     """
 
-    def load() -> Any:
+    def load() -> Handover:
         listening.wait(timeout=10)
         from clustertwin.telemetry.detection.bundled import bundled
         from clustertwin.telemetry.learning.champions.handover import Handover
 
         return Handover(home, bundled())
 
-    pool = ThreadPoolExecutor(1, "champion")
-    try:
-        return pool.submit(load)
-    finally:
-        pool.shutdown(wait=False)
+    return RepeatedLoading(load)
 
 
 def _limit_history(config: ServiceConfig, store: Store, stop: threading.Event) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 from tests.hostile_inputs import damaged, fuzzed
@@ -34,6 +35,18 @@ def test_cookies_and_other_headers(cookie: bytes, name: bytes, value: bytes) -> 
     refusal = GUARD._refusal(scope)
     assert refusal is not None
     assert refusal.status_code in (401, 403, 413, 421, 431)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [(b"origin", b"http://[", 403), (b"content-length", b"9" * 5000, 413), (b"content-length", b"-1", 413)],
+)
+def test_headers_that_raised_an_error_are_refused(name: bytes, value: bytes, status: int) -> None:
+    headers = [(b"host", b"127.0.0.1:8790"), (name, value)]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/maintenance", "headers": headers, "client": None}
+    refusal = GUARD._refusal(scope)
+    assert refusal is not None
+    assert refusal.status_code == status
 
 
 def test_the_session_in_a_cookie_is_found() -> None:

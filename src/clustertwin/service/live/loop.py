@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from math import ceil, floor
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, describe
 from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
+from clustertwin.service.live.champion_loading import Loading
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -66,7 +66,7 @@ class Loop:
         self,
         state: ServiceState,
         feed: Feed,
-        handover: Future[Handover],
+        handover: Loading,
         settings: LoopSettings = LoopSettings(),
         recorder: LiveRecorder | None = None,
         score: Scorer = InProcessScorer(),

@@ -97,7 +97,7 @@ class Guard:
                 431, f"the cookies are larger than {MAX_COOKIE_BYTES} bytes; delete the cookies of this host"
             )
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+        if not length.isdecimal() or float(length) > MAX_BODY_BYTES:
             return _refuse(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
         if method not in SAFE_METHODS and not self._same_origin(headers):
             return _refuse(403, "a request that changes something must come from this service's own pages")
@@ -152,7 +152,10 @@ class Guard:
             return False
         origin = headers.get("origin")
         if origin is not None:
-            parts = urlsplit(origin)
+            try:
+                parts = urlsplit(origin)
+            except ValueError:  # not a URL
+                return False
             return parts.netloc.lower() == headers.get("host", "").lower() and parts.scheme in ("http", "https")
         return not session_of(headers) or "sec-fetch-site" in headers
 

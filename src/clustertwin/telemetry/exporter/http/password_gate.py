@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.passwords import PasswordQueueFull, Passwords
@@ -31,6 +30,6 @@ def _is_authorized(passwords: Passwords, request: HttpRequest) -> bool:
         return False
     try:
         name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not ASCII, not base64, or not UTF-8
         return False
     return bool(colon) and passwords.is_right(name, password, request.client)
