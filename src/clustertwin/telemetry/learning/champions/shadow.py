@@ -2,9 +2,9 @@
 
 On a site that the twin does not know, most alarms only say that the site differs from the machines it was trained on.
 So it watches first: it shows what it would have raised, and notifies nobody. A night ends the shadow by itself when the
-detector in service finds few jobs strange on held-out time of the site, whether it was learned here or shipped. Where it
-keeps finding them strange, the shadow ends once enough was watched: then what is usual is known by its own count, and a
-job that is only new opens no event.
+detector in service, shipped or learned here, finds few jobs strange on held-out time of the site. Where it keeps
+finding them strange, the shadow ends once enough was watched: then what is usual is known by its own count, and a job
+that is only new opens no event.
 """
 
 from __future__ import annotations
