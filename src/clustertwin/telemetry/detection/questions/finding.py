@@ -38,6 +38,7 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
     "leak": Persistence(hold_s=60),  # memory grows steadily
     "kernel-time": Persistence(),  # much more time than usual in the kernel
+    "stall-bursts": Persistence(hold_s=180),  # such time in bursts: a single burst raises the mean for two minutes
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first

@@ -37,6 +37,7 @@ SIGNALS = (
     "traffic",  # the largest of disk, network and the job's own I/O
     "context_switches",
     "oom_kills",
+    "stalled",  # system + iowait: time that is not the program's own work
 )
 GROWTH_S = 60
 _PIECES = 5
@@ -112,6 +113,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
     out[:, S["lost"]] = out[:, S["idle"]] + out[:, S["waiting"]]
+    out[:, S["stalled"]] = out[:, S["system"]] + out[:, S["iowait"]]
     return out
 
 
