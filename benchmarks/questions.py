@@ -184,7 +184,8 @@ def _k_means(train: Array, seed: int) -> Callable[[Array], Array]:
 
     models = []
     for column in train.T:
-        centres = np.ravel(KMeans(2, n_init=1, random_state=seed).fit(column[:, None]).cluster_centers_)
+        groups = min(2, len(np.unique(column)))
+        centres = np.ravel(KMeans(groups, n_init=1, random_state=seed).fit(column[:, None]).cluster_centers_)
         models.append((centres, np.abs(column[:, None] - centres).min(1).max()))
 
     def score(x: Array) -> Array:

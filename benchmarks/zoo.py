@@ -7,7 +7,8 @@
 Every run is a first encounter. Our questions know nothing about the program, and nothing is kept from run to run. A
 rival is trained on the healthy phases of all other programs. Its threshold is the score that .2 % of their healthy
 moments exceed, each scored by a model that was not trained on its program. All methods see the same signals of the job,
-over 30 s and 100 s, every 10 s; ours also sees the scores of the bundled detector.
+over 30 s and 100 s, every 10 s. The rivals also see how far each signal is from its median in the job's own past; ours
+also sees the scores of the bundled detector.
 
 The healthy phase is what comes before the first fault. An event that opens in it is false. A fault is found if an event
 opens between its onset and its end. ROC-AUC sets the moments from 60 s after an onset against all healthy ones.
@@ -36,7 +37,7 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.questions.assess import assess
-from clustertwin.telemetry.detection.questions.job_parts import measure_signals, parts_of
+from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, measure_signals, parts_of
 from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
@@ -52,6 +53,8 @@ STARTED_S = 90  # moments before this are the start of a program
 FULL_EFFECT_S = 60  # from the onset, for ROC-AUC
 ABOVE = 0.002  # part of the healthy moments of other programs above a rival's threshold
 FOLDS = 4
+#: Cause that was imposed -> others that say the same. A job of one CPU has no rank to compare with: it works less.
+SAME = {"straggler": ("idle", "hung-rank"), "swapping": ("memory-pressure",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,15 @@ class JudgedRun:
     def false(self) -> list[Opened]:
         return [event for event in self.events if event.opened_s <= self.onset_s]
 
-    def hit(self, phase: FaultPhase) -> Opened | None:
-        """The first event that opened during a fault."""
+    def hits(self, phase: FaultPhase) -> list[Opened]:
+        """The events that opened during a fault, the first one first."""
         inside = [event for event in self.events if phase.onset_s < event.opened_s <= phase.end_s + STRIDE_S]
-        return min(inside, key=lambda event: event.opened_s, default=None)
+        return sorted(inside, key=lambda event: event.opened_s)
+
+    def names(self, phase: FaultPhase) -> bool:
+        """Whether one of them names the cause that was imposed."""
+        right = {phase.cause, *SAME.get(phase.cause, ())}
+        return any(event.cause in right for event in self.hits(phase))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +147,18 @@ def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
             opened.setdefault(change.event.id, moment.end_s)
         for event in tracker.open:
             last[event.id] = Opened(opened[event.id], event.seen_s, event.cause)
-    score = np.array(ratio)
-    return JudgedRun(run, np.array(end_s), score, score >= 1, tuple(last.values()), questions), np.array(rows)
+    score, signals = np.array(ratio), np.array(rows)
+    judged = JudgedRun(run, np.array(end_s), score, score >= 1, tuple(last.values()), questions)
+    return judged, np.concatenate([signals, _from_own_past(np.nan_to_num(signals[:, : len(SIGNALS)]))], axis=1)
+
+
+def _from_own_past(signals: Array) -> Array:
+    """(moment, signal) how far a signal is from its median in the job's past; the last 30 s are not past yet."""
+    first, lag = STARTED_S // STRIDE_S - 1, 30 // STRIDE_S
+    out = np.zeros_like(signals)
+    for i in range(first + lag, len(signals)):
+        out[i] = signals[i] - np.median(signals[first : i - lag + 1], axis=0)
+    return out
 
 
 def judge_by_rival(fit: Fit, ours: Sequence[JudgedRun], rows: Sequence[Array]) -> list[JudgedRun]:
@@ -205,15 +223,15 @@ class Row:
     windows_above: float  # part of the healthy moments
     faults: int
     found: int
-    named: int  # found, and the first event names the cause that was imposed
+    named: int  # found, and an event names the cause that was imposed
     median_delay_s: float | None
     roc_auc: float
 
 
 def summarise(method: str, judged: Sequence[JudgedRun]) -> Row:
     hours = sum(each.onset_s - each.run.trace.start_s for each in judged) / 3600
-    hits = [(phase, each.hit(phase)) for each in judged for phase in each.run.phases]
-    delays = [hit.opened_s - phase.onset_s for phase, hit in hits if hit]
+    faults = [(each, phase) for each in judged for phase in each.run.phases]
+    delays = [hits[0].opened_s - phase.onset_s for each, phase in faults if (hits := each.hits(phase))]
     healthy = np.concatenate([each.score[each.healthy] for each in judged])
     inside = [
         each.score[(each.end_s >= phase.onset_s + FULL_EFFECT_S) & (each.end_s <= phase.end_s)]
@@ -228,9 +246,9 @@ def summarise(method: str, judged: Sequence[JudgedRun]) -> Row:
         false,
         round(false / max(hours, 1e-9), 2),
         round(float(np.concatenate([each.alarm[each.healthy] for each in judged]).mean()), 4),
-        len(hits),
+        len(faults),
         len(delays),
-        sum(hit is not None and hit.cause == phase.cause for phase, hit in hits),
+        sum(each.names(phase) for each, phase in faults),
         round(median(delays), 1) if delays else None,
         round(roc_auc(healthy, np.concatenate(inside)), 3) if inside else float("nan"),
     )
@@ -243,12 +261,12 @@ def by_fault(judged: dict[str, Sequence[JudgedRun]]) -> list[dict[str, Any]]:
     for fault in faults:
         row: dict[str, Any] = {"fault": fault}
         for method, runs in judged.items():
-            hits = [(phase, each.hit(phase)) for each in runs for phase in each.run.phases if phase.fault == fault]
+            hits = [(phase, each.hits(phase)) for each in runs for phase in each.run.phases if phase.fault == fault]
             row["runs"] = len(hits)
-            row[method] = sum(hit is not None for _, hit in hits)
+            row[method] = sum(bool(events) for _, events in hits)
             if method == OURS:
-                row["delays_s"] = [round(hit.opened_s - phase.onset_s) for phase, hit in hits if hit]
-                row["causes"] = [hit.cause if hit else "" for _, hit in hits]
+                row["delays_s"] = [round(events[0].opened_s - phase.onset_s) for phase, events in hits if events]
+                row["causes"] = [" + ".join(dict.fromkeys(event.cause for event in events)) for _, events in hits]
         rows.append(row)
     return rows
 
@@ -258,7 +276,7 @@ def by_run(judged: Sequence[JudgedRun]) -> list[dict[str, Any]]:
     rows = []
     for each in judged:
         for phase in each.run.phases:
-            hit = each.hit(phase)
+            hits = each.hits(phase)
             rows.append(
                 {
                     "run": each.run.name,
@@ -266,9 +284,9 @@ def by_run(judged: Sequence[JudgedRun]) -> list[dict[str, Any]]:
                     "disturbed": each.run.is_disturbed,
                     "false": [event.cause for event in each.false],
                     "fault": phase.fault,
-                    "found_as": hit.cause if hit else None,
-                    "delay_s": round(hit.opened_s - phase.onset_s) if hit else None,
-                    "named": bool(hit and hit.cause == phase.cause),
+                    "found_as": list(dict.fromkeys(event.cause for event in hits)),
+                    "delay_s": round(hits[0].opened_s - phase.onset_s) if hits else None,
+                    "named": each.names(phase),
                 }
             )
     return rows
@@ -310,7 +328,7 @@ def print_tables(document: dict[str, Any]) -> None:
     for row in document["runs"]:
         mark = r"\*" if row["disturbed"] else ""
         delay = "" if row["delay_s"] is None else f"{row['delay_s']} s"
-        found = row["found_as"] or "not found"
+        found = ", ".join(row["found_as"]) or "not found"
         print(f"| {row['run']}{mark} | {', '.join(row['false']) or 'none'} | {row['fault']} | {found} | {delay} |")
 
 

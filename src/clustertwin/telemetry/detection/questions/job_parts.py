@@ -214,7 +214,7 @@ def _own_share(
     waits = np.where(np.isnan(io_pressure), iowait, np.minimum(io_pressure, iowait + free))
     idle += free + iowait - waits
     iowait[:] = waits
-    known = ~np.isnan(own) & (free > 0)
+    known = ~np.isnan(own)
     kernel = np.where(np.isnan(own_system), system / np.maximum(user + system, 1e-6), own_system)
     user[known], system[known] = ((1 - kernel) * own)[known], (kernel * own)[known]
     out[:, S["busiest"]] = np.fmin(out[:, S["busiest"]], np.where(known, own * count, np.nan))
