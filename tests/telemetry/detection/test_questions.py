@@ -157,6 +157,11 @@ def test_bursts_of_lost_time_are_found_and_do_not_become_usual() -> None:
     assert causes(a_job(*bursts, *bursts)) == set()  # it was so from the start
 
 
+def test_more_kernel_time_with_more_work_is_load_and_with_less_work_it_is_a_change() -> None:
+    assert causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.6, 0.2, 0.0)))) == set()
+    assert "kernel-time" in causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.2, 0.2, 0.0))))
+
+
 def test_waiting_for_io_that_transfers_is_a_phase_and_without_traffic_it_is_harm() -> None:
     waiting = (0.1, 0.05, 0.6)
     assert "stalled-io" in causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.0)))
