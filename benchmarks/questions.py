@@ -184,7 +184,8 @@ def _k_means(train: Array, seed: int) -> Callable[[Array], Array]:
 
     models = []
     for column in train.T:
-        centres = np.ravel(KMeans(2, n_init=1, random_state=seed).fit(column[:, None]).cluster_centers_)
+        groups = min(2, len(np.unique(column)))
+        centres = np.ravel(KMeans(groups, n_init=1, random_state=seed).fit(column[:, None]).cluster_centers_)
         models.append((centres, np.abs(column[:, None] - centres).min(1).max()))
 
     def score(x: Array) -> Array:
@@ -225,11 +226,11 @@ def judge_by_rival(
     out = []
     for end_s, rows in runs:
         values = score(scaled(rows))
-        out.append(Judged(end_s, values, limit, _persistent(end_s, values > limit)))
+        out.append(Judged(end_s, values, limit, persistent_events(end_s, values > limit)))
     return out
 
 
-def _persistent(end_s: NDArray[np.int64], alarm: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+def persistent_events(end_s: NDArray[np.int64], alarm: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
     events: list[list[int]] = []
     for i, now_s in enumerate(end_s.tolist()):
         recent = alarm[: i + 1][end_s[: i + 1] > now_s - 90]

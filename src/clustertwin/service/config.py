@@ -157,7 +157,7 @@ class NotifySection(_Section):
 
 class LearningSection(_Section):
     nightly: str = ""  # local time, such as 02:30, at which the service runs `twin learn run`; empty: it does not
-    shadow: bool = True  # notify nobody until a night has learned this site
+    shadow: bool = True  # notify nobody until this site is known
     thread_hours: float = Field(default=_DAY.thread_hours, ge=0)  # the least evidence of a day that is learned
     false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # of a false event per node-day, in sight
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clustertwin.core.channels import CPU, Channel, Schema
-from clustertwin.core.traces import JobSpan, NodeChannels, Trace
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.events.causes import CAUSES
 from clustertwin.telemetry.detection.questions.assess import Assessment, assess
 from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding
@@ -49,6 +49,15 @@ def a_job(*phases: tuple[int, Shares], job: str = "j", seed: int = 0, threads: i
     return Trace("n1", tuple(range(threads)), 0, CPU, values, valid, (span,), node_channels=channels)
 
 
+def in_cgroup(trace: Trace, last_s: int, **levels: tuple[float, float]) -> Trace:
+    """With channels of its job: two numbers each, before the last seconds and in them."""
+    values = np.empty((1, trace.values.shape[1], len(levels)), np.float32)
+    for i, (before, then) in enumerate(levels.values()):
+        values[:, :-last_s, i], values[:, -last_s:, i] = before, then
+    schema = Schema(tuple(Channel(name, scope="job") for name in levels))
+    return replace(trace, job_channels=JobChannels(schema, (trace.spans[0].job,), values))
+
+
 def quiet_scores(moment: Moment, peers: float = 9.0, score: float = 1.0) -> Scores:
     """The peers view always finds a deviation significant: the floors must hold without its help."""
     n = len(moment)
@@ -63,6 +72,7 @@ def watch(
     for now_s in range(10, trace.end_s + 1, 10):
         part = slice(now_s - 10, now_s)
         channels = trace.node_channels and replace(trace.node_channels, values=trace.node_channels.values[part])
+        of_jobs = trace.job_channels and replace(trace.job_channels, values=trace.job_channels.values[:, part])
         buffer.push(
             replace(
                 trace,
@@ -70,6 +80,7 @@ def watch(
                 values=trace.values[:, part],
                 valid=trace.valid[:, part],
                 node_channels=channels,
+                job_channels=of_jobs,
             )
         )
         moment = buffer.moment(now_s)
@@ -138,6 +149,19 @@ def test_a_phase_that_came_and_went_twice_is_learnt() -> None:
     assert not any(t > 1750 for t in times)
 
 
+def test_bursts_of_lost_time_are_found_and_do_not_become_usual() -> None:
+    stalls = (0.3, 0.35, 0.35)
+    bursts = [phase for _ in range(8) for phase in ((20, stalls), (40, BUSY))]
+    assert "stall-bursts" in causes(a_job((600, BUSY), *bursts))
+    assert causes(a_job((600, BUSY), (20, stalls), (400, BUSY))) == set()  # one burst is no change
+    assert causes(a_job(*bursts, *bursts)) == set()  # it was so from the start
+
+
+def test_more_kernel_time_with_more_work_is_load_and_with_less_work_it_is_a_change() -> None:
+    assert causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.6, 0.2, 0.0)))) == set()
+    assert "kernel-time" in causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.2, 0.2, 0.0))))
+
+
 def test_waiting_for_io_that_transfers_is_a_phase_and_without_traffic_it_is_harm() -> None:
     waiting = (0.1, 0.05, 0.6)
     assert "stalled-io" in causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.0)))
@@ -178,6 +202,41 @@ def test_other_work_on_the_node_is_contention() -> None:
 def test_a_limit_holds_for_any_program_and_a_missing_channel_is_silent(channel: str, cause: str) -> None:
     assert causes(a_job((300, HALF), (300, HALF), **{channel: (0.0, 0.5)})) == {cause}
     assert causes(a_job((300, HALF), (300, HALF), **{channel: (0.0, float("nan"))})) == set()
+
+
+def test_other_work_harms_a_job_only_while_the_job_waits_for_a_cpu() -> None:
+    fills = a_job((600, IDLE), (400, BUSY))  # the threads are busy, and the job uses as little as before
+    assert causes(in_cgroup(fills, 400, job_cpu=(0.008, 0.008), job_cpu_pressure=(0.0, 0.0))) == set()
+    competes = a_job((600, BUSY), (400, BUSY))
+    assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5), job_cpu_pressure=(0.0, 0.5))) == {"cpu-contention"}
+    assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5))) == {"cpu-contention"}  # a kernel without PSI
+
+
+def test_a_stopped_job_is_found_although_other_work_fills_its_threads() -> None:
+    filled = a_job((600, BUSY), (400, BUSY))
+    assert causes(in_cgroup(filled, 400, job_cpu=(0.99, 0.0), job_cpu_pressure=(0.0, 0.0))) == {"idle"}
+
+
+def test_a_job_that_waits_for_io_is_found_although_other_work_fills_its_threads() -> None:
+    filled = a_job((600, BUSY), (400, BUSY))
+    channels = {"job_cpu": (0.99, 0.0), "job_cpu_pressure": (0.0, 0.0), "job_io_pressure": (0.0, 1.0)}
+    assert "stalled-io" in causes(in_cgroup(filled, 400, **channels))
+
+
+def test_io_of_other_work_on_its_threads_is_not_the_jobs() -> None:
+    waits = a_job((600, IDLE), (400, (0.005, 0.003, 0.6)))
+    assert causes(in_cgroup(waits, 400, job_cpu=(0.008, 0.008), job_io_pressure=(0.0, 0.0))) == set()
+
+
+def test_a_clear_finding_from_outside_opens_in_half_of_the_time() -> None:
+    clear, faint = (
+        opened(
+            watch(in_cgroup(a_job((600, BUSY), (400, BUSY)), 400, job_cpu=(0.99, own), job_cpu_pressure=(0, 1 - own)))
+        )
+        for own in (0.5, 0.92)
+    )
+    assert clear["cpu-contention"][0] <= 690
+    assert clear["cpu-contention"][0] + 30 <= faint["cpu-contention"][0] <= 740
 
 
 def test_steady_growth_of_memory_is_a_leak_and_a_jump_is_not() -> None:
@@ -227,7 +286,7 @@ def test_a_fault_of_some_runs_does_not_become_usual_and_a_phase_of_all_runs_does
         watch(a_job((300, BUSY), (300, paging), seed=run), memory, "phases")
         memory.end_jobs(10**6)
     again = a_job((300, BUSY), (300, paging), seed=9)
-    assert set(opened(watch(again, memory, "solver"))) == {"kernel-time"}
+    assert set(opened(watch(again, memory, "solver"))) == {"kernel-time", "stall-bursts"}
     assert opened(watch(again, memory, "phases")) == {}
 
 

@@ -45,11 +45,45 @@ def test_a_champion_alone_does_not_end_the_shadow_of_a_home_that_began_in_it(tmp
 
 
 def test_the_shadow_ends_by_evidence():
-    rule = ShadowRule(thread_hours=2.0, strange=0.1)
-    assert "learned here from 2.0 thread-hours" in reason_to_end(rule, True, 2.0, 0.1)
-    assert reason_to_end(rule, False, 9.0, 0.0) == ""  # the bundled detector is still in service
-    assert reason_to_end(rule, True, 1.9, 0.0) == ""
-    assert reason_to_end(rule, True, 9.0, 0.11) == ""
+    rule = ShadowRule(thread_hours=2.0, strange=0.1, known_hours=24.0, known_days=2)
+    assert "learned here from 2.0 thread-hours" in reason_to_end(rule, [2.0], 0.1, learned_here=True)
+    assert reason_to_end(rule, [1.9], 0.0, learned_here=True) == ""
+    assert reason_to_end(rule, [9.0], 0.11, learned_here=True) == ""
+
+
+def test_the_shadow_ends_where_the_shipped_detector_is_quiet():
+    assert "the shipped one" in reason_to_end(ShadowRule(), [2.0], 0.0, learned_here=False)
+
+
+def test_the_shadow_ends_after_enough_was_watched_whatever_the_detector_says():
+    assert reason_to_end(ShadowRule(), [23.0, 1.0], 1.0, learned_here=False).startswith("24.0 thread-hours of 2 days")
+    assert reason_to_end(ShadowRule(), [23.0, 0.9], 1.0, learned_here=False) == ""
+    assert reason_to_end(ShadowRule(), [500.0], 1.0, learned_here=False) == ""  # one day has no other day to compare
+
+
+def test_a_day_that_is_counted_twice_counts_once(tmp_path):
+    for hours in (3.0, 4.0):
+        learning_state.add_shadow_evidence(tmp_path, "2026-03-04", hours)
+    assert learning_state.add_shadow_evidence(tmp_path, "2026-03-03", 1.0).shadow_hours == {
+        "2026-03-03": 1.0,
+        "2026-03-04": 4.0,
+    }
+
+
+def test_nights_that_are_all_skipped_end_the_shadow_once_enough_was_watched(make_context):
+    """A site whose days are too short to learn from is watched for as long as any other."""
+    day, traces = small_day(2)
+    short = [replace(trace, values=trace.values[:, :1200], valid=trace.valid[:, :1200]) for trace in traces]
+    needs = replace(QUICK, limits=replace(QUICK.limits, thread_hours=1e6), shadow=ShadowRule(known_hours=1e-3))
+    context, _ = make_context(2, archive=MemoryArchive(short), settings=needs)
+    first = run_night(context, day)
+    assert (first.outcome, first.shadow_ended) == ("skipped", "")
+    assert any("still in shadow" in note for note in first.notes)
+    learning_state.add_shadow_evidence(context.home, "2020-01-01", 1.0)
+    night = run_night(context, day)
+    assert night.outcome == "skipped"
+    assert "of 2 days were watched" in night.shadow_ended
+    assert not read_shadow(context.home).on
 
 
 def foreign_day(number):

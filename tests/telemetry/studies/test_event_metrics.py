@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from tests.telemetry.detection.conftest import campaign
 
-from clustertwin.core.channels import CPU
-from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.core.channels import CPU, JOB, NODE
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.studies.event_metrics import count_events, labelled_anomalies, match_events, merge_counts
+from clustertwin.telemetry.studies.event_metrics import (
+    count_events,
+    labelled_anomalies,
+    match_events,
+    merge_counts,
+    replay,
+)
 
 SPANS = (
     JobSpan("1", "a", (0,), 0, 1000, "np", anomaly="throttled", onset_s=200),
@@ -62,3 +68,27 @@ def test_hung_jobs_are_detected_with_few_false_events(detector: Detector):
     assert counted.detected >= 0.8 * counted.total
     assert counted.false_events <= 2
     assert counted.node_days == pytest.approx(2 * 1.5 / 24)
+
+
+def test_a_replay_gives_each_second_of_a_node_and_of_a_job_to_its_own_second():
+    class Unscored:
+        def score(self, moment):
+            return None
+
+    second = np.arange(400, dtype=np.float32)[:, None] / 400
+    trace = Trace(
+        "a",
+        (0,),
+        0,
+        CPU,
+        np.zeros((1, 400, 4), np.float32),
+        np.ones((1, 400), np.bool_),
+        (JobSpan("1", "a", (0,), 0, 400),),
+        node_channels=NodeChannels(NODE, np.repeat(second, len(NODE), 1)),
+        job_channels=JobChannels(JOB, ("1",), np.repeat(second, len(JOB), 1)[None]),
+    )
+    for moment, _ in replay(Unscored(), [trace], 50):
+        known = min(moment.end_s, 300)
+        expected = second[moment.end_s - known : moment.end_s, 0]
+        assert np.array_equal(moment.node_channels.values[0, -known:, 0], expected)
+        assert np.array_equal(moment.job_channels.values[0, -known:, 0], expected)

@@ -187,6 +187,13 @@ def _live_part(trace: Trace, start_s: int, end_s: int) -> Trace:
     a, b = max(start_s, trace.start_s) - trace.start_s, min(end_s, trace.end_s) - trace.start_s
     known = (span for span in trace.spans if span.start_s < end_s and span.end_s > start_s - LENGTH_S)
     spans = tuple(span for span in known if span.job_type != IDLE)
+    nodes, jobs = trace.node_channels, trace.job_channels
     return replace(
-        trace, start_s=trace.start_s + a, values=trace.values[:, a:b], valid=trace.valid[:, a:b], spans=spans
+        trace,
+        start_s=trace.start_s + a,
+        values=trace.values[:, a:b],
+        valid=trace.valid[:, a:b],
+        spans=spans,
+        node_channels=nodes and replace(nodes, values=nodes.values[a:b]),
+        job_channels=jobs and replace(jobs, values=jobs.values[:, a:b]),
     )

@@ -133,6 +133,14 @@ CAUSES: dict[str, Cause] = {
         question="change",
         faults=("swap-bursts", "noisy-neighbour"),
     ),
+    "stall-bursts": Cause(
+        "stalls in bursts",
+        "Look at the swap traffic of the node, at the file system that the job uses and at the kernel's log.",
+        ("The job loses time in the kernel or in I/O, every now and then. Look at its memory:",
+         "  #SBATCH --mem   a larger limit, if it swaps"),
+        question="change",
+        faults=("swap-bursts",),
+    ),
     "one-thread-left": Cause(
         "works on one thread only",
         "Look at a stack of an idle process: a serial phase is normal, a collective call that never returns is not.",

@@ -89,7 +89,7 @@ def assess(
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
         now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
-        memory.past.append(rows[due], now[due], pending(now, usual, settings)[due], moment.end_s)
+        memory.past.append(rows[due], now[due], pending(now, longer, usual, settings)[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 
@@ -145,6 +145,7 @@ def _finding(
     if candidate.signal == "apart":
         threads, cause = _deviating(moment, threads)
         compared_with = "ranks"
+    since_s, clear_s = memory.hold(place, cause, moment.end_s, float(candidate.ratio[part]))
     return Finding(
         question=candidate.question,
         cause=cause,
@@ -155,8 +156,9 @@ def _finding(
         value=float(candidate.value[part]),
         usual=float(candidate.usual[part]),
         compared_with=compared_with,
-        since_s=memory.since_s(place, cause, moment.end_s),
+        since_s=since_s,
         strength=min(threshold * float(candidate.ratio[part]), MAX_STRENGTH),
+        clear_s=clear_s,
     )
 
 
@@ -200,7 +202,7 @@ def _new_work(
                 value=float(highest[part]),
                 usual=threshold,
                 compared_with="site",
-                since_s=memory.since_s(place, "new-program", moment.end_s),
+                since_s=memory.hold(place, "new-program", moment.end_s)[0],
                 strength=float(highest[part]),
             )
         )

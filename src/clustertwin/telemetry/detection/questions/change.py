@@ -16,6 +16,7 @@ from clustertwin.telemetry.detection.questions.usual import Usual
 
 _OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
+_MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
 _FALLEN = 0.2  # of the usual level: what a job still does when it only spins
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
@@ -46,6 +47,9 @@ def change_candidates(
     def candidate(cause: str, name: str, ratio: PerPart) -> Candidate:
         return Candidate("change", cause, name, ratio, value(name), centre(name))
 
+    def works_more(signals: Signals) -> NDArray[np.bool_]:
+        return np.asarray(signals[:, S["user"]] > centre("user") + _MORE_WORK)
+
     waits = np.fmax(now, longer)[:, S["waiting"]] - centre("waiting")
     contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
     own_tasks = value("others") < _OWN_TASKS
@@ -53,6 +57,8 @@ def change_candidates(
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = value("busiest") < centre("busiest") - settings.slowed
+    bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
+    transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
     peers = np.nan_to_num(peers, nan=np.inf)
     deviates = _deviates(now, longer, usual, settings)
     serial = _is_serial(parts, longer)
@@ -63,7 +69,8 @@ def change_candidates(
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
         candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
-        candidate("kernel-time", "system", rise("system", settings.kernel)),
+        candidate("kernel-time", "system", only_if(~works_more(now), rise("system", settings.kernel))),
+        candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer), bursts)),
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
         candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
@@ -74,9 +81,12 @@ def change_candidates(
     ]
 
 
-def pending(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
     """(part, signal) where a signal is above what is usual: such a block does not count as usual yet."""
     out = np.zeros(now.shape, np.bool_)
+    # Bursts come and go within a minute. They are one change, not a phase that came and went.
+    stalled = np.fmax(now, longer)[:, S["stalled"]]
+    out[:, S["stalled"]] = excess_ratio(stalled, usual, "stalled", settings.bursts, settings.spreads) >= 1
     for name, floor in (
         ("lost", settings.lost),
         ("others", settings.others),

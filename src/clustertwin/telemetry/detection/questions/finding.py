@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_STRENGTH = 30.0  # as of scores
+CLEAR = 1.5  # a finding is clear if it is this many times beyond its limit
 
 Question = Literal["harm", "change", "new"]
 Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
@@ -22,20 +23,22 @@ class Persistence:
 
     opens_event: bool = True  # False: shown as information
     hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
+    from_outside: bool = False  # no phase of healthy work looks like it: a clear finding opens in half of the time
 
 
 #: Every cause that a finding can have. `events/causes.py` has their texts.
 FINDING_CAUSES: dict[str, Persistence] = {
     "idle": Persistence(),  # the job stopped working
     "stalled-io": Persistence(),  # it waits for I/O and transfers next to nothing
-    "cpu-contention": Persistence(),  # other work takes CPU time from it
-    "throttled": Persistence(hold_s=60),
-    "steal": Persistence(hold_s=60),  # the hypervisor takes CPU time from the node
+    "cpu-contention": Persistence(from_outside=True),  # other work takes CPU time from it
+    "throttled": Persistence(hold_s=60, from_outside=True),
+    "steal": Persistence(hold_s=60, from_outside=True),  # the hypervisor takes CPU time from the node
     "memory-pressure": Persistence(hold_s=60),
     "swapping": Persistence(hold_s=60),
     "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
     "leak": Persistence(hold_s=60),  # memory grows steadily
     "kernel-time": Persistence(),  # much more time than usual in the kernel
+    "stall-bursts": Persistence(hold_s=180),  # such time in bursts: a single burst raises the mean for two minutes
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
@@ -65,6 +68,7 @@ class Finding:
     compared_with: Comparison
     since_s: int
     strength: float  # on the scale of scores: above the detector's threshold it counts as an alarm
+    clear_s: int = 0  # of the seconds since then: those in which it was clear
 
     @property
     def opens_event(self) -> bool:
@@ -72,5 +76,6 @@ class Finding:
         return self.question != "new" and FINDING_CAUSES[self.cause].opens_event
 
     def held(self, now_s: int) -> bool:
-        """Whether it has held long enough."""
-        return now_s - self.since_s >= FINDING_CAUSES[self.cause].hold_s
+        """Whether it has held long enough. A clear second counts twice where the cause comes from outside."""
+        needed = FINDING_CAUSES[self.cause]
+        return now_s - self.since_s + needed.from_outside * self.clear_s >= needed.hold_s

@@ -37,6 +37,7 @@ SIGNALS = (
     "traffic",  # the largest of disk, network and the job's own I/O
     "context_switches",
     "oom_kills",
+    "stalled",  # system + iowait: time that is not the program's own work
 )
 GROWTH_S = 60
 _PIECES = 5
@@ -112,6 +113,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
     out[:, S["lost"]] = out[:, S["idle"]] + out[:, S["waiting"]]
+    out[:, S["stalled"]] = out[:, S["system"]] + out[:, S["iowait"]]
     return out
 
 
@@ -177,8 +179,6 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
             return np.full(len(chosen), np.nan, np.float32)
         return _known_mean(channels.values[:, seconds, names.index(name)][rows])
 
-    busy = out[chosen, S["user"]] + out[chosen, S["system"]]
-    out[chosen, S["others"]] = busy - of_job("job_cpu")
     out[chosen, S["throttled"]] = of_job("job_throttled")
     out[chosen, S["oom_kills"]] = of_job("job_oom_kills")
     out[chosen, S["traffic"]] = np.fmax(out[chosen, S["traffic"]], of_job("job_io_traffic"))
@@ -188,6 +188,37 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
     for name in ("cpu_pressure", "memory_pressure", "io_pressure", "major_faults"):
         own = of_job(f"job_{name}")
         out[chosen, S[name]] = np.where(np.isnan(own), out[chosen, S[name]], own)
+    pressure = of_job("job_cpu_pressure"), of_job("job_io_pressure")
+    out[chosen] = _own_share(out[chosen], parts.count[chosen], of_job("job_cpu"), of_job("job_system"), *pressure)
+
+
+def _own_share(
+    signals: Signals,
+    count: NDArray[np.intp],
+    own: NDArray[np.float32],
+    own_system: NDArray[np.float32],
+    cpu_pressure: NDArray[np.float32],
+    io_pressure: NDArray[np.float32],
+) -> Signals:
+    """What the job itself did, where its cgroup tells: the counters of a thread also hold the work of others.
+
+    Other work takes time from a job only while a task of the job waits for a CPU. What it uses beyond that was left
+    free by the job, so the job idled then, or waited for I/O. Unknown values change nothing.
+    """
+    out = signals.copy()
+    user, system, iowait, idle = (out[:, S[name]] for name in ("user", "system", "iowait", "idle"))  # views
+    others = user + system - own
+    taken = np.where(np.isnan(cpu_pressure), others, np.minimum(others, cpu_pressure))
+    out[:, S["others"]] = taken
+    free = np.nan_to_num(np.maximum(others - taken, 0))
+    waits = np.where(np.isnan(io_pressure), iowait, np.minimum(io_pressure, iowait + free))
+    idle += free + iowait - waits
+    iowait[:] = waits
+    known = ~np.isnan(own)
+    kernel = np.where(np.isnan(own_system), system / np.maximum(user + system, 1e-6), own_system)
+    user[known], system[known] = ((1 - kernel) * own)[known], (kernel * own)[known]
+    out[:, S["busiest"]] = np.fmin(out[:, S["busiest"]], np.where(known, own * count, np.nan))
+    return out
 
 
 def steady_growth_of(memory: NDArray[np.float32]) -> NDArray[np.float32]:

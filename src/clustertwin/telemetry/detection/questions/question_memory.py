@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.detection.questions.finding import CLEAR
 from clustertwin.telemetry.detection.questions.job_parts import JobParts
 from clustertwin.telemetry.detection.questions.own_past import OwnPast, Place
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
@@ -48,20 +49,24 @@ class QuestionMemory:
         self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
         self._labels: dict[str, JobLabel] = {}
         self._runs: dict[
-            tuple[Place, str], tuple[int, int, int]
-        ] = {}  # (part, cause) -> first and last second, seconds held
+            tuple[Place, str], tuple[int, int, int, int]
+        ] = {}  # (part, cause) -> first and last second, seconds held, seconds clear
 
     def note(self, labels: Mapping[str, JobLabel]) -> None:
         self._labels.update(labels)
 
-    def since_s(self, place: Place, cause: str, now_s: int) -> int:
-        """The first second of a finding that holds now. It begins again where it did not hold most of the time."""
-        first_s, last_s, held_s = self._runs.get((place, cause), (now_s, now_s, 0))
-        held_s += min(now_s - last_s, LONGEST_STEP_S)
+    def hold(self, place: Place, cause: str, now_s: int, ratio: float = 1.0) -> tuple[int, int]:
+        """The first second of a finding that holds now, and how long it was clear since then.
+
+        It begins again where it did not hold most of the time.
+        """
+        first_s, last_s, held_s, clear_s = self._runs.get((place, cause), (now_s, now_s, 0, 0))
+        step_s = min(now_s - last_s, LONGEST_STEP_S)
+        held_s, clear_s = held_s + step_s, clear_s + step_s * (ratio >= CLEAR)
         if not 0 <= now_s - last_s <= _GAP_S or held_s < _HELD_SHARE * (now_s - first_s):
-            first_s, held_s = now_s, 0
-        self._runs[place, cause] = first_s, now_s, held_s
-        return first_s
+            first_s, held_s, clear_s = now_s, 0, 0
+        self._runs[place, cause] = first_s, now_s, held_s, clear_s
+        return first_s, clear_s
 
     def usual(self, parts: JobParts, own: Usual) -> tuple[Usual, NDArray[np.str_]]:
         """What each part is compared with, and its name: its program, else its own past, else its user.

@@ -28,6 +28,7 @@ class QuestionSettings:
     waiting: float = 0.010  # … of which the waiting tasks rise by this much
     iowait: float = 0.10
     kernel: float = 0.05
+    bursts: float = 0.06  # system time and iowait together, over 100 s
     apart: float = 0.05  # a thread against the median of its job, …
     apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
 
 FILE = "learning.json"
 _CLEARED_DAYS = 60  # how many resumed days the file keeps
+_SHADOW_DAYS = 60  # how many days of the shadow the file keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class LearningState:
     ended_s: float = 0.0
     shadow_ended_s: float | None = None  # 0: in shadow; None: not stored yet, see `shadow`
     shadow_because: str = ""  # why the shadow ended
+    shadow_hours: dict[str, float] = field(default_factory=dict)  # day -> thread-hours that were watched in shadow
 
     @property
     def status(self) -> str:
@@ -99,6 +101,16 @@ def record_outcome(home: Path, night: str, outcome: str, because: str, now_s: fl
 def start_shadow(home: Path) -> LearningState:
     """Store that the site is not known yet."""
     return _update(home, lambda state: replace(state, shadow_ended_s=state.shadow_ended_s or 0.0))
+
+
+def add_shadow_evidence(home: Path, day: str, thread_hours: float) -> LearningState:
+    """Store how much of a day was watched in shadow. A day that is counted again replaces its first count."""
+
+    def added(state: LearningState) -> LearningState:
+        hours = {**state.shadow_hours, day: round(thread_hours, 3)}
+        return replace(state, shadow_hours=dict(sorted(hours.items())[-_SHADOW_DAYS:]))
+
+    return _update(home, added)
 
 
 def end_shadow(home: Path, because: str, now_s: float) -> LearningState:

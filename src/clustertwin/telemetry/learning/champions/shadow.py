@@ -2,12 +2,15 @@
 
 On a site that the twin does not know, most alarms only say that the site differs from the machines it was trained on.
 So it watches first: it shows what it would have raised, and notifies nobody. A night ends the shadow by itself when the
-detector in service was learned here, from enough evidence, and finds few jobs strange on held-out time of the site.
+detector in service, shipped or learned here, finds few jobs strange on held-out time of the site. Where it keeps
+finding them strange, the shadow ends once enough was watched: then what is usual is known by its own count, and a job
+that is only new opens no event.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -24,8 +27,10 @@ _MOST_BYTES = 1 << 20
 class ShadowRule:
     """What a night needs to end the shadow."""
 
-    thread_hours: float = 2.0  # of the day that was learned: usable, and counted once
+    thread_hours: float = 2.0  # of the last day, if the detector is quiet on it: usable, and counted once
     strange: float = 0.1  # part of the jobs on held-out time that may be strange to it: they can be faults, or new
+    known_hours: float = 24.0  # thread-hours of all days of the shadow, whatever the detector finds strange, …
+    known_days: int = 2  # … and the fewest days that they are from
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +65,22 @@ def begin(home: Path) -> Shadow:
     return shadow
 
 
-def reason_to_end(rule: ShadowRule, learned_here: bool, thread_hours: float, strange: float) -> str:
-    """Why the shadow ends with this night; empty: it does not."""
-    if not learned_here or thread_hours < rule.thread_hours or strange > rule.strange:
-        return ""
-    return (
-        f"the detector in service was learned here from {thread_hours:.1f} thread-hours and finds "
-        f"{strange:.0%} of the jobs on held-out time strange"
-    )
+def reason_to_end(rule: ShadowRule, hours: Sequence[float], strange: float, learned_here: bool) -> str:
+    """Why the shadow ends with this night; empty: it does not.
+
+    `hours` are the thread-hours of each day of the shadow, the last day last. `strange` is the part of the jobs on
+    held-out time of the last day that the detector in service finds strange; 1 if nothing was held out.
+    """
+    last, total = hours[-1] if hours else 0.0, sum(hours)
+    if last >= rule.thread_hours and strange <= rule.strange:
+        origin = "was learned here from" if learned_here else "is the shipped one, was tried on"
+        return (
+            f"the detector in service {origin} {last:.1f} thread-hours and finds "
+            f"{strange:.0%} of the jobs on held-out time strange"
+        )
+    if total >= rule.known_hours and len(hours) >= rule.known_days:
+        return f"{total:.1f} thread-hours of {len(hours)} days were watched, so what is usual here is known"
+    return ""
 
 
 def _has_champion_of_its_own(home: Path) -> bool:

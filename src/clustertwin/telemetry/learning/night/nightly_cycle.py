@@ -79,7 +79,8 @@ def _run_steps(run: NightRun) -> NightResult:
     notes += day_check.notes
     if day_check.skip:
         seconds = run.journal.seconds
-        return NightResult(run.day.name, "skipped", day_check.skip, champion.version, notes=notes, seconds=seconds)
+        result = NightResult(run.day.name, "skipped", day_check.skip, champion.version, notes=notes, seconds=seconds)
+        return _end_shadow(run, result, census) if in_shadow else result
 
     plan = TrainingPlan(**once("plan", lambda: night_steps.plan(run, champion)))
     notes += [f"{name} is not trained: {why}" for name, why in plan.without.items()]
@@ -117,21 +118,23 @@ def _run_steps(run: NightRun) -> NightResult:
     if not decision.refused:  # a day that led to a rejected challenger must not be rehearsed on other nights
         once("remember", lambda: night_steps.remember(run))
     if in_shadow:
-        result = _end_shadow(run, result, census, {c.name: c for c in contestants}[decision.winner])
+        winner = {contestant.name: contestant for contestant in contestants}[decision.winner]
+        result = _end_shadow(run, result, census, winner.strange)
     result = replace(result, seconds=dict(run.journal.seconds))
     once("record", lambda: night_steps.record(run, result, census, plan, stored))
     return result
 
 
-def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, winner: Contestant) -> NightResult:
-    """End the shadow if the champion of this night knows the site."""
-    serving = version_store.find_version(run.home, result.champion).lineage
-    reason = shadow.reason_to_end(run.settings.shadow, "census" in serving, census.thread_hours, winner.strange)
+def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, strange: float = 1.0) -> NightResult:
+    """Count what was watched, and end the shadow if the site is known now. `strange` is 1 if nothing was judged."""
+    state = learning_state.add_shadow_evidence(run.home, run.day.name, census.thread_hours)
+    hours = [thread_hours for day, thread_hours in state.shadow_hours.items() if day <= run.day.name]
+    learned_here = "census" in version_store.find_version(run.home, result.champion).lineage
+    reason = shadow.reason_to_end(run.settings.shadow, hours, strange, learned_here)
     if not reason:
-        return replace(
-            result,
-            notes=[*result.notes, f"still in shadow: {census.evidence}, {winner.strange:.0%} of the jobs are strange"],
-        )
+        seen = f"{sum(hours):.1f} thread-hours of {len(hours)} days watched"
+        note = f"still in shadow: {seen}; this day {census.evidence}, {strange:.0%} of the jobs are strange"
+        return replace(result, notes=[*result.notes, note])
     learning_state.end_shadow(run.home, reason, run.context.clock())
     return replace(result, shadow_ended=reason, notes=[*result.notes, f"the shadow ends: {reason}"])
 

@@ -53,6 +53,7 @@ class StrategyState:
     learned: bool = True  # was the champion learned at this site?
     questions: QuestionMemory = field(default_factory=QuestionMemory)  # what is usual for each program
     shadow: bool = False  # nobody is notified: the site is not known yet
+    hours: list[float] = field(default_factory=list)  # thread-hours of each day
     verdicts: list[DelayedVerdict] = field(default_factory=list)
     halted_until: int = -1
     repaired: int = 10_000  # the day on which the failing disk is replaced
@@ -105,7 +106,8 @@ def run_simulated_night(
         outcome, state.learned = "promoted", True
     if not decision.refused:
         _remember(settings, state, day, split)
-    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.learned, census.thread_hours, winner.strange)
+    state.hours.append(census.thread_hours)
+    state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.hours, winner.strange, state.learned)
     return SimulatedNight(outcome, sight, cpu_s, decision.because)
 
 

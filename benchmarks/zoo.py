@@ -1,0 +1,369 @@
+"""Measure detection on recorded runs of real programs: raw runs -> false events, faults found, delays; with the rivals.
+
+    python benchmarks/zoo.py data/zoo                    programs at odd places of the table: the report
+    python benchmarks/zoo.py data/zoo --half select      programs at even places, on which settings were chosen
+    python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
+
+Every run is a first encounter. Our questions know nothing about the program, and nothing is kept from run to run. A
+rival is trained on the healthy phases of all other programs. Its threshold is the score that .2 % of their healthy
+moments exceed, each scored by a model that was not trained on its program. All methods see the same signals of the job,
+over 30 s and 100 s, every 10 s. The rivals also see how far each signal is from its median in the job's own past; ours
+also sees the scores of the bundled detector.
+
+The healthy phase is what comes before the first fault. An event that opens in it is false. A fault is found if an event
+opens between its onset and its end. ROC-AUC sets the moments from 60 s after an onset against all healthy ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+from numpy.typing import NDArray
+
+from clustertwin.core import files
+from clustertwin.core.traces import Trace
+from clustertwin.telemetry.campaign.zoo.program_table import PROGRAMS
+from clustertwin.telemetry.campaign.zoo.zoo_data import FaultPhase, ZooRun, load_zoo
+from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.detection.events.tracker import Tracker
+from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
+from clustertwin.telemetry.detection.questions.assess import assess
+from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, measure_signals, parts_of
+from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
+from clustertwin.telemetry.detection.scores import Scores
+from clustertwin.telemetry.moments.moment import Moment
+from clustertwin.telemetry.studies.event_metrics import labels_of, replay
+from clustertwin.telemetry.studies.window_metrics import roc_auc
+from questions import RIVALS, persistent_events
+
+Array = NDArray[np.float64]
+Fit = Callable[[Array, int], Callable[[Array], Array]]
+OURS = "clustertwin"
+STRIDE_S = 10
+STARTED_S = 90  # moments before this are the start of a program
+FULL_EFFECT_S = 60  # from the onset, for ROC-AUC
+ABOVE = 0.002  # part of the healthy moments of other programs above a rival's threshold
+FOLDS = 4
+#: Cause that was imposed -> others that say the same. A job of one CPU has no rank to compare with: it works less.
+SAME = {"straggler": ("idle", "hung-rank"), "swapping": ("memory-pressure",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An event: when it opened, when it was last seen, and the cause it names."""
+
+    opened_s: int
+    last_s: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A run as one method judged it."""
+
+    run: ZooRun
+    end_s: NDArray[np.int64]  # (moment,)
+    score: Array  # (moment,) higher is stranger
+    alarm: NDArray[np.bool_]  # (moment,)
+    events: tuple[Opened, ...]
+    questions: Counter[str] = field(default_factory=Counter)  # question -> healthy moments with such a finding
+
+    @property
+    def onset_s(self) -> float:
+        return self.run.phases[0].onset_s if self.run.phases else float(self.run.trace.end_s)
+
+    @property
+    def healthy(self) -> NDArray[np.bool_]:
+        """(moment,) of the healthy phase, after the start of the program."""
+        return (self.end_s <= self.onset_s) & (self.end_s >= self.run.trace.start_s + STARTED_S)
+
+    @property
+    def false(self) -> list[Opened]:
+        return [event for event in self.events if event.opened_s <= self.onset_s]
+
+    def hits(self, phase: FaultPhase) -> list[Opened]:
+        """The events that opened during a fault, the first one first."""
+        inside = [event for event in self.events if phase.onset_s < event.opened_s <= phase.end_s + STRIDE_S]
+        return sorted(inside, key=lambda event: event.opened_s)
+
+    def names(self, phase: FaultPhase) -> bool:
+        """Whether one of them names the cause that was imposed."""
+        right = {phase.cause, *SAME.get(phase.cause, ())}
+        return any(event.cause in right for event in self.hits(phase))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A moment of a run, and the signals of its job over 30 s and 100 s."""
+
+    moment: Moment
+    scores: Scores
+    signals: Array
+
+
+def unlabelled(trace: Trace) -> Trace:
+    """One span for the whole job: the spans of a recording are cut where a fault begins."""
+    first, last = trace.spans[0], trace.spans[-1]
+    return replace(trace, spans=(replace(first, end_s=last.end_s, anomaly="", onset_s=None),))
+
+
+def moments_of(run: ZooRun) -> Iterator[Seen]:
+    """The moments that the live service would have seen."""
+    for moment, scores in replay(bundled(), [unlabelled(run.trace)], STRIDE_S):
+        parts = parts_of(moment)
+        held = next(i for i, job in enumerate(parts.jobs) if job)
+        windows = [measure_signals(moment, parts, slice(-length_s, None))[held] for length_s in (30, 100)]
+        yield Seen(moment, scores, np.concatenate(windows).astype(np.float64))
+
+
+def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
+    """The live path, and the signals of each moment for the rivals."""
+    threshold, labels = bundled().threshold, labels_of([run.trace])
+    memory, tracker, watch = QuestionMemory(), Tracker(), MemoryWatch()
+    end_s, ratio, rows, questions = [], [], [], Counter[str]()
+    opened: dict[str, int] = {}
+    last: dict[str, Opened] = {}
+    onset_s = run.phases[0].onset_s if run.phases else np.inf
+    for seen in moments_of(run):
+        moment, scores = seen.moment, seen.scores
+        assessed = assess(moment, scores, memory, threshold, labels, watch.forecast(moment))
+        end_s.append(moment.end_s)
+        ratio.append(float(assessed.ratio.max(initial=0.0)))
+        rows.append(seen.signals)
+        if run.trace.start_s + STARTED_S <= moment.end_s <= onset_s:
+            questions.update({finding.question for finding in assessed.findings if finding.question == "new"})
+            questions.update({finding.question for finding in assessed.findings if finding.opens_event})
+            questions["score"] += bool(np.nanmax(scores.score, initial=0.0) > threshold)
+        for change in tracker.update(moment, scores, threshold, findings=assessed.findings):
+            opened.setdefault(change.event.id, moment.end_s)
+        for event in tracker.open:
+            last[event.id] = Opened(opened[event.id], event.seen_s, event.cause)
+    score, signals = np.array(ratio), np.array(rows)
+    judged = JudgedRun(run, np.array(end_s), score, score >= 1, tuple(last.values()), questions)
+    return judged, np.concatenate([signals, _from_own_past(np.nan_to_num(signals[:, : len(SIGNALS)]))], axis=1)
+
+
+def _from_own_past(signals: Array) -> Array:
+    """(moment, signal) how far a signal is from its median in the job's past; the last 30 s are not past yet."""
+    first, lag = STARTED_S // STRIDE_S - 1, 30 // STRIDE_S
+    out = np.zeros_like(signals)
+    for i in range(first + lag, len(signals)):
+        out[i] = signals[i] - np.median(signals[first : i - lag + 1], axis=0)
+    return out
+
+
+def judge_by_rival(fit: Fit, ours: Sequence[JudgedRun], rows: Sequence[Array]) -> list[JudgedRun]:
+    """Leave one program out at a time."""
+    out: dict[int, JudgedRun] = {}
+    for program in sorted({judged.run.program for judged in ours}):
+        others = [i for i, judged in enumerate(ours) if judged.run.program != program]
+        limit = _limit(fit, [ours[i] for i in others], [rows[i] for i in others])
+        score = _fitted(fit, _healthy_rows([ours[i] for i in others], [rows[i] for i in others]))
+        for i, judged in enumerate(ours):
+            if judged.run.program == program:
+                values = score(np.nan_to_num(rows[i]))
+                alarm = (values > limit) & (judged.end_s >= judged.run.trace.start_s + STARTED_S)
+                events = tuple(Opened(*event, "") for event in persistent_events(judged.end_s, alarm))
+                out[i] = JudgedRun(judged.run, judged.end_s, values, alarm, events)
+    return [out[i] for i in range(len(ours))]
+
+
+def _limit(fit: Fit, judged: Sequence[JudgedRun], rows: Sequence[Array]) -> float:
+    """The score that `ABOVE` of the healthy moments exceed, each scored without its own program."""
+    programs = sorted({each.run.program for each in judged})
+    scores = []
+    for fold in range(min(FOLDS, len(programs))):
+        left_out = set(programs[fold::FOLDS])
+        inside = [i for i, each in enumerate(judged) if each.run.program not in left_out]
+        outside = [i for i, each in enumerate(judged) if each.run.program in left_out]
+        score = _fitted(fit, _healthy_rows([judged[i] for i in inside], [rows[i] for i in inside]))
+        scores.append(score(_healthy_rows([judged[i] for i in outside], [rows[i] for i in outside])))
+    return float(np.quantile(np.concatenate(scores), 1 - ABOVE))
+
+
+def _healthy_rows(judged: Sequence[JudgedRun], rows: Sequence[Array]) -> Array:
+    chosen = [values[each.healthy] for each, values in zip(judged, rows, strict=True)]
+    return np.nan_to_num(np.concatenate(chosen))
+
+
+def _fitted(fit: Fit, train: Array) -> Callable[[Array], Array]:
+    mean, scale = train.mean(0), train.std(0) + 1e-3
+    score = fit((train - mean) / scale, 0)
+    return lambda x: score((x - mean) / scale)
+
+
+def _ecod(train: Array, seed: int) -> Callable[[Array], Array]:
+    from pyod.models.ecod import ECOD
+
+    model: Any = ECOD().fit(train)
+    return lambda x: np.asarray(model.decision_function(x))
+
+
+METHODS: dict[str, Fit] = {**RIVALS, "ECOD (PyOD)": _ecod}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one method did on some runs."""
+
+    method: str
+    runs: int
+    healthy_hours: float
+    false_events: int
+    false_per_hour: float
+    windows_above: float  # part of the healthy moments
+    faults: int
+    found: int
+    named: int  # found, and an event names the cause that was imposed
+    median_delay_s: float | None
+    roc_auc: float
+
+
+def summarise(method: str, judged: Sequence[JudgedRun]) -> Row:
+    hours = sum(each.onset_s - each.run.trace.start_s for each in judged) / 3600
+    faults = [(each, phase) for each in judged for phase in each.run.phases]
+    delays = [hits[0].opened_s - phase.onset_s for each, phase in faults if (hits := each.hits(phase))]
+    healthy = np.concatenate([each.score[each.healthy] for each in judged])
+    inside = [
+        each.score[(each.end_s >= phase.onset_s + FULL_EFFECT_S) & (each.end_s <= phase.end_s)]
+        for each in judged
+        for phase in each.run.phases
+    ]
+    false = sum(len(each.false) for each in judged)
+    return Row(
+        method,
+        len(judged),
+        round(hours, 3),
+        false,
+        round(false / max(hours, 1e-9), 2),
+        round(float(np.concatenate([each.alarm[each.healthy] for each in judged]).mean()), 4),
+        len(faults),
+        len(delays),
+        sum(each.names(phase) for each, phase in faults),
+        round(median(delays), 1) if delays else None,
+        round(roc_auc(healthy, np.concatenate(inside)), 3) if inside else float("nan"),
+    )
+
+
+def by_fault(judged: dict[str, Sequence[JudgedRun]]) -> list[dict[str, Any]]:
+    """Found by each method, and the delay and the causes that ours names."""
+    faults = sorted({phase.fault for each in judged[OURS] for phase in each.run.phases})
+    rows = []
+    for fault in faults:
+        row: dict[str, Any] = {"fault": fault}
+        for method, runs in judged.items():
+            hits = [(phase, each.hits(phase)) for each in runs for phase in each.run.phases if phase.fault == fault]
+            row["runs"] = len(hits)
+            row[method] = sum(bool(events) for _, events in hits)
+            if method == OURS:
+                row["delays_s"] = [round(events[0].opened_s - phase.onset_s) for phase, events in hits if events]
+                row["causes"] = [" + ".join(dict.fromkeys(event.cause for event in events)) for _, events in hits]
+        rows.append(row)
+    return rows
+
+
+def by_run(judged: Sequence[JudgedRun]) -> list[dict[str, Any]]:
+    """Ours on every run: false events, faults, events."""
+    rows = []
+    for each in judged:
+        for phase in each.run.phases:
+            hits = each.hits(phase)
+            rows.append(
+                {
+                    "run": each.run.name,
+                    "place": list(PROGRAMS).index(each.run.program),
+                    "disturbed": each.run.is_disturbed,
+                    "false": [event.cause for event in each.false],
+                    "fault": phase.fault,
+                    "found_as": list(dict.fromkeys(event.cause for event in hits)),
+                    "delay_s": round(hits[0].opened_s - phase.onset_s) if hits else None,
+                    "named": each.names(phase),
+                }
+            )
+    return rows
+
+
+def shares_of_questions(judged: Sequence[JudgedRun]) -> dict[str, float]:
+    """The part of the healthy moments with a finding of each question, or with a score above the threshold."""
+    moments = sum(int(each.healthy.sum()) for each in judged)
+    counts = sum((each.questions for each in judged), Counter())
+    return {name: round(counts[name] / max(moments, 1), 4) for name in ("harm", "change", "new", "score")}
+
+
+def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
+    """Programs at even places of the table are for choosing, those at odd places for the report."""
+    places = {name: place for place, name in enumerate(PROGRAMS)}
+    wanted = {"select": (0,), "report": (1,), "all": (0, 1)}[half]
+    return [run for run in runs if places[run.program] % 2 in wanted]
+
+
+def print_tables(document: dict[str, Any]) -> None:
+    print(f"recorded: {document['half']}, {document['programs']} programs; rivals trained on {document['trained_on']}")
+    print("| method | false events | per healthy hour | windows above | found | named | median delay | ROC-AUC |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in document["methods"]:
+        delay = "" if row["median_delay_s"] is None else f"{row['median_delay_s']:.0f} s"
+        print(
+            f"| {row['method']} | {row['false_events']} in {row['healthy_hours']:.2f} h | {row['false_per_hour']} "
+            f"| {row['windows_above']:.2%} | {row['found']} of {row['faults']} | {row['named']} | {delay} "
+            f"| {row['roc_auc']} |"
+        )
+    print("shares of healthy moments by question:", document["questions"])
+    methods = [row["method"] for row in document["methods"]]
+    print("\n| fault | runs | " + " | ".join(methods) + " | delays | named as |\n|" + "---|" * (len(methods) + 4))
+    for row in document["faults"]:
+        counts = " | ".join(str(row[method]) for method in methods)
+        delays = ", ".join(f"{delay} s" for delay in row["delays_s"])
+        print(f"| {row['fault']} | {row['runs']} | {counts} | {delays} | {', '.join(filter(None, row['causes']))} |")
+    print("\n| run | false events | fault | found as | delay |\n|---|---|---|---|---|")
+    for row in document["runs"]:
+        mark = r"\*" if row["disturbed"] else ""
+        delay = "" if row["delay_s"] is None else f"{row['delay_s']} s"
+        found = ", ".join(row["found_as"]) or "not found"
+        print(f"| {row['run']}{mark} | {', '.join(row['false']) or 'none'} | {row['fault']} | {found} | {delay} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
+    parser.add_argument("--half", choices=("report", "select", "all"), default="report")
+    parser.add_argument("--json", type=Path, help="write the rows to this file too")
+    parser.add_argument("--ours-only", action="store_true", help="leave the rivals out")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    runs = list(load_zoo(options.data))
+    kept = {id(run) for run in chosen_half(runs, options.half)}
+    if not kept:
+        parser.error(f"no run of the half {options.half!r}")
+    pairs = [judge_by_questions(run) for run in runs if not options.ours_only or id(run) in kept]
+    ours, rows = [judged for judged, _ in pairs], [values for _, values in pairs]
+    judged = {OURS: ours}
+    for name, fit in {} if options.ours_only else METHODS.items():
+        judged[name] = judge_by_rival(fit, ours, rows)
+    judged = {name: [each for each in all_runs if id(each.run) in kept] for name, all_runs in judged.items()}
+    document = {
+        "data": "recorded",
+        "half": options.half,
+        "programs": len({each.run.program for each in judged[OURS]}),
+        "trained_on": "all other programs",
+        "methods": [asdict(summarise(name, each)) for name, each in judged.items()],
+        "questions": shares_of_questions(judged[OURS]),
+        "faults": by_fault(judged),
+        "runs": by_run(judged[OURS]),
+    }
+    print_tables(document)
+    if options.json:
+        files.write(options.json, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+
+if __name__ == "__main__":
+    main()
