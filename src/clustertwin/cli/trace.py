@@ -251,7 +251,7 @@ def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
 
 def _print_cards(cards: Any) -> None:
     names = cards[-1].columns
-    marginals, separation, dynamics = [], [], []
+    marginals, separation, dynamics, attacks = [], [], [], []
     for card in cards:
         scores = [f"{card.marginals[name].ks_complement:.3f}" if name in card.marginals else "" for name in names]
         marginals.append((card.name, *scores))
@@ -263,11 +263,16 @@ def _print_cards(cards: Any) -> None:
         dynamics.append((card.name, f"{lag:.2f} ({lag_real:.2f})", f"{fano:.1f} ({fano_real:.1f})",
                          f"{card.load.ratio:.2f}",
                          f"{easy.synthetic.wait_s:,.0f} ({easy.real.wait_s:,.0f})"))  # fmt: skip
+        days, jobs, people = card.attacks.user_days, card.attacks.single_jobs, card.attacks.user_names
+        attacks.append((card.name, *(f"{a.synthetic.auc:.3f} ({a.holdout.auc:.3f})" for a in (days, jobs, people)),
+                        f"{days.synthetic.tpr_at_1pct_fpr:.1%}", f"{card.attacks.near_copies.share:.1%}"))  # fmt: skip
     print_table("KS complement (1 is the same distribution)", ["", *names], marginals)
     print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "windows", "valid", "copies"],
                 separation)  # fmt: skip
     print_table("Arrivals, load and simulated waits (real log in brackets)",
                 ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], dynamics)  # fmt: skip
+    print_table("Attacks: AUC (of the same attack on other real people); user-days found at 1 % false positives",
+                ["", "user-days", "jobs", "user names", "user-days found", "near copies"], attacks)  # fmt: skip
 
 
 app.command()(generate)

@@ -23,6 +23,7 @@ from clustertwin.workload.fidelity.measures.validity import Validity, validity
 from clustertwin.workload.fidelity.yardsticks import yardsticks
 from clustertwin.workload.formats import ParsedLog
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.privacy import Attacks, attack
 
 LEAST_JOBS = 32
 
@@ -44,6 +45,7 @@ class Scorecard(ColumnTable):
     privacy: Privacy
     scheduler: dict[str, ScheduleComparison]
     machine: Capacity
+    attacks: Attacks
 
     def table(self) -> dict[str, Any]:
         """A row for each measure that is a number, such as `load.ratio`, and its value."""
@@ -89,6 +91,7 @@ def scorecard(
     return Scorecard(
         name or b.name, len(b), names, marginals(a, b, names), correlation(a, b, names), arrivals(a, b), load(a, b, on),
         users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), compare_schedules(a, b, on), on,
+        attack(a.jobs, b.jobs, seed),
     )  # fmt: skip
 
 
