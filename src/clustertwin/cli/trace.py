@@ -1,4 +1,4 @@
-"""`twin trace`: job logs. Convert, describe, clean, anonymise, generate, compare."""
+"""`twin trace`: job logs. Convert, describe, clean, anonymise, generate, compare, share."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.trace_generate import generate, generators, study
+from clustertwin.cli.trace_share import share
 from clustertwin.core.errors import SettingsError
 
-app = group("Job logs: convert, describe, clean, anonymise, generate, compare.")
+app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share.")
 
 In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip.")
 Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")
@@ -278,3 +279,4 @@ def _print_cards(cards: Any) -> None:
 app.command()(generate)
 app.command()(generators)
 app.command()(study)
+app.command()(share)

@@ -70,6 +70,14 @@ def stronger(*results: AttackScore) -> AttackScore:
     return max(results, key=lambda result: (result.true_claims > 0, result.auc))
 
 
+def mean_score(first: AttackScore, second: AttackScore) -> AttackScore:
+    """The mean of two attacks that could both be tried, or the one that could."""
+    if not (first.true_claims and second.true_claims):
+        return first if first.true_claims else second
+    return AttackScore((first.auc + second.auc) / 2, (first.tpr_at_1pct_fpr + second.tpr_at_1pct_fpr) / 2,
+                       first.true_claims + second.true_claims)  # fmt: skip
+
+
 def _with_both(true: NDArray[np.bool_], stratum: Ints) -> NDArray[np.bool_]:
     """The claims of strata that have true and false claims."""
     _, index = np.unique(stratum, return_inverse=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.privacy.attack_score import AttackResult, AttackScore
+from clustertwin.workload.privacy.attack_score import AttackResult, AttackScore, mean_score
 from clustertwin.workload.privacy.attacked_log import AttackedLog, attacked
 from clustertwin.workload.privacy.job_attack import (
     NearCopies,
@@ -28,6 +28,8 @@ from clustertwin.workload.privacy.name_linkage import link, names_published
 from clustertwin.workload.privacy.user_day_attack import busiest, user_day_attack
 
 LEAST_USERS = 4
+#: The attacks that have a score, as named in `Attacks`.
+RESULTS = ("user_days", "single_jobs", "nearest_jobs", "user_names", "project_names", "shifted_jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,28 @@ def attack(real: Jobs, synthetic: Jobs, seed: int = 0, unseen: Jobs | None = Non
         copies,
         names_published(real, synthetic),
     )
+
+
+def averaged(first: Attacks, second: Attacks) -> Attacks:
+    """Two models, each attacked with the other's people as false claims.
+
+    Jobs of one half may be more ordinary than those of the other, which looks like a leak in one direction and like the
+    opposite in the other direction. The mean has neither.
+    """
+    means = {
+        name: AttackResult(*(mean_score(getattr(getattr(first, name), log), getattr(getattr(second, name), log))
+                             for log in ("synthetic", "holdout")))
+        for name in RESULTS
+    }  # fmt: skip
+    copies = max(first.shifted_copies, second.shifted_copies, key=lambda found: found.share)
+    near = [
+        NearCopies((a.share + b.share) / 2, (a.share_shifted + b.share_shifted) / 2,
+                   (a.share_same_user + b.share_same_user) / 2)
+        for a, b in ((first.near_copies, second.near_copies), (first.near_copies_holdout, second.near_copies_holdout))
+    ]  # fmt: skip
+    published = max(first.names_published, second.names_published)
+    return Attacks(**means, near_copies=near[0], near_copies_holdout=near[1], shifted_copies=copies,
+                   names_published=published)  # fmt: skip
 
 
 def _shifted_holdout(asked: AttackedLog, without: AttackedLog, rng: np.random.Generator) -> AttackScore:
