@@ -8,6 +8,7 @@ from html import escape
 from clustertwin.page import COLOURS, page, table
 from clustertwin.workload.fidelity.fidelity_plots import arrival_plots, distributions, heat_maps
 from clustertwin.workload.fidelity.measures.compared_log import COMPARED, ComparedLog, with_nodes
+from clustertwin.workload.fidelity.measures.concurrency import concurrency_notes
 from clustertwin.workload.fidelity.measures.scheduling_effect import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 
@@ -41,6 +42,7 @@ def report(real: ComparedLog, synthetic: Sequence[ComparedLog], cards: Sequence[
         "of jobs in windows of 5, 20 or 100 mean intervals. Real values in brackets.</p>",
         _table(cards, yardsticks, _ARRIVALS), f"<p class=key>{key}</p>", arrival_plots(real, synthetic),
         "<h2>Jobs and users</h2>", _table(cards, yardsticks, _JOBS), _broken(cards[yardsticks:]),
+        _concurrency(cards[yardsticks:]),
         "<h2>Can a classifier separate the logs?</h2><p class=note>Area under the ROC curve: 0.5 is chance, 1 is "
         "perfect separation. Copies: jobs that equal a real job in everything except the arrival.</p>",
         _table(cards, yardsticks, _SEPARATION),
@@ -116,6 +118,7 @@ _JOBS: list[Column] = [
 ]
 _SEPARATION: list[Column] = [
     ("AUC, rows", lambda card: f"{card.c2st.row_auc:.3f}"),
+    ("AUC, judge", lambda card: f"{card.c2st.judge_auc:.3f}"),
     ("AUC, windows of 16", lambda card: f"{card.c2st.window_auc:.3f}"),
     ("copies (hold-out)", lambda card: _both(card.privacy.copy_rate, card.privacy.copy_rate_holdout, ".3f")),
     ("closest, median (hold-out)",
@@ -136,6 +139,12 @@ _SCHEDULER: list[Column] = [
     for label, figure, form in (("wait", "wait_s", ",.0f"), ("slowdown", "bounded_slowdown", ",.1f"),
                                 ("utilisation", "utilisation_ratio", ".2f"))
 ]  # fmt: skip
+
+
+def _concurrency(cards: Sequence[Scorecard]) -> str:
+    """What is impossible about the submit times."""
+    notes = dict.fromkeys(note for card in cards for note in concurrency_notes(card.concurrency, card.machine))
+    return "".join(f"<p class=note><b>{escape(note)}</b></p>" for note in notes)
 
 
 def _broken(cards: Sequence[Scorecard]) -> str:

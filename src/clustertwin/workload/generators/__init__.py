@@ -52,7 +52,7 @@ GENERATORS: dict[str, GeneratorEntry] = {
                                 "a GAN of ranks, from SDV (extra sdv)"),
     "realtabformer": GeneratorEntry(f"{_HERE}.realtabformer:RealTabFormer",
                                     f"{_HERE}.realtabformer:FittedRealTabFormer",
-                                    "a small GPT-2 of rows (extra realtabformer)"),
+                                    "a toy-size GPT-2 of rows (extra realtabformer)"),
 }  # fmt: skip
 
 DEFAULT = "crossover"

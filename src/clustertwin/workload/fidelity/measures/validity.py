@@ -24,6 +24,8 @@ def validity(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> Validit
         "interval below zero": synthetic.column("interval") < 0,
         "run time unknown or below zero": ~(jobs.run_s >= 0),
     }
+    if not np.any(real.jobs.run_s == 0):
+        broken["ran for 0 s, which no real job did"] = jobs.run_s == 0
     for name in ("nodes", "cpus", "gpus"):
         values, truth = synthetic.column(name), real.column(name)
         # A column that no synthetic job has breaks no rule. The scorecard lists the columns that both logs have.
