@@ -35,6 +35,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "ray": ("ray", "work on many machines"),
     "evidence": ("py-spy", "Python stacks of a job's processes"),
     "notebooks": ("ipykernel", "what the notebooks of the documentation use"),
+    "privacy": ("opacus", "logs to publish, with differential privacy"),
     "sdv": ("sdv", "CTGAN, TVAE, CopulaGAN (licence BUSL-1.1)"),
     "realtabformer": ("realtabformer", "the transformer generator"),
 }

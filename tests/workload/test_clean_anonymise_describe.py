@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,20 @@ def test_the_load_over_time_is_the_work_in_each_bin():
 )
 def test_numbers_for_a_narrow_table(value, column, text):
     assert short(value, column) == text
+
+
+def test_a_description_says_where_the_size_of_the_machine_comes_from():
+    jobs = Jobs.build([0.0, 60.0], [60.0, 60.0], cpus=[4, 8])
+    assert describe(jobs).machine_source == "its largest job"
+    assert describe(jobs, procs=64).machine_source == "given"
+    assert describe(replace(jobs, machine=Machine(16, 1))).machine_source == "stated by the log"
+
+
+def test_a_description_offers_gpus():
+    jobs = Jobs.build([0.0, 100.0], [50.0, 100.0], nodes=[1, 1], gpus=[2, 0])
+    assert describe(jobs).gpus.load is None
+    found = describe(jobs, gpus=4).gpus
+    assert (found.job_share, found.largest_job, found.machine) == (0.5, 2, 4)
+    assert found.load == 2 * 50 / (4 * 100)
+    assert describe(replace(jobs, machine=Machine(3, 8, 4))).gpus.machine == 12
+    assert describe(replace(jobs, gpus=np.zeros(2, int))).gpus is None

@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("clustertwin.cli.model:app", "Models: list, show, promote, rollback."),
     "learn": ("clustertwin.cli.learn:app", "Learning: run, simulate, timing, freeze, resume."),
     "digest": ("clustertwin.cli.digest:app", "A summary of the week: events, verdicts, false alarms."),
-    "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare."),
+    "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare, share."),
     "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
 }
 
@@ -66,6 +66,7 @@ NEEDED = {
     "trace": "workload",
     "trace compare": "generate",
     "trace study": "generate",
+    "trace share": "privacy",
     "sched": "workload",
     "sched train": "rl",
     "sched study": "rl",

@@ -1,22 +1,24 @@
-"""`twin trace`: job logs. Convert, describe, clean, anonymise, generate, compare."""
+"""`twin trace`: job logs. Convert, describe, clean, anonymise, generate, compare, share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clustertwin.cli.app import group
+from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.trace_generate import generate, generators, study
+from clustertwin.cli.trace_share import share
 from clustertwin.core.errors import SettingsError
 
-app = group("Job logs: convert, describe, clean, anonymise, generate, compare.")
+app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share.")
 
 In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip.")
 Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")
@@ -144,30 +146,42 @@ def anonymise(
     _report_written(out, jobs, {"joinable": secret_file is not None}, json)
 
 
+@dataclass(frozen=True)
+class TraceDescribeOptions:
+    source: Annotated[Path, In]
+    out: Annotated[Path | None, typer.Option(help="Also plot the log: a .png, .svg, .pdf or .html file.")] = None
+    procs: Annotated[
+        int | None, typer.Option(min=1, help="Size of the machine in nodes (in cpus, if the log has no nodes).")
+    ] = None
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="Number of GPUs of the machine, if the log does not state it.")
+    ] = None
+    lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines, and list each one.")] = False
+    source_format: Annotated[
+        str | None, typer.Option("--from", help="Format of the input: swf, sacct, alcf, supercloud, parquet.")
+    ] = None
+    timezone: Annotated[str | None, typer.Option(help="Time zone of the log, such as Europe/Rome.")] = None
+    force: Annotated[bool, typer.Option(help="Overwrite existing files.")] = False
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+
+
 @app.command()
-def describe(
-    source: Path = In,
-    out: Path = typer.Option(None, help="Also plot the log: a .png, .svg, .pdf or .html file."),
-    procs: int = Procs,
-    lenient: bool = Lenient,
-    source_format: str = From,
-    timezone: str = Zone,
-    force: bool = Force,
-    json: bool = Json,
-) -> None:
+@options(TraceDescribeOptions)
+def describe(options: TraceDescribeOptions) -> None:
     """Show sizes, run times, limits, users and the offered load of a log."""
     from clustertwin.core.files import refuse_existing
     from clustertwin.workload.description.log_description import describe as summarise
 
+    source, out = options.source, options.out
     if out is not None and out.suffix not in PLOT_SUFFIXES:
         raise SettingsError(f"{out}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
     if out is not None:
-        refuse_existing(out, force)
-    parsed = _read(source, lenient, source_format, timezone)
-    description = summarise(parsed.jobs, procs)
+        refuse_existing(out, options.force)
+    parsed = _read(source, options.lenient, options.source_format, options.timezone)
+    description = summarise(parsed.jobs, options.procs, options.gpus)
     if out is not None:
         _write_plot(parsed.jobs, description, source.name, out)
-    if json:
+    if options.json:
         print_json({**asdict(description), "read": _input_document(parsed)})
     else:
         _print_description(source, description)
@@ -193,7 +207,22 @@ def _print_description(source: Path, description: Any) -> None:
     typer.echo(
         f"{description.users} users in {description.groups} groups, Gini coefficient {description.user_gini:.2f}"
     )
-    typer.echo(f"offered load {description.offered_load:.3f} on {machine.procs} {machine.unit}")
+    size_from = description.machine_source
+    if size_from == "its largest job":
+        size_from += ": the log states no size, set it with --procs"
+    typer.echo(f"offered load {description.offered_load:.3f} on {machine.procs} {machine.unit} ({size_from})")
+    if description.gpus is not None:
+        gpus = description.gpus
+        load = (
+            f"offered load {gpus.load:.3f} on {gpus.machine} GPUs"
+            if gpus.load is not None
+            else ("set their number with --gpus to see their load")
+        )
+        typer.echo(f"GPUs: {gpus.job_share:.1%} of the jobs, {gpus.gpu_hours:,.0f} GPU hours, at most "
+                   f"{gpus.largest_job} in a job; {load}")  # fmt: skip
+    if description.submits_are_starts:
+        err.print("The submit times are start times: no job waited, although the machine is busy. "
+                  "Simulated waits of this log mean nothing.", style="yellow", soft_wrap=True)  # fmt: skip
     typer.echo("status: " + ", ".join(f"{status} {share:.1%}" for status, share in description.status.items()))
     columns = ["", "known", "mean", "min", *(f"{q:.0%}" for q in QUANTILES), "max"]
     rows = []
@@ -234,6 +263,7 @@ def compare(
         print_json([card.document() for card in cards])
     else:
         _print_cards(cards)
+        _print_concurrency(cards[-len(others) :])
 
 
 def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
@@ -251,11 +281,12 @@ def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
 
 def _print_cards(cards: Any) -> None:
     names = cards[-1].columns
-    marginals, separation, dynamics = [], [], []
+    marginals, separation, dynamics, attacks = [], [], [], []
     for card in cards:
         scores = [f"{card.marginals[name].ks_complement:.3f}" if name in card.marginals else "" for name in names]
         marginals.append((card.name, *scores))
-        separation.append((card.name, f"{card.c2st.row_auc:.3f}", f"{card.c2st.window_auc:.3f}",
+        separation.append((card.name, f"{card.c2st.row_auc:.3f}", f"{card.c2st.judge_auc:.3f}",
+                           f"{card.c2st.window_auc:.3f}",
                            f"{card.validity.share:.1%}", f"{card.privacy.copy_rate:.3f}"))  # fmt: skip
         arrivals, easy = card.arrivals, card.scheduler["EASY"]
         lag, lag_real = arrivals.autocorrelation[1], arrivals.autocorrelation_real[1]
@@ -263,13 +294,26 @@ def _print_cards(cards: Any) -> None:
         dynamics.append((card.name, f"{lag:.2f} ({lag_real:.2f})", f"{fano:.1f} ({fano_real:.1f})",
                          f"{card.load.ratio:.2f}",
                          f"{easy.synthetic.wait_s:,.0f} ({easy.real.wait_s:,.0f})"))  # fmt: skip
+        days, jobs, people = card.attacks.user_days, card.attacks.single_jobs, card.attacks.user_names
+        attacks.append((card.name, *(f"{a.synthetic.auc:.3f} ({a.holdout.auc:.3f})" for a in (days, jobs, people)),
+                        f"{days.synthetic.tpr_at_1pct_fpr:.1%}", f"{card.attacks.near_copies.share:.1%}"))  # fmt: skip
     print_table("KS complement (1 is the same distribution)", ["", *names], marginals)
-    print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "windows", "valid", "copies"],
+    print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "judge", "windows", "valid", "copies"],
                 separation)  # fmt: skip
     print_table("Arrivals, load and simulated waits (real log in brackets)",
                 ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], dynamics)  # fmt: skip
+    print_table("Attacks: AUC (of the same attack on other real people); user-days found at 1 % false positives",
+                ["", "user-days", "jobs", "user names", "user-days found", "near copies"], attacks)  # fmt: skip
+
+
+def _print_concurrency(cards: Any) -> None:
+    from clustertwin.workload.fidelity.measures.concurrency import concurrency_notes
+
+    for note in dict.fromkeys(note for card in cards for note in concurrency_notes(card.concurrency, card.machine)):
+        err.print(note, style="yellow", soft_wrap=True)
 
 
 app.command()(generate)
 app.command()(generators)
 app.command()(study)
+app.command()(share)

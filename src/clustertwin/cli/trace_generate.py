@@ -126,6 +126,10 @@ def study(options: TraceStudyOptions) -> None:
 def _factors(texts: Iterable[str]) -> dict[str, float]:
     """`alice=2` -> {"alice": 2.0}"""
     pairs = [text.rpartition("=") for text in texts]
+    names = [name for name, _, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"{name} has more than one factor")
     try:
         return {name: float(factor) for name, _, factor in pairs}
     except ValueError as error:

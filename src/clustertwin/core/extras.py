@@ -30,6 +30,7 @@ PACKAGES_BY_EXTRA: dict[str, tuple[str, ...]] = {
     "learn": ("models", "plots", "mlflow"),
     "evidence": (),  # py-spy is a program, not a module
     "notebooks": ("generate", "rl", "pandas", "xarray", "ipykernel"),
+    "privacy": ("generate", "opacus"),
     "sdv": ("sdv",),
     "realtabformer": ("realtabformer", "transformers", "datasets", "accelerate"),
 }

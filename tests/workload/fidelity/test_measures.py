@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,12 @@ from hypothesis import strategies as st
 
 from clustertwin.workload.fidelity import ComparedLog
 from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.c2st import auc, judge
+from clustertwin.workload.fidelity.measures.concurrency import (
+    compare_concurrency,
+    concurrency_notes,
+    submits_are_starts,
+)
 from clustertwin.workload.fidelity.measures.correlation import pearson, ranks, similarity, spearman
 from clustertwin.workload.fidelity.measures.marginals import ks_complement, wasserstein_log
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, capacity, offered_load
@@ -131,6 +138,57 @@ def test_validity_names_the_rule_that_is_broken():
         "cpus do not fit the nodes": 2,
     }
     assert validity(real, real, Capacity(4, "nodes")).share == 1
+
+
+def test_a_job_of_zero_seconds_is_invalid_if_no_real_job_is_one():
+    real = ComparedLog("real", Jobs.build([0.0, 1], [5.0, 70.0], cpus=[1, 4]))
+    fake = ComparedLog("fake", Jobs.build([0.0, 1], [0.0, 70.0], cpus=[1, 4]))
+    assert validity(real, fake, Capacity(4, "cpus")).broken == {"ran for 0 s, which no real job did": 1}
+    assert validity(fake, fake, Capacity(4, "cpus")).share == 1
+
+
+def test_a_column_that_no_synthetic_job_has_breaks_no_rule():
+    real = ComparedLog("real", Jobs.build([0.0, 1], [5.0, 70.0], nodes=[1, 4], cpus=[64, 256]))
+    fake = ComparedLog("fake", Jobs.build([0.0, 1], [5.0, 70.0], nodes=[1, 4]))
+    assert validity(real, fake, Capacity(4, "nodes")).share == 1
+
+
+def one_after_another(n: int = 100) -> Jobs:
+    """A machine of 4 cpus that is always full: each job starts when the last one ends. No wait is recorded."""
+    return Jobs.build(60.0 * np.arange(n), np.full(n, 60.0), cpus=np.full(n, 4), wait_s=np.zeros(n))
+
+
+def test_a_log_whose_submissions_are_starts_is_recognised():
+    on = Capacity(4, "cpus")
+    log = one_after_another()
+    assert submits_are_starts(log, on)
+    assert not submits_are_starts(replace(log, wait_s=np.full(len(log), 30.0)), on)  # they waited
+    crowded = replace(log, submit_s=log.submit_s / 2)
+    assert not submits_are_starts(crowded, on)  # eight cpus at once: somebody had to wait
+    idle = replace(log, submit_s=log.submit_s * 20)
+    assert not submits_are_starts(idle, on)  # an idle machine has no queue
+
+
+def test_a_synthetic_log_that_asks_for_more_than_the_machine_is_named():
+    on = Capacity(4, "cpus")
+    real = one_after_another()
+    fake = replace(real, submit_s=np.sort(np.random.default_rng(0).uniform(0, 6000, len(real))))
+    found = compare_concurrency(ComparedLog("real", real), ComparedLog("fake", fake), on)
+    assert found.real_peak == 4 < found.synthetic_peak
+    notes = concurrency_notes(found, on)
+    assert "are start times" in notes[0]
+    assert "waits cannot be compared" in notes[1]
+
+
+def test_the_judge_sees_one_row_that_is_repeated_thousands_of_times():
+    """All copies of an invented row are held out together, so the cross-validated trees never learn it."""
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(0)
+    real, fake = np.round(rng.lognormal(3, 1, (3000, 1))) + 1, np.round(rng.lognormal(3, 1, (3000, 1))) + 1
+    fake[rng.random(3000) < 0.3] = 0.0
+    assert judge(real, fake) > 0.6
+    assert auc(real, fake, identity=np.array([0])) < 0.55
+    assert judge(real, np.round(rng.lognormal(3, 1, (3000, 1))) + 1) == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_copy_is_equal_in_every_digit():

@@ -39,3 +39,10 @@ def test_a_value_never_falls_below_its_floor_and_its_mean_stays():
 def test_the_resolution_is_the_logs_own():
     assert resolution_of(np.array([1.0, 20.0])) == 1
     assert resolution_of(np.array([1.25])) == 0.01
+
+
+def test_a_short_value_does_not_move_by_more_than_its_share():
+    values = np.array([1.0, 2, 4, 4, 4, 100])
+    found = widths(values, np.zeros(6, int), SmoothingKernel(short=0.25), 1.0)
+    assert np.all(found[:5] <= 0.1 * values[:5] + 0.25 * values[:5] + 1e-9)
+    assert found[5] >= 2  # a long value still moves by two steps or more

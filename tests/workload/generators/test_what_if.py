@@ -155,6 +155,8 @@ def test_superposition_refuses_factors_that_need_too_many_streams(what_if):
         ({"sizes": {"few": 2.0}, "days": 1.0}, "not a range of sizes"),
         ({"sizes": {"8-1": 2.0}, "days": 1.0}, "'8-1' is empty: 8 is larger than 1"),
         ({"sizes": {"1-": 0.0}, "n": 10}, "the factors leave no jobs"),
+        ({"sizes": {"1-8": 2.0, "8-64": 0.5}, "days": 1.0}, "'1-8' and '8-64' overlap with different factors"),
+        ({"sizes": {"65-": 2.0}, "days": 1.0}, "no job of the log has a size in '65-'"),
         ({"users": {"2": -1.0}, "days": 1.0}, "zero or more"),
         ({}, "a number of jobs or a number of days"),
     ],

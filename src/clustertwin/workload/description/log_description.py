@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.workload.fidelity.measures.arrivals import by_hour, by_weekday
+from clustertwin.workload.fidelity.measures.concurrency import submits_are_starts
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, capacity, offered_load
 from clustertwin.workload.fidelity.measures.user_behaviour import gini
 from clustertwin.workload.jobs import Jobs, Status
@@ -31,6 +32,17 @@ class ColumnSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How the jobs use GPUs. `load` is None if the number of GPUs is not known."""
+
+    job_share: float  # of the jobs
+    largest_job: int
+    gpu_hours: float
+    machine: int | None
+    load: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LogDescription:
     jobs: int
     first: str  # ISO time of the first submission; "" if the log has no date
@@ -46,9 +58,12 @@ class LogDescription:
     top_users: dict[str, float]  # share of jobs
     by_hour: tuple[float, ...]  # (24,) share of submissions
     by_weekday: tuple[float, ...]  # (7,) share of submissions, Monday first
+    machine_source: str  # where the size of the machine comes from: given, stated by the log, or its largest job
+    gpus: GpuUse | None  # None if no job has GPUs
+    submits_are_starts: bool  # no job waited, and all jobs fit the machine when they are submitted
 
 
-def describe(jobs: Jobs, procs: int | None = None) -> LogDescription:
+def describe(jobs: Jobs, procs: int | None = None, gpus: int | None = None) -> LogDescription:
     """Describe a log on a machine of `procs` (default: the size that the log states, or its largest job)."""
     on = capacity(jobs, procs)
     columns = {}
@@ -66,7 +81,27 @@ def describe(jobs: Jobs, procs: int | None = None) -> LogDescription:
         int((users >= 0).sum()), len(np.unique(jobs.group[jobs.group >= 0])), gini(counts),
         {_name(jobs, int(users[i])): float(counts[i] / len(jobs)) for i in busiest},
         tuple(by_hour(jobs).tolist()), tuple(by_weekday(jobs).tolist()),
+        _size_source(jobs, on, procs), gpu_use(jobs, gpus), submits_are_starts(jobs, on),
     )  # fmt: skip
+
+
+def gpu_use(jobs: Jobs, machine: int | None = None) -> GpuUse | None:
+    """The GPUs of a log. Without `machine`, their number is what the log states for its nodes, if it does."""
+    if not np.any(jobs.gpus > 0):
+        return None
+    machine = machine or jobs.machine.nodes * jobs.machine.gpus_per_node or None
+    used = np.maximum(jobs.gpus, 0)
+    seconds = float((used * np.maximum(jobs.run_s, 0)).sum())
+    span_s = float(jobs.submit_s[-1] - jobs.submit_s[0])
+    load = seconds / (machine * span_s) if machine and span_s > 0 else None
+    return GpuUse(float(np.mean(used > 0)), int(used.max()), seconds / 3600, machine, load)
+
+
+def _size_source(jobs: Jobs, on: Capacity, procs: int | None) -> str:
+    if procs is not None:
+        return "given"
+    stated = jobs.machine.nodes if on.unit == "nodes" else jobs.machine.cpus or jobs.machine.nodes
+    return "stated by the log" if stated == on.procs else "its largest job"
 
 
 def spread(values: NDArray[np.float64]) -> ColumnSpread:

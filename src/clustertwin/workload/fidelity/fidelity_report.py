@@ -8,6 +8,7 @@ from html import escape
 from clustertwin.page import COLOURS, page, table
 from clustertwin.workload.fidelity.fidelity_plots import arrival_plots, distributions, heat_maps
 from clustertwin.workload.fidelity.measures.compared_log import COMPARED, ComparedLog, with_nodes
+from clustertwin.workload.fidelity.measures.concurrency import concurrency_notes
 from clustertwin.workload.fidelity.measures.scheduling_effect import RULES
 from clustertwin.workload.fidelity.scorecard import Scorecard
 
@@ -41,9 +42,15 @@ def report(real: ComparedLog, synthetic: Sequence[ComparedLog], cards: Sequence[
         "of jobs in windows of 5, 20 or 100 mean intervals. Real values in brackets.</p>",
         _table(cards, yardsticks, _ARRIVALS), f"<p class=key>{key}</p>", arrival_plots(real, synthetic),
         "<h2>Jobs and users</h2>", _table(cards, yardsticks, _JOBS), _broken(cards[yardsticks:]),
+        _concurrency(cards[yardsticks:]),
         "<h2>Can a classifier separate the logs?</h2><p class=note>Area under the ROC curve: 0.5 is chance, 1 is "
         "perfect separation. Copies: jobs that equal a real job in everything except the arrival.</p>",
         _table(cards, yardsticks, _SEPARATION),
+        "<h2>What does an attacker learn?</h2><p class=note>AUC of each attack, then the share of true claims that it "
+        "finds at 1 % false positives; in brackets the AUC of the same attack on real jobs of other people, which is "
+        "habit and not a leak. Chance is 0.5 and 1 %. Near copies lie within an hour of a real job of the same size, "
+        "limit and ±10 % run time; in brackets the same after a shift of a week.</p>",
+        _table(cards, yardsticks, _ATTACKS),
         f"<h2>Simulated schedules</h2><p class=note>On {on.procs} {on.unit}, starting with an empty machine; real log "
         "in brackets. Waits are means in seconds; slowdowns are bounded at 10 s.</p>",
         _table(cards, yardsticks, _SCHEDULER),
@@ -76,6 +83,16 @@ def _rule(rule: str, figure: str, form: str) -> Callable[[Scorecard], str]:
     return cell
 
 
+def _attack(name: str) -> Callable[[Scorecard], str]:
+    def cell(card: Scorecard) -> str:
+        result = getattr(card.attacks, name)
+        if not result.synthetic.true_claims:
+            return "not measured"
+        return f"{result.synthetic.auc:.3f}, {result.synthetic.tpr_at_1pct_fpr:.0%} ({result.holdout.auc:.3f})"
+
+    return cell
+
+
 _CORRELATION: list[Column] = [
     ("rank correlation gap", lambda card: f"{card.correlation.gap:.3f}"),
     ("Pearson gap", lambda card: f"{card.correlation.pearson_gap:.3f}"),
@@ -101,10 +118,20 @@ _JOBS: list[Column] = [
 ]
 _SEPARATION: list[Column] = [
     ("AUC, rows", lambda card: f"{card.c2st.row_auc:.3f}"),
+    ("AUC, judge", lambda card: f"{card.c2st.judge_auc:.3f}"),
     ("AUC, windows of 16", lambda card: f"{card.c2st.window_auc:.3f}"),
     ("copies (hold-out)", lambda card: _both(card.privacy.copy_rate, card.privacy.copy_rate_holdout, ".3f")),
     ("closest, median (hold-out)",
      lambda card: _both(card.privacy.closest_median, card.privacy.closest_median_holdout, ".3f")),
+]  # fmt: skip
+_ATTACKS: list[Column] = [
+    *((label, _attack(name)) for label, name in (
+        ("this user on that day", "user_days"), ("this job", "single_jobs"), ("shift undone", "shifted_jobs"),
+        ("published job has an original", "nearest_jobs"), ("users", "user_names"), ("projects", "project_names"))),
+    ("near copies", lambda card: _both(card.attacks.near_copies.share, card.attacks.near_copies.share_shifted)),
+    ("copies at the best shift", lambda card: f"{card.attacks.shifted_copies.share:.1%} "
+                                              f"({card.attacks.shifted_copies.weeks} weeks)"),
+    ("names published", lambda card: f"{card.attacks.names_published:.0%}"),
 ]  # fmt: skip
 _SCHEDULER: list[Column] = [
     (f"{rule} {label}", _rule(rule, figure, form))
@@ -112,6 +139,12 @@ _SCHEDULER: list[Column] = [
     for label, figure, form in (("wait", "wait_s", ",.0f"), ("slowdown", "bounded_slowdown", ",.1f"),
                                 ("utilisation", "utilisation_ratio", ".2f"))
 ]  # fmt: skip
+
+
+def _concurrency(cards: Sequence[Scorecard]) -> str:
+    """What is impossible about the submit times."""
+    notes = dict.fromkeys(note for card in cards for note in concurrency_notes(card.concurrency, card.machine))
+    return "".join(f"<p class=note><b>{escape(note)}</b></p>" for note in notes)
 
 
 def _broken(cards: Sequence[Scorecard]) -> str:

@@ -13,6 +13,7 @@ from clustertwin.core.tables import ColumnTable
 from clustertwin.workload.fidelity.measures.arrivals import ArrivalComparison, arrivals
 from clustertwin.workload.fidelity.measures.c2st import C2st, c2st
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog, compared, with_nodes
+from clustertwin.workload.fidelity.measures.concurrency import ConcurrencyComparison, compare_concurrency
 from clustertwin.workload.fidelity.measures.correlation import Correlation, correlation
 from clustertwin.workload.fidelity.measures.marginals import Marginal, marginals
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, LoadComparison, capacity, load
@@ -23,6 +24,7 @@ from clustertwin.workload.fidelity.measures.validity import Validity, validity
 from clustertwin.workload.fidelity.yardsticks import yardsticks
 from clustertwin.workload.formats import ParsedLog
 from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.privacy import Attacks, attack
 
 LEAST_JOBS = 32
 
@@ -44,6 +46,8 @@ class Scorecard(ColumnTable):
     privacy: Privacy
     scheduler: dict[str, ScheduleComparison]
     machine: Capacity
+    attacks: Attacks
+    concurrency: ConcurrencyComparison
 
     def table(self) -> dict[str, Any]:
         """A row for each measure that is a number, such as `load.ratio`, and its value."""
@@ -89,6 +93,7 @@ def scorecard(
     return Scorecard(
         name or b.name, len(b), names, marginals(a, b, names), correlation(a, b, names), arrivals(a, b), load(a, b, on),
         users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), compare_schedules(a, b, on), on,
+        attack(a.jobs, b.jobs, seed), compare_concurrency(a, b, on),
     )  # fmt: skip
 
 

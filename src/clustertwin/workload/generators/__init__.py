@@ -34,6 +34,8 @@ _HERE = "clustertwin.workload.generators"
 GENERATORS: dict[str, GeneratorEntry] = {
     "crossover": GeneratorEntry(f"{_HERE}.crossover:Crossover", f"{_HERE}.crossover:FittedCrossover",
                                 "recombines users' sessions and keeps the order of arrivals (default)"),
+    "private": GeneratorEntry(f"{_HERE}.private:Private", f"{_HERE}.private:FittedPrivate",
+                              "noisy counts of users' habits, with user-level differential privacy (extra privacy)"),
     "bootstrap": GeneratorEntry(f"{_HERE}.bootstrap:Bootstrap", f"{_HERE}.bootstrap:FittedBootstrap",
                                 "draws real jobs independently; a baseline"),
     "lublin": GeneratorEntry(f"{_HERE}.lublin:Lublin", f"{_HERE}.lublin:FittedLublin",
@@ -50,7 +52,7 @@ GENERATORS: dict[str, GeneratorEntry] = {
                                 "a GAN of ranks, from SDV (extra sdv)"),
     "realtabformer": GeneratorEntry(f"{_HERE}.realtabformer:RealTabFormer",
                                     f"{_HERE}.realtabformer:FittedRealTabFormer",
-                                    "a small GPT-2 of rows (extra realtabformer)"),
+                                    "a toy-size GPT-2 of rows (extra realtabformer)"),
 }  # fmt: skip
 
 DEFAULT = "crossover"

@@ -21,6 +21,7 @@ from clustertwin.workload.generators.workload_change import (
     even_counts,
     fit_to_machine,
     machine_factor,
+    refuse_unused_sizes,
     size_factors,
     user_factors,
 )
@@ -45,6 +46,9 @@ def superpose(
     check_length(n, change)
     for name in change.users:
         log.user_code(name)
+    if log.machine_size is not None:
+        # No job is larger than the machine.
+        refuse_unused_sizes(np.arange(1, log.machine_size + 1), change)
     rate = change.load * _machine_rate(stream, log, change.machine, rng)
     largest = rate * max([1.0, *change.users.values()]) * max([1.0, *change.sizes.values()])
     count = max(1, int(np.ceil(largest)))

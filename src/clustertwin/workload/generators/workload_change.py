@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,7 @@ class WorkloadChange:
         for factor in (*self.users.values(), *self.sizes.values()):
             if not (factor >= 0 and np.isfinite(factor)):
                 raise SettingsError(f"a factor is {factor:g}; it must be zero or more")
-        for text in self.sizes:
-            size_range(text)
+        _refuse_overlap(self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,22 @@ def size_range(text: str) -> tuple[int, int]:
     return smallest, largest
 
 
+def _refuse_overlap(sizes: Mapping[str, float]) -> None:
+    """Two ranges that share a size contradict each other, unless their factors are equal."""
+    ranges = sorted((*size_range(text), factor, text) for text, factor in sizes.items())
+    for (_, end, factor, text), (begin, _, other_factor, other) in pairwise(ranges):
+        if begin <= end and factor != other_factor:
+            raise SettingsError(f"the ranges of sizes {text!r} and {other!r} overlap with different factors")
+
+
+def refuse_unused_sizes(size: NDArray[np.int64], change: WorkloadChange) -> None:
+    """Refuse a range without a job: its factor would do nothing."""
+    for text in change.sizes:
+        smallest, largest = size_range(text)
+        if not np.any((size >= smallest) & (size <= largest)):
+            raise SettingsError(f"no job of the log has a size in {text!r}, so its factor would change nothing")
+
+
 def user_factors(user: NDArray[np.int64], change: WorkloadChange, log: ModelledLog) -> Floats:
     """(job,) the factor of each job's user."""
     factors = np.ones(len(user))
@@ -109,7 +125,7 @@ def user_factors(user: NDArray[np.int64], change: WorkloadChange, log: ModelledL
 
 
 def size_factors(size: NDArray[np.int64], change: WorkloadChange) -> Floats:
-    """(job,) the factor of each job's size. A later range overrides an earlier one."""
+    """(job,) the factor of each job's size."""
     factors = np.ones(len(size))
     for text, factor in change.sizes.items():
         smallest, largest = size_range(text)

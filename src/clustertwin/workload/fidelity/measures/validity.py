@@ -24,11 +24,12 @@ def validity(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> Validit
         "interval below zero": synthetic.column("interval") < 0,
         "run time unknown or below zero": ~(jobs.run_s >= 0),
     }
+    if not np.any(real.jobs.run_s == 0):
+        broken["ran for 0 s, which no real job did"] = jobs.run_s == 0
     for name in ("nodes", "cpus", "gpus"):
         values, truth = synthetic.column(name), real.column(name)
-        # SWF has no column for GPUs: unknown counts break no rule if no real job has any.
-        absent = np.all(values < 0) and np.all(truth <= 0)
-        if np.any(truth >= 0) and not absent:
+        # A column that no synthetic job has breaks no rule. The scorecard lists the columns that both logs have.
+        if np.any(truth >= 0) and np.any(values >= 0):
             broken[f"{name} not a whole number"] = values % 1 != 0
             broken[f"{name} below the log's least"] = values < truth.min()
     broken[f"larger than the machine ({on.procs} {on.unit})"] = synthetic.column(on.unit) > on.procs
@@ -36,7 +37,7 @@ def validity(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> Validit
         broken["no limit"] = jobs.request_s <= 0
         overrun_s = float(np.max(real.jobs.run_s - real.jobs.request_s))
         broken["ran further past its limit than any real job"] = jobs.run_s - jobs.request_s > max(overrun_s, 0.0)
-    if (ratio := _cpus_per_node(real)) is not None:
+    if (ratio := _cpus_per_node(real)) is not None and np.any(synthetic.column("cpus") >= 0):
         cpus, nodes = synthetic.column("cpus"), synthetic.column("nodes")
         broken["cpus do not fit the nodes"] = (cpus < nodes * ratio[0]) | (cpus > nodes * ratio[1])
     bad = np.logical_or.reduce(list(broken.values()))

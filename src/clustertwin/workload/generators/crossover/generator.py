@@ -38,6 +38,7 @@ from clustertwin.workload.generators.workload_change import (
     even_counts,
     fit_to_machine,
     machine_factor,
+    refuse_unused_sizes,
     size_factors,
     user_factors,
 )
@@ -50,6 +51,7 @@ Ints = NDArray[np.int64]
 DAY_S = 86400.0
 WEEK_S = 7 * DAY_S
 REDRAWS = 3
+SHORT_RUN = 0.25  # a job of four seconds moves by one second, not by two
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class FittedCrossover(Fitted):
         # How far a job exceeds its limit depends on the machine's epilogue, not on the user: all such jobs are a group.
         value = np.where(over, log.run_s - log.request_s, log.run_s)
         group = np.where(over, -1 - log.status, _group_codes(kind, over))
-        run_width_s = widths(value, group, SmoothingKernel(), resolution_s)
+        run_width_s = widths(value, group, SmoothingKernel(short=SHORT_RUN), resolution_s)
         gap_width_s = widths(gap_s, log.user, SmoothingKernel(share=0.02, widest=0.5), 0.5)
         gap_width_s[begins] = 0.0
         shape = _group_codes(log.nodes, log.cpus, log.gpus, log.request_s)
@@ -136,6 +138,7 @@ class FittedCrossover(Fitted):
         """A change of load, users and sizes draws sessions and jobs more or less often; one block per pass."""
         check_length(n, change)
         log = self.log
+        refuse_unused_sizes(counted_sizes(log), change)
         rate = change.load * machine_factor(log, machine_size(log), change.machine)
         user = user_factors(log.user, change, self.modelled_log())
         rates = _Rates(rate * user, size_factors(counted_sizes(log), change))
@@ -304,20 +307,23 @@ class FittedCrossover(Fitted):
         return replace(jobs, **changes)
 
     def _run_times(self, which: Ints, jobs: Jobs, rng: np.random.Generator) -> Floats:
-        """A run time for each job, on the same side of its limit. A copy of a real job is drawn again."""
+        """A run time for each job, on the same side of its limit. A longer job that is a copy is drawn again."""
         over, width_s = _reached_limit(jobs), self.run_width_s[which]
         limit_s = np.where(jobs.request_s > 0, jobs.request_s, np.inf)
         value_s = np.where(over, jobs.run_s - jobs.request_s, jobs.run_s)
         room_s = np.where(over, self.overrun_s - value_s, limit_s - value_s)
         # Only a job that ran for 0 s stays at 0 s.
         least_s = np.where(over | (value_s <= 0), 0.0, self.resolution_s)
+        # Every number of seconds below it is taken by some real job: drawing again would push jobs out of it.
+        short = ~over & (value_s < 2 * self.resolution_s / SHORT_RUN)
         run_s, todo = np.empty(len(which)), np.arange(len(which))
         for _ in range(REDRAWS):
             reach_s = np.minimum(width_s[todo], room_s[todo])
             drawn_s = moved(value_s[todo], reach_s, self.resolution_s, rng, least_s[todo])
             drawn_s = np.clip(drawn_s, 0.0, value_s[todo] + room_s[todo])
             run_s[todo] = np.round(np.where(over[todo], jobs.request_s[todo] + drawn_s, drawn_s), 3)
-            todo = todo[np.isin(_row_codes(self.shape[which[todo]], run_s[todo], self.resolution_s), self.rows)]
+            copied = np.isin(_row_codes(self.shape[which[todo]], run_s[todo], self.resolution_s), self.rows)
+            todo = todo[copied & ~short[todo]]
             if not len(todo):
                 break
         return run_s

@@ -20,6 +20,8 @@ class SmoothingKernel:
     share: float = 0.05  # how far neighbours count, as a share of the group
     widest: float = 0.1  # largest move, as a share of the value
     least: float = 0.005  # smallest width, as a share of the value
+    least_steps: float = 2.0  # the same in steps of the resolution …
+    short: float = np.inf  # … but no more than this share of the value: short values keep their distribution
 
 
 def widths(values: Floats, groups: Ints, kernel: SmoothingKernel, resolution: float) -> Floats:
@@ -35,7 +37,10 @@ def widths(values: Floats, groups: Ints, kernel: SmoothingKernel, resolution: fl
     half = np.where(low == high, np.inf, (above - below) / 2)
     width = np.empty_like(ordered)
     # The smallest width also moves values that occur several times in the log.
-    width[order] = np.clip(half, kernel.least * ordered + 2 * resolution, kernel.widest * ordered + 2 * resolution)
+    floor = kernel.least_steps * resolution * np.ones_like(ordered)
+    if np.isfinite(kernel.short):
+        floor = np.minimum(floor, kernel.short * ordered)
+    width[order] = np.clip(half, kernel.least * ordered + floor, kernel.widest * ordered + floor)
     return width
 
 

@@ -1,0 +1,150 @@
+"""Was this job in the log? Distance of a claim to the nearest published job, in time and content -> attack scores.
+
+A claim is a job with its time. True claims are real jobs. False claims are the same jobs, moved by one to four whole
+weeks (whole days in a short log), so hours and weekdays tell nothing; or jobs of users that the generator never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.extras import require
+from clustertwin.workload.privacy.attack_score import AttackScore, score_claims, stronger
+from clustertwin.workload.privacy.attacked_log import DAY_S, WEEK_S, AttackedLog
+
+Floats = NDArray[np.float64]
+
+MOST_CLAIMS = 2_000
+MOST_PUBLISHED = 200_000
+HOUR_S = 3600.0
+RUN_TIME_SHARE = 0.1  # two run times that differ by less are near
+MOST_LAGS = 26
+COPY_S = 60.0  # a copy is submitted within a minute of the original
+
+
+@dataclass(frozen=True, slots=True)
+class NearCopies:
+    """Published jobs within an hour of a real job of the same size, limit and ±10 % run time."""
+
+    share: float
+    share_shifted: float  # the same after the published log is moved by a week (a day, if it is short): chance
+    share_same_user: float  # also of the same user
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedCopies:
+    """The whole number of weeks by which the published log repeats the real one most often."""
+
+    weeks: int
+    share: float  # published jobs that repeat a real job at this shift
+    share_same_time: float  # the same without a shift
+
+
+def job_attack(
+    real: AttackedLog, published: AttackedLog, rng: np.random.Generator, unseen: AttackedLog | None = None
+) -> AttackScore:
+    """The nearer a published job, the likelier the claim. `unseen` jobs are false claims instead of moved ones."""
+    claims = _sample(real, rng)
+    false = _sample(unseen, rng) if unseen is not None and len(unseen) else _moved(claims, real, rng)
+    if false is None:
+        return AttackScore()
+    published = _sample(published, rng, MOST_PUBLISHED)
+    true = np.repeat([True, False], [len(claims), len(false)])
+    scores = []
+    for with_user in (False, True):
+        near = _nearness(published, with_user)
+        scores.append(score_claims(np.concatenate([near(claims), near(false)]), true))
+    return stronger(*scores)
+
+
+def published_job_attack(real: AttackedLog, published: AttackedLog, rng: np.random.Generator) -> AttackScore:
+    """The other direction: has this published job a real original? The published log, moved, gives false claims."""
+    claims = _sample(published, rng)
+    false = _moved(claims, real, rng)
+    if false is None:
+        return AttackScore()
+    near = _nearness(_sample(real, rng, MOST_PUBLISHED), with_user=False)
+    true = np.repeat([True, False], [len(claims), len(false)])
+    return score_claims(np.concatenate([near(claims), near(false)]), true)
+
+
+def near_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Generator) -> NearCopies:
+    """How much of the published log is a close variation of a real job at its own time."""
+    claims = _sample(published, rng)
+    step_s = _step_s(real)
+    shifted = replace(claims, at_s=claims.at_s + (step_s or 0.0))
+    chance = _near_share(real, shifted, HOUR_S, RUN_TIME_SHARE) if step_s else 0.0
+    same_user = _near_share(real, claims, HOUR_S, RUN_TIME_SHARE, with_user=True)
+    return NearCopies(_near_share(real, claims, HOUR_S, RUN_TIME_SHARE), chance, same_user)
+
+
+def shifted_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Generator) -> ShiftedCopies:
+    """Search for the shift by whole weeks at which most published jobs repeat a real one, to the minute and 1 %."""
+    claims = _sample(published, rng)
+    weeks = min(MOST_LAGS, int(np.ptp(real.at_s) // WEEK_S))
+    shares = {lag: _near_share(real, undo_shift(claims, lag), COPY_S, 0.01) for lag in range(-weeks, weeks + 1)}
+    best = max(shares, key=lambda lag: (shares[lag], -abs(lag)))
+    return ShiftedCopies(best, shares[best], shares[0])
+
+
+def undo_shift(published: AttackedLog, weeks: int) -> AttackedLog:
+    """The published log, moved by whole weeks."""
+    return replace(published, at_s=published.at_s + weeks * WEEK_S)
+
+
+def _sample(log: AttackedLog, rng: np.random.Generator, most: int = MOST_CLAIMS) -> AttackedLog:
+    return log if len(log) <= most else log.take(np.sort(rng.choice(len(log), most, replace=False)))
+
+
+def _step_s(real: AttackedLog) -> float | None:
+    """By how much to move a claim: weeks, days in a short log; nothing in a log of a few hours."""
+    span_s = float(np.ptp(real.at_s))
+    return WEEK_S if span_s >= 2 * WEEK_S else DAY_S if span_s >= 2 * DAY_S else None
+
+
+def _moved(claims: AttackedLog, real: AttackedLog, rng: np.random.Generator) -> AttackedLog | None:
+    """The claims, one to four steps earlier or later, within the time of the real log."""
+    step_s = _step_s(real)
+    if step_s is None:
+        return None
+    begin_s, steps = float(real.at_s.min()), max(1, int(np.ptp(real.at_s) // step_s))
+    away = rng.integers(1, min(4, steps) + 1, len(claims)) * rng.choice([-1, 1], len(claims)) * step_s
+    period_s = (steps + 1) * step_s
+    return replace(claims, at_s=begin_s + (claims.at_s + away - begin_s) % period_s)
+
+
+def _nearness(published: AttackedLog, with_user: bool) -> Callable[[AttackedLog], Floats]:
+    """A function that gives each claim minus its distance to the nearest published job."""
+    tree = require("scipy.spatial", "models").cKDTree(_place(published, with_user))
+
+    def near(claims: AttackedLog) -> Floats:
+        return -np.asarray(tree.query(_place(claims, with_user))[0])
+
+    return near
+
+
+def _place(log: AttackedLog, with_user: bool) -> Floats:
+    """(job, 4 or 5) an hour counts as much as a tenth of the size, of the limit or of the run time."""
+    amounts = [np.log1p(values) / RUN_TIME_SHARE for values in (log.size, log.limit_s, log.run_s)]
+    return np.column_stack([log.at_s / HOUR_S, *amounts, *([100.0 * log.user] if with_user else [])])
+
+
+def _near_share(
+    real: AttackedLog, claims: AttackedLog, within_s: float, run_share: float, with_user: bool = False
+) -> float:
+    """The share of claims that have a real job of the same shape within this time and this share of the run time."""
+    group = real.shape if not with_user else real.shape * (real.user.max() + 2) + real.user + 1
+    wanted = claims.shape if not with_user else claims.shape * (real.user.max() + 2) + claims.user + 1
+    codes = np.unique(np.concatenate([group, wanted]))
+
+    def place(log: AttackedLog, groups: NDArray[np.int64]) -> Floats:
+        # One tree for all shapes: shapes are so far apart that none is near another.
+        run = np.log(np.maximum(log.run_s, 0.5)) / np.log1p(run_share)
+        return np.column_stack([log.at_s / within_s, run, 1e3 * np.searchsorted(codes, groups)])
+
+    tree = require("scipy.spatial", "models").cKDTree(place(real, group))
+    return float(np.mean(tree.query(place(claims, wanted), p=np.inf)[0] <= 1.0))
