@@ -1,0 +1,246 @@
+"""The generator that learns a site: a log -> tables of users, sessions and weeks -> jobs of the same or of coming weeks.
+
+1. `job_kinds`: what users repeat. 2. `session_fit`: what follows what in a session. 3. `site_calendar`: who works when.
+4. `session_walk` draws the jobs of a week. 5. `level_forecast` and `population` continue the calendar.
+
+A synthetic log passes through the learnt weeks: their sessions, mixed with those of the neighbouring weeks, are drawn
+anew, and the run times of a week follow its work. `future` draws weeks that have not happened yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
+from clustertwin.workload.generators.crossover.sessions import session_starts
+from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
+from clustertwin.workload.generators.site_model.population import FutureWeeks, draw_weeks
+from clustertwin.workload.generators.site_model.session_fit import CutLog, fit_sessions, length_classes, phases
+from clustertwin.workload.generators.site_model.session_walk import SessionTables, run_times, walk
+from clustertwin.workload.generators.site_model.site_calendar import DAY_S, WEEK_S, SiteCalendar, SubmittedWork
+from clustertwin.workload.generators.superposition import concatenate
+from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
+from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.machine_size import counted_sizes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BLOCK_JOBS = 8_000
+SPARE = 1.01  # jobs drawn over those needed
+
+
+class PlannedSessions(NamedTuple):
+    """The sessions of a week that is to be drawn."""
+
+    entry: Ints
+    user: Ints  # index in the calendar
+    code: Ints  # the user's code in the job table
+
+
+class _DrawnJobs(NamedTuple):
+    """Jobs before they become a table."""
+
+    submit_s: Floats
+    kind: Ints
+    user: Ints
+    run_s: Floats
+
+    def take(self, which: Any) -> _DrawnJobs:
+        return _DrawnJobs(*(column[which] for column in self))
+
+
+@dataclass(frozen=True, slots=True)
+class SiteModel:
+    """The settings. They are the same for all logs."""
+
+    pause_s: float = 3600.0  # a longer pause ends a session
+    longest_s: float = 4 * 3600.0  # a longer session is cut
+    neighbours: float = 0.25  # share of a week's sessions that come from each of the two weeks beside it
+    level_days: int = 7  # the work of so many days follows the log's: 1 or 7
+
+    def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedSiteModel:
+        check_log(jobs)
+        kinds, kind = KindTable.of(jobs)
+        order = np.lexsort((jobs.submit_s, jobs.user))
+        log, kind = jobs.take(order), kind[order]
+        begins = session_starts(log.submit_s, log.user, self.pause_s, self.longest_s)
+        session = np.cumsum(np.bincount(begins, minlength=len(log))) - 1
+        lengths = np.diff(np.append(begins, len(log)))
+        profile = phases(log.user)
+        first_of = np.flatnonzero(np.append(True, np.diff(profile) != 0))
+        # A session belongs to the profile of its first job.
+        profile = profile[begins][session]
+        cut = CutLog(order, session, profile, log.user[first_of], length_classes(lengths))
+        limit_s, over = limits(log)
+        excess_s = np.where(over, log.run_s - limit_s, log.run_s)
+        ended = np.where(over, 2 + log.status - log.status.min(), 0)
+        tables, entry = fit_sessions(cut, kind, excess_s, np.diff(log.submit_s, prepend=0.0), ended)
+        work = SubmittedWork(log.submit_s, log.user, counted_sizes(log) * log.run_s)
+        calendar = SiteCalendar.of(log.submit_s[begins], log.user[begins], entry, work)
+        counts = np.bincount(entry)
+        mean_length = (np.bincount(entry, lengths) / np.maximum(counts, 1)).astype(np.float32)
+        entry_class = np.zeros(len(counts), dtype=np.int64)
+        entry_class[entry] = cut.length_class
+        return FittedSiteModel(self, kinds, tables, calendar, mean_length, entry_class)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedSiteModel(Fitted):
+    settings: SiteModel
+    kinds: KindTable
+    tables: SessionTables
+    calendar: SiteCalendar
+    mean_length: NDArray[np.float32]  # (entry,) jobs per session
+    entry_class: Ints  # (entry,)
+
+    def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
+        check_count(n)
+        return self._blocks(n, rng)
+
+    def modelled_log(self) -> ModelledLog:
+        names = tuple(self.kinds.facts["names"].get("user", ()))
+        return ModelledLog(self.kinds.facts["machine_size"], frozenset(self.calendar.user_code.tolist()), names)
+
+    def future(self, weeks: int, rng: np.random.Generator) -> Jobs:
+        """One draw of the weeks after the log. Time counts on from the log; users may be new."""
+        coming = draw_weeks(self.calendar, self.mean_length, weeks, rng)
+        parts: list[Jobs] = []
+        for week in range(weeks):
+            drawn = self._future_week(coming, week, rng)
+            parts.append(self._table(drawn, 0))
+        jobs = concatenate(parts)
+        jobs = jobs.take(jobs.submit_s < self.calendar.end_s + weeks * WEEK_S)
+        jobs = jobs.take(np.argsort(jobs.submit_s, kind="stable"))
+        names = dict(jobs.names)
+        if "user" in names:
+            names["user"] = (*names["user"], *(f"new-user-{i + 1}" for i in range(coming.new_users)))
+        return replace(jobs, id=np.arange(1, len(jobs) + 1), names=names)
+
+    def state(self) -> GeneratorState:
+        parts = {"kinds": self.kinds.columns, "tables": self.tables._asdict(), "calendar": self.calendar._asdict()}
+        arrays = {f"{part}.{name}": values for part, columns in parts.items() for name, values in columns.items()}
+        arrays |= {"mean_length": self.mean_length, "entry_class": self.entry_class}
+        return GeneratorState({"settings": asdict(self.settings), "log": self.kinds.facts}, arrays)
+
+    @classmethod
+    def from_state(cls, state: GeneratorState) -> FittedSiteModel:
+        def part(name: str) -> dict[str, NDArray[Any]]:
+            return {key.partition(".")[2]: state.arrays[key] for key in state.arrays if key.startswith(f"{name}.")}
+
+        return cls(
+            SiteModel(**state.facts["settings"]), KindTable(part("kinds"), state.facts["log"]),
+            SessionTables(**part("tables")), SiteCalendar(**part("calendar")), state.arrays["mean_length"],
+            state.arrays["entry_class"],
+        )  # fmt: skip
+
+    def _blocks(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
+        calendar = self.calendar
+        expected = int(calendar.day_jobs.sum())
+        week = int(rng.choice(calendar.weeks, p=calendar.day_jobs.sum(axis=1) / expected)) if 2 * n < expected else 0
+        skip_s = max(float(calendar.start_s[0]) + week * WEEK_S, 0.0) if week else 0.0
+        # A log as long as the real one ends within one pass.
+        factor = SPARE * n / expected if abs(n / expected - 1) < 0.05 else 1.0
+        pass_s, drawn, due_jobs = 0.0, 0, 0.0
+        waiting: list[_DrawnJobs] = []
+        while drawn < n:
+            due_jobs += factor * float(calendar.day_jobs[week].sum())
+            waiting.append(self._learnt_week(week, pass_s, due_jobs, rng))
+            due_jobs -= len(waiting[-1].kind)
+            week += 1
+            if week == calendar.weeks:
+                week, pass_s = 0, pass_s + self._period_s()
+            ready_s = pass_s + (float(calendar.start_s[0]) + week * WEEK_S if week else calendar.first_s)
+            if sum(len(part.kind) for part in waiting) < min(BLOCK_JOBS, n - drawn):
+                continue
+            late = _DrawnJobs(*(np.concatenate(columns) for columns in zip(*waiting, strict=True)))
+            late = late.take(np.argsort(late.submit_s, kind="stable"))
+            due = int(np.searchsorted(late.submit_s, ready_s))
+            waiting = [late.take(slice(due, None))]
+            ready = late.take(slice(0, min(due, n - drawn)))
+            if len(ready.kind):
+                block = self._table(ready._replace(submit_s=ready.submit_s - skip_s), drawn)
+                yield replace(block, epoch_s=block.epoch_s + skip_s) if block.epoch_s else block
+            drawn += len(ready.kind)
+
+    def _period_s(self) -> float:
+        """The length of a pass: whole weeks of a long log, whole days of a short one."""
+        span_s = self.calendar.end_s - self.calendar.first_s
+        unit_s = WEEK_S if span_s >= 2 * WEEK_S else DAY_S
+        return unit_s * max(1.0, float(np.round(span_s / unit_s)))
+
+    def _learnt_week(self, week: int, pass_s: float, jobs: float, rng: np.random.Generator) -> _DrawnJobs:
+        """A week of the log, drawn anew, with about so many jobs."""
+        calendar, beside = self.calendar, self.settings.neighbours
+        low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
+        distance = np.abs(calendar.row_week[low:high] - week)
+        rate = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
+        entry = calendar.row_entry[low:high]
+        length = self.mean_length[entry]
+        rate = rate * max(jobs, 0.0) / max(float((rate * length).sum()), 1e-9)
+        counts = even_counts(rate, length.astype(np.float64), rng)
+        user = np.repeat(calendar.row_user[low:high], counts)
+        sessions = PlannedSessions(np.repeat(entry, counts), user, calendar.user_code[user])
+        begin_s = float(calendar.start_s[0]) + week * WEEK_S
+        days, work = calendar.day_sessions[week], calendar.day_work[week].astype(np.float64)
+        drawn = self._draw(sessions, days.astype(np.float64), work, begin_s, rng)
+        first_s = calendar.first_s
+        return drawn._replace(submit_s=np.maximum(drawn.submit_s, first_s) + pass_s)
+
+    def _future_week(self, coming: FutureWeeks, week: int, rng: np.random.Generator) -> _DrawnJobs:
+        rows = slice(coming.row_at[week], coming.row_at[week + 1])
+        length = self.mean_length[coming.row_entry[rows]].astype(np.float64)
+        rate = coming.row_sessions[rows] * coming.jobs[week] / max(float((coming.row_sessions[rows] * length).sum()), 1e-9)
+        counts = even_counts(rate, length, rng)
+        sessions = PlannedSessions(*(np.repeat(column[rows], counts)
+                                     for column in (coming.row_entry, coming.row_user, coming.row_code)))  # fmt: skip
+        share = coming.days[week] / max(float(coming.days[week].sum()), 1e-9)
+        begin_s = self.calendar.end_s + week * WEEK_S
+        return self._draw(sessions, coming.days[week], coming.work[week] * share, begin_s, rng)
+
+    def _draw(
+        self, sessions: PlannedSessions, days: Floats, work: Floats, begin_s: float, rng: np.random.Generator
+    ) -> _DrawnJobs:
+        """The jobs of these sessions; `days` (7,) is the level of each day, `work` (7,) the work of its jobs."""
+        length = self._lengths(sessions.entry, rng)
+        jobs = int(length.sum())
+        start_s = begin_s + self.calendar.place(sessions.user, days, rng.random(len(length)))
+        states, submit_s, score = walk(
+            self.tables, sessions.entry, length, start_s, rng.random(jobs), rng.standard_normal((jobs, 2))
+        )
+        order = np.argsort(submit_s, kind="stable")
+        states, submit_s, score = states[order], submit_s[order], score[order]
+        kind, user = self.tables.state_kind[states], np.repeat(sessions.code, length)[order]
+        day = np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6)
+        part = day if self.settings.level_days == 1 else np.zeros(jobs, dtype=np.int64)
+        target = work if self.settings.level_days == 1 else np.array([work.sum() if self.settings.level_days else 0.0])
+        facts, columns = self.kinds.facts, self.kinds.columns
+        size = columns["size"][kind]
+        run_s = run_times(self.tables, states, score, self._bounds(kind), size, part, target)
+        run_s = np.round(np.round(run_s / facts["resolution_s"]) * facts["resolution_s"], 3)
+        return _DrawnJobs(np.round(submit_s), kind, user, run_s)
+
+    def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
+        """Jobs per session, within the class of the entry and with its mean."""
+        low = 2.0 ** self.entry_class[entry]
+        high = 2 * low - 1
+        mean = np.clip(self.mean_length[entry], low + 0.02 * (high - low), high - 0.02 * (high - low))
+        power = np.where(high > low, (high - mean) / np.maximum(mean - low, 1e-9), 1.0)
+        return np.round(low + (high - low) * rng.random(len(entry)) ** power).astype(np.int64)
+
+    def _bounds(self, kind: Ints) -> Floats:
+        """(job, 3) the bounds of a run time, and the limit if it counts from there."""
+        facts, columns = self.kinds.facts, self.kinds.columns
+        limit_s, over = columns["request_s"][kind], columns["over"][kind] == 1
+        least_s = np.where(over, 0.0, facts["least_run_s"])
+        below_s = np.where(limit_s > 0, limit_s - facts["resolution_s"], np.inf)
+        most_s = np.where(over, facts["overrun_s"], np.maximum(below_s, least_s))
+        return np.column_stack([least_s, most_s, np.where(over, limit_s, 0.0)])
+
+    def _table(self, drawn: _DrawnJobs, before: int) -> Jobs:
+        return self.kinds.jobs(drawn.kind, drawn.user, drawn.submit_s, drawn.run_s, before)
