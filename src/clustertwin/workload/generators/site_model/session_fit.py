@@ -41,6 +41,7 @@ class _Scores(NamedTuple):
     """Values as normal scores in tables."""
 
     row: Ints  # (group,) the table of each group
+    depth: Ints  # (group,) the level of that table
     table: Floats32  # (row, QUANTILES)
     score: Floats  # (value,)
 
@@ -68,28 +69,41 @@ def length_classes(lengths: Ints) -> Ints:
     return np.floor(np.log2(lengths) + 1e-9).astype(np.int64)
 
 
-def fit_sessions(cut: CutLog, kind: Ints, excess_s: Floats, gap_s: Floats, over: Ints) -> tuple[SessionTables, Ints]:
-    """The tables, and the entry of each session. All columns are sorted as `cut` is.
+class SortedJobs(NamedTuple):
+    """Columns of a log, sorted as its `CutLog` is."""
 
-    `excess_s` is the run time, or for a job that reached its limit the time after it; `over` is 0 for the former, and
-    otherwise a code of how such a job ended.
-    """
+    kind: Ints
+    excess_s: Floats  # run time; for a job that reached its limit, the time after it
+    limit_s: Floats  # -1: unknown
+    gap_s: Floats  # since the previous job
+    over: Ints  # 0, or a code of how a job ended that reached its limit
+
+
+def fit_sessions(cut: CutLog, jobs: SortedJobs) -> tuple[SessionTables, Ints]:
+    """The tables, and the entry of each session."""
+    kind, over, gap_s = jobs.kind, jobs.over, jobs.gap_s
     long = (cut.length_class[cut.session] >= LONG_CLASS).astype(np.int64)
     states, state = _codes(cut.profile, kind, long)
     user = cut.profile_user[cut.profile]
     # Time past a limit depends on the site, not on the user.
     coarse = _codes(user * (over == 0), over)[1]
     levels = (state, _codes(user, kind, over)[1], _codes(user, np.where(over == 0, long, 2), over)[1], coarse, over)
-    runs = _normal_scores(np.log1p(excess_s), levels)
+    # Jobs of one kind share a limit; tables of several kinds hold run times over limits.
+    offset = np.where((over == 0) & (jobs.limit_s > 0), np.log1p(np.maximum(jobs.limit_s, 0.0)), 0.0)
+    logs = np.log1p(jobs.excess_s)
+    runs = _normal_scores((logs, logs, logs - offset), levels)
+    state_offset = np.zeros(len(states), dtype=np.float32)
+    state_offset[state] = np.where(runs.depth[state] >= 2, offset, 0.0)
     first = np.append(True, np.diff(cut.session) != 0)
     length_class = cut.length_class[cut.session]
     entries, entry = _codes(cut.profile, length_class)
     inner = ~first
     if inner.any():
         levels = (entry[inner], _codes(user, length_class)[1][inner], length_class[inner], np.zeros(int(inner.sum()), int))
-        gaps = _normal_scores(np.log1p(gap_s[inner]), levels, len(entries))
+        gaps = _normal_scores((np.log1p(gap_s[inner]),), levels, len(entries))
     else:
-        gaps = _Scores(np.zeros(len(entries), dtype=np.int64), np.zeros((1, QUANTILES), dtype=np.float32), np.empty(0))
+        none = np.zeros(len(entries), dtype=np.int64)
+        gaps = _Scores(none, none, np.zeros((1, QUANTILES), dtype=np.float32), np.empty(0))
     run_mean, run_spread = _shrunk(runs.score, state, len(states))
     gap_mean, gap_spread = _shrunk(gaps.score, entry[inner], len(entries))
     z = (runs.score - run_mean[state]) / run_spread[state]
@@ -104,7 +118,7 @@ def fit_sessions(cut: CutLog, kind: Ints, excess_s: Floats, gap_s: Floats, over:
     next_at, next_state, next_share = _transitions(state[:-1][inner[1:]], state[1:][inner[1:]], len(states))
     entry_at, entry_state, entry_share = _transitions(entry[first], state[first], len(entries))
     tables = SessionTables(
-        states[:, 1].copy(), runs.row, run_mean, run_spread, next_at, next_state, next_share, entry_at, entry_state,
+        states[:, 1].copy(), runs.row, run_mean, run_spread, state_offset, next_at, next_state, next_share, entry_at, entry_state,
         entry_share, gaps.row, gap_mean, gap_spread, runs.table, gaps.table, np.array(memory, dtype=np.float32),
     )  # fmt: skip
     return tables, entry[first]
@@ -116,14 +130,18 @@ def _codes(*columns: Ints) -> tuple[Ints, Ints]:
     return distinct, index.ravel()
 
 
-def _normal_scores(values: Floats, levels: Sequence[Ints], groups: int | None = None) -> _Scores:
-    """Tables of the finest level with enough values; `levels[0]` numbers the groups."""
+def _normal_scores(columns: Sequence[Floats], levels: Sequence[Ints], groups: int | None = None) -> _Scores:
+    """Tables of the finest level with enough values; `levels[0]` numbers the groups.
+
+    Level i takes its values from column i, or from the last one.
+    """
     groups = groups or int(levels[0].max()) + 1
-    row = np.full(groups, -1, dtype=np.int64)
+    row, depth_of = np.full(groups, -1, dtype=np.int64), np.zeros(groups, dtype=np.int64)
     tables: list[Floats] = []
-    score = np.empty(len(values))
-    waiting = np.ones(len(values), dtype=bool)
+    score = np.empty(len(levels[0]))
+    waiting = np.ones(len(levels[0]), dtype=bool)
     for depth, level in enumerate(levels):
+        values = columns[min(depth, len(columns) - 1)]
         last = depth == len(levels) - 1
         by_code = np.argsort(level, kind="stable")
         ends = np.cumsum(np.bincount(level))
@@ -136,10 +154,11 @@ def _normal_scores(values: Floats, levels: Sequence[Ints], groups: int | None = 
             low, high = np.searchsorted(ordered, values[assigned]), np.searchsorted(ordered, values[assigned], "right")
             score[assigned] = _normal_quantile((low + high) / 2 / len(ordered))
             row[levels[0][assigned]] = len(tables)
+            depth_of[levels[0][assigned]] = depth
             tables.append(np.quantile(ordered, np.linspace(0, 1, QUANTILES)))
             waiting[assigned] = False
     row[row < 0] = len(tables) - 1  # an entry without pauses: a session of one job
-    return _Scores(row, np.array(tables, dtype=np.float32), score)
+    return _Scores(row, depth_of, np.array(tables, dtype=np.float32), score)
 
 
 def _shrunk(score: Floats, group: Ints, groups: int) -> tuple[Floats32, Floats32]:

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
-FURTHEST_SHIFT = 2.0  # of run times, in normal scores
+FURTHEST_SHIFT = 0.5  # of run times, in normal scores
 HALVINGS = 12
 
 
@@ -29,6 +29,7 @@ class SessionTables(NamedTuple):
     state_row: Ints  # (state,) row of `run_log`
     state_mean: Floats32  # (state,) normal score of its run times in that row
     state_spread: Floats32
+    state_offset: Floats32  # (state,) log of the limit where the row holds run times over limits, else 0
     next_at: Ints  # (state + 1,)
     next_state: Ints
     next_share: Floats32  # cumulative within a list
@@ -103,7 +104,8 @@ def walk(
 @compiled
 def _run_time(tables: SessionTables, state: int, z: float, bounds: Floats) -> float:
     """`bounds`: lower and upper bound, and the limit if the run time counts from there (else 0)."""
-    return min(max(math.expm1(_quantile(tables.run_log[tables.state_row[state]], z)), bounds[0]), bounds[1]) + bounds[2]
+    log = _quantile(tables.run_log[tables.state_row[state]], z) + tables.state_offset[state]
+    return min(max(math.expm1(log), bounds[0]), bounds[1]) + bounds[2]
 
 
 @compiled
@@ -135,3 +137,38 @@ def run_times(
             run_s[job] = _run_time(tables, states[job], score[job] + shift, bounds[job])
         begin = end
     return run_s
+
+
+@compiled
+def choose_days(order: Ints, work: Floats, day_work: Floats, day_sessions: Floats, liking: Floats, uniform: Floats) -> Ints:
+    """(session,) a day of the week for each session, so that sessions and work of each day come close to its level.
+
+    `order`: the sessions by falling work. `liking` (session, day): how much the user favours each day. Users wait for
+    results, so the large batches of a busy site are spread over its days; independent days would pile them up.
+    """
+    days = len(day_work)
+    left_work = day_work / max(day_work.sum(), 1e-9)
+    left_sessions = day_sessions / max(day_sessions.sum(), 1e-9)
+    total = max(work.sum(), 1e-9)
+    chosen = np.empty(len(order), dtype=np.int64)
+    weight = np.empty(days)
+    for i in range(len(order)):
+        session = order[i]
+        part = work[session] / total
+        sum_of_weights = 0.0
+        for day in range(days):
+            if day_sessions[day] > 0:
+                room = max(left_sessions[day], 0.01) * liking[session, day]
+                weight[day] = room * max(left_work[day], 0.002) ** 2 if part > 0.001 else room
+            else:
+                weight[day] = 0.0
+            sum_of_weights += weight[day]
+        at = uniform[session] * sum_of_weights
+        day = 0
+        while day < days - 1 and at >= weight[day]:
+            at -= weight[day]
+            day += 1
+        chosen[session] = day
+        left_work[day] -= part
+        left_sessions[day] -= 1.0 / len(order)
+    return chosen

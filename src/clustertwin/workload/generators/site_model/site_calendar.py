@@ -80,16 +80,21 @@ class SiteCalendar(NamedTuple):
             first = 1
         return slice(first, self.weeks)
 
-    def place(self, user: Ints, days: Floats, uniform: Floats) -> Floats:
-        """(session,) seconds into the week, by the hours of each user and the level of each day (7,)."""
-        site = self.tide[0].reshape(7, 24).sum(axis=1)
-        level = np.repeat(days / np.maximum(site, 1e-6), 24)
-        kinds, kind = np.unique(self.user_tide[user], return_inverse=True)
+    def day_liking(self, user: Ints) -> Floats:
+        """(session, 7) how much each user favours a day over the site."""
+        shares = self.tide.reshape(-1, 7, 24).sum(axis=2)
+        return (shares / np.maximum(shares[0], 1e-6))[self.user_tide[user]]
+
+    def hours(self, user: Ints, day: Ints, uniform: Floats) -> Floats:
+        """(session,) seconds into the week, on the given day and at the hours of each user."""
+        row = self.user_tide[user]
+        groups, group = np.unique(row * 7 + day, return_inverse=True)
+        edges = np.arange(25) * HOUR_S
         seconds = np.empty(len(user))
-        for i, row in enumerate(kinds):
-            edges = np.append(0.0, np.cumsum(self.tide[row] * level))
-            chosen = kind == i
-            seconds[chosen] = np.interp(uniform[chosen] * edges[-1], edges, np.arange(HOURS + 1) * HOUR_S)
+        for i, code in enumerate(groups):
+            chosen = group.ravel() == i
+            share = np.append(0.0, np.cumsum(self.tide[code // 7, 24 * (code % 7) : 24 * (code % 7 + 1)]))
+            seconds[chosen] = np.interp(uniform[chosen] * share[-1], share, edges) + DAY_S * (code % 7)
         return seconds
 
 

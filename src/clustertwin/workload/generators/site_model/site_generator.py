@@ -20,8 +20,8 @@ from clustertwin.workload.generators.contract import Fitted, GeneratorState, che
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
 from clustertwin.workload.generators.site_model.population import FutureWeeks, draw_weeks
-from clustertwin.workload.generators.site_model.session_fit import CutLog, fit_sessions, length_classes, phases
-from clustertwin.workload.generators.site_model.session_walk import SessionTables, run_times, walk
+from clustertwin.workload.generators.site_model.session_fit import CutLog, SortedJobs, fit_sessions, length_classes, phases
+from clustertwin.workload.generators.site_model.session_walk import SessionTables, choose_days, run_times, walk
 from clustertwin.workload.generators.site_model.site_calendar import DAY_S, WEEK_S, SiteCalendar, SubmittedWork
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK_JOBS = 8_000
+CANDIDATES = 4  # a week is drawn so often; the draw whose work comes closest to the level is kept
 SPARE = 1.01  # jobs drawn over those needed
 
 
@@ -41,6 +42,16 @@ class PlannedSessions(NamedTuple):
     entry: Ints
     user: Ints  # index in the calendar
     code: Ints  # the user's code in the job table
+
+
+class _WalkedSessions(NamedTuple):
+    """Sessions before they have a date; the jobs of a session follow each other."""
+
+    length: Ints  # (session,)
+    states: Ints  # (job,)
+    after_s: Floats  # (job,) since the session began
+    score: Floats  # (job,) normal score of the run time
+    work: Floats  # (session,)
 
 
 class _DrawnJobs(NamedTuple):
@@ -80,7 +91,8 @@ class SiteModel:
         limit_s, over = limits(log)
         excess_s = np.where(over, log.run_s - limit_s, log.run_s)
         ended = np.where(over, 2 + log.status - log.status.min(), 0)
-        tables, entry = fit_sessions(cut, kind, excess_s, np.diff(log.submit_s, prepend=0.0), ended)
+        columns = SortedJobs(kind, excess_s, limit_s, np.diff(log.submit_s, prepend=0.0), ended)
+        tables, entry = fit_sessions(cut, columns)
         work = SubmittedWork(log.submit_s, log.user, counted_sizes(log) * log.run_s)
         calendar = SiteCalendar.of(log.submit_s[begins], log.user[begins], entry, work)
         counts = np.bincount(entry)
@@ -207,23 +219,38 @@ class FittedSiteModel(Fitted):
         self, sessions: PlannedSessions, days: Floats, work: Floats, begin_s: float, rng: np.random.Generator
     ) -> _DrawnJobs:
         """The jobs of these sessions; `days` (7,) is the level of each day, `work` (7,) the work of its jobs."""
-        length = self._lengths(sessions.entry, rng)
-        jobs = int(length.sum())
-        start_s = begin_s + self.calendar.place(sessions.user, days, rng.random(len(length)))
-        states, submit_s, score = walk(
-            self.tables, sessions.entry, length, start_s, rng.random(jobs), rng.standard_normal((jobs, 2))
-        )
+        best = self._walked(sessions.entry, rng)
+        for _ in range(CANDIDATES - 1):
+            other = self._walked(sessions.entry, rng)
+            if abs(other.work.sum() - work.sum()) < abs(best.work.sum() - work.sum()):
+                best = other
+        order = np.argsort(-best.work, kind="stable")
+        liking = self.calendar.day_liking(sessions.user)
+        session_day = choose_days(order, best.work, work, days, liking, rng.random(len(order)))
+        start_s = begin_s + self.calendar.hours(sessions.user, session_day, rng.random(len(order)))
+        submit_s = best.after_s + np.repeat(start_s, best.length)
         order = np.argsort(submit_s, kind="stable")
-        states, submit_s, score = states[order], submit_s[order], score[order]
-        kind, user = self.tables.state_kind[states], np.repeat(sessions.code, length)[order]
+        submit_s, states, user = submit_s[order], best.states[order], np.repeat(sessions.code, best.length)[order]
+        kind = self.tables.state_kind[states]
         day = np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6)
-        part = day if self.settings.level_days == 1 else np.zeros(jobs, dtype=np.int64)
+        part = day if self.settings.level_days == 1 else np.zeros(len(day), dtype=np.int64)
         target = work if self.settings.level_days == 1 else np.array([work.sum() if self.settings.level_days else 0.0])
-        facts, columns = self.kinds.facts, self.kinds.columns
-        size = columns["size"][kind]
-        run_s = run_times(self.tables, states, score, self._bounds(kind), size, part, target)
-        run_s = np.round(np.round(run_s / facts["resolution_s"]) * facts["resolution_s"], 3)
-        return _DrawnJobs(np.round(submit_s), kind, user, run_s)
+        size, bounds = self.kinds.columns["size"][kind], self._bounds(kind)
+        run_s = run_times(self.tables, states, best.score[order], bounds, size, part, target)
+        resolution_s = self.kinds.facts["resolution_s"]
+        return _DrawnJobs(np.round(submit_s), kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
+
+    def _walked(self, entry: Ints, rng: np.random.Generator) -> _WalkedSessions:
+        length = self._lengths(entry, rng)
+        jobs = int(length.sum())
+        states, after_s, score = walk(
+            self.tables, entry, length, np.zeros(len(entry)), rng.random(jobs), rng.standard_normal((jobs, 2))
+        )
+        kind = self.tables.state_kind[states]
+        size, no_target = self.kinds.columns["size"][kind], np.zeros(1)
+        run_s = run_times(self.tables, states, score, self._bounds(kind), size, np.zeros(jobs, dtype=np.int64), no_target)
+        work = np.bincount(np.repeat(np.arange(len(entry)), length), size * run_s, len(entry))
+        return _WalkedSessions(length, states, after_s, score, work)
 
     def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
         """Jobs per session, within the class of the entry and with its mean."""
