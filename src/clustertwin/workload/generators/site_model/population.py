@@ -28,7 +28,7 @@ class FutureWeeks(NamedTuple):
 
     jobs: Floats  # (week,)
     work: Floats  # (week,)
-    days: Floats  # (week, 7)
+    slots: Floats  # (week, slot) sessions
     row_at: Ints
     row_entry: Ints
     row_user: Ints  # the user whose hours and habits these are
@@ -47,7 +47,7 @@ def draw_weeks(calendar: SiteCalendar, mean_length: NDArray[np.float32], weeks: 
     newest = max(code) + 1
     settled = calendar.settled()
     rows: list[tuple[int, int, int, float]] = []
-    row_at, days = [0], []
+    row_at, slots = [0], []
     for week in range(weeks):
         now = calendar.weeks + week
         arriving = int(min(rng.poisson(habits.arrivals), max(round(users[week]), 1)))
@@ -70,16 +70,16 @@ def draw_weeks(calendar: SiteCalendar, mean_length: NDArray[np.float32], weeks: 
                 for row in range(begin, end)
             ]
         row_at.append(len(rows))
-        days.append(calendar.day_sessions[int(rng.integers(settled.start, settled.stop))])
+        slots.append(calendar.slot_sessions[int(rng.integers(settled.start, settled.stop))])
     entry, user, codes, sessions = (np.array(column) for column in zip(*rows, strict=True))
-    return FutureWeeks(jobs, work, _without_gaps(np.array(days, dtype=np.float64)), np.array(row_at), entry, user,
+    return FutureWeeks(jobs, work, _without_gaps(np.array(slots, dtype=np.float64)), np.array(row_at), entry, user,
                        codes, sessions.astype(np.float64), newest - max(calendar.user_code.tolist()) - 1)  # fmt: skip
 
 
 def draw_levels(calendar: SiteCalendar, weeks: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     """(week,) jobs, work and active users of coming weeks. Their shocks are correlated as in the log."""
     settled = calendar.settled()
-    series = [calendar.day_jobs.sum(axis=1)[settled], calendar.day_work.sum(axis=1)[settled], calendar.users[settled]]
+    series = [calendar.slot_jobs.sum(axis=1)[settled], calendar.slot_work.sum(axis=1)[settled], calendar.users[settled]]
     totals = [values.astype(np.float64) for values in series]
     root = np.linalg.cholesky(_correlations(totals))
     shocks, noise = root @ rng.standard_normal((3, weeks)), root @ rng.standard_normal((3, weeks))
@@ -149,6 +149,6 @@ def _correlations(totals: list[Floats]) -> Floats:
     return np.asarray(found)
 
 
-def _without_gaps(days: Floats) -> Floats:
+def _without_gaps(slots: Floats) -> Floats:
     """A week without any session would have no place for one."""
-    return np.where(days.sum(axis=1, keepdims=True) > 0, days, 1.0)
+    return np.where(slots.sum(axis=1, keepdims=True) > 0, slots, 1.0)

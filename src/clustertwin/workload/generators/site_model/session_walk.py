@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
-FURTHEST_SHIFT = 0.5  # of run times, in normal scores
+FURTHEST_SHIFT = 1.0  # of run times, in normal scores
 HALVINGS = 12
 
 
@@ -140,35 +140,49 @@ def run_times(
 
 
 @compiled
-def choose_days(order: Ints, work: Floats, day_work: Floats, day_sessions: Floats, liking: Floats, uniform: Floats) -> Ints:
-    """(session,) a day of the week for each session, so that sessions and work of each day come close to its level.
+def choose_slots(order: Ints, work: Floats, slot_work: Floats, slot_sessions: Floats, liking: Floats, uniform: Floats) -> Ints:
+    """(session,) a slot of the week for each session, so that sessions and work of each slot come close to its level.
 
-    `order`: the sessions by falling work. `liking` (session, day): how much the user favours each day. Users wait for
-    results, so the large batches of a busy site are spread over its days; independent days would pile them up.
+    `order`: the sessions by falling work. `liking` (session, slot): how much the user favours each slot. Users wait for
+    results, so the large batches of a busy site are spread over its week; independent times would pile them up.
     """
-    days = len(day_work)
-    left_work = day_work / max(day_work.sum(), 1e-9)
-    left_sessions = day_sessions / max(day_sessions.sum(), 1e-9)
+    slots = len(slot_work)
+    left_work = slot_work / max(slot_work.sum(), 1e-9)
+    left_sessions = slot_sessions / max(slot_sessions.sum(), 1e-9)
     total = max(work.sum(), 1e-9)
     chosen = np.empty(len(order), dtype=np.int64)
-    weight = np.empty(days)
+    weight = np.empty(slots)
     for i in range(len(order)):
         session = order[i]
         part = work[session] / total
         sum_of_weights = 0.0
-        for day in range(days):
-            if day_sessions[day] > 0:
-                room = max(left_sessions[day], 0.01) * liking[session, day]
-                weight[day] = room * max(left_work[day], 0.002) ** 2 if part > 0.001 else room
+        for slot in range(slots):
+            if slot_sessions[slot] > 0:
+                room = max(left_sessions[slot], 0.01) * liking[session, slot]
+                weight[slot] = room * max(left_work[slot], 0.002) ** 4 if part > 0.001 else room
             else:
-                weight[day] = 0.0
-            sum_of_weights += weight[day]
+                weight[slot] = 0.0
+            sum_of_weights += weight[slot]
         at = uniform[session] * sum_of_weights
-        day = 0
-        while day < days - 1 and at >= weight[day]:
-            at -= weight[day]
-            day += 1
-        chosen[session] = day
-        left_work[day] -= part
-        left_sessions[day] -= 1.0 / len(order)
+        slot = 0
+        while slot < slots - 1 and at >= weight[slot]:
+            at -= weight[slot]
+            slot += 1
+        chosen[session] = slot
+        left_work[slot] -= part
+        left_sessions[slot] -= 1.0 / len(order)
     return chosen
+
+
+@compiled
+def separate(order: Ints, user: Ints, start_s: Floats, duration_s: Floats, pause_s: Floats) -> Floats:
+    """(session,) starts such that a user's sessions do not overlap: a later one waits for the end, and for a pause.
+
+    `order`: the sessions by user and start.
+    """
+    moved_s = start_s.copy()
+    for i in range(1, len(order)):
+        before, session = order[i - 1], order[i]
+        if user[before] == user[session]:
+            moved_s[session] = max(start_s[session], moved_s[before] + duration_s[before] + pause_s[session])
+    return moved_s

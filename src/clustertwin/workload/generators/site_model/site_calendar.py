@@ -17,6 +17,8 @@ Floats32 = NDArray[np.float32]
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 7 * 86400.0
 HOURS = 168
+SLOT_HOURS = 24  # sessions and work of a week are counted in slots of so many hours
+SLOTS, SLOT_S = HOURS // SLOT_HOURS, SLOT_HOURS * HOUR_S
 #: A user's own hours count as much as the site's after this many sessions.
 OWN_HOURS_SESSIONS = 40
 LEAST_ACTIVE = 0.1  # an early week with a smaller share of the median week is before the site's time
@@ -33,9 +35,9 @@ class SiteCalendar(NamedTuple):
     user_code: Ints  # (user,)
     user_tide: Ints  # (user,) row of `tide`
     tide: Floats32  # (row, hour of the week) shares
-    day_sessions: Ints  # (week, 7)
-    day_work: Floats32  # (week, 7) size times run time of the jobs submitted
-    day_jobs: Ints  # (week, 7)
+    slot_sessions: Ints  # (week, slot)
+    slot_work: Floats32  # (week, slot) size times run time of the jobs submitted
+    slot_jobs: Ints  # (week, slot)
     users: Ints  # (week,) active users
 
     @classmethod
@@ -48,14 +50,14 @@ class SiteCalendar(NamedTuple):
         week = ((session_s - start_s) // WEEK_S).astype(np.int64)
         rows, counts = np.unique(np.column_stack([week, user.ravel(), session_entry]), axis=0, return_counts=True)
         tide, user_tide = _tides(((session_s - start_s) % WEEK_S // HOUR_S).astype(np.int64), user.ravel(), len(codes))
-        day = ((jobs.submit_s - start_s) // DAY_S).astype(np.int64)
-        session_day = ((session_s - start_s) // DAY_S).astype(np.int64)
-        active = np.unique(np.column_stack([day // 7, jobs.user]), axis=0)[:, 0]
+        slot = ((jobs.submit_s - start_s) // SLOT_S).astype(np.int64)
+        session_slot = ((session_s - start_s) // SLOT_S).astype(np.int64)
+        active = np.unique(np.column_stack([slot // SLOTS, jobs.user]), axis=0)[:, 0]
         return cls(
             np.array([start_s]), rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy(), counts, codes, user_tide, tide,
-            np.bincount(session_day, minlength=7 * weeks).reshape(weeks, 7),
-            np.bincount(day, jobs.work, 7 * weeks).reshape(weeks, 7).astype(np.float32),
-            np.bincount(day, minlength=7 * weeks).reshape(weeks, 7), np.bincount(active, minlength=weeks),
+            np.bincount(session_slot, minlength=SLOTS * weeks).reshape(weeks, SLOTS),
+            np.bincount(slot, jobs.work, SLOTS * weeks).reshape(weeks, SLOTS).astype(np.float32),
+            np.bincount(slot, minlength=SLOTS * weeks).reshape(weeks, SLOTS), np.bincount(active, minlength=weeks),
         )  # fmt: skip
 
     @property
@@ -68,34 +70,33 @@ class SiteCalendar(NamedTuple):
 
     @property
     def first_s(self) -> float:
-        """The beginning of the first day with a submission."""
-        return float(self.start_s[0]) + DAY_S * int(np.flatnonzero(self.day_jobs.ravel())[0])
+        """The beginning of the first slot with a submission, or the log's time zero in it."""
+        return max(float(self.start_s[0]) + SLOT_S * int(np.flatnonzero(self.slot_jobs.ravel())[0]), 0.0)
 
     def settled(self) -> slice:
         """The weeks from which the level is learnt: without a partial first week and a start-up of few jobs."""
-        jobs = self.day_jobs.sum(axis=1)
+        jobs = self.slot_jobs.sum(axis=1)
         active = np.flatnonzero(jobs >= LEAST_ACTIVE * np.median(jobs[jobs > 0]))
         first = int(active[0]) if len(active) else 0
         if first == 0 and self.weeks > 2 and self.first_s >= float(self.start_s[0]) + DAY_S:
             first = 1
         return slice(first, self.weeks)
 
-    def day_liking(self, user: Ints) -> Floats:
-        """(session, 7) how much each user favours a day over the site."""
-        shares = self.tide.reshape(-1, 7, 24).sum(axis=2)
+    def liking(self, user: Ints) -> Floats:
+        """(session, slot) how much each user favours a slot over the site."""
+        shares = self.tide.reshape(-1, SLOTS, SLOT_HOURS).sum(axis=2)
         return (shares / np.maximum(shares[0], 1e-6))[self.user_tide[user]]
 
-    def hours(self, user: Ints, day: Ints, uniform: Floats) -> Floats:
-        """(session,) seconds into the week, on the given day and at the hours of each user."""
-        row = self.user_tide[user]
-        groups, group = np.unique(row * 7 + day, return_inverse=True)
-        edges = np.arange(25) * HOUR_S
-        seconds = np.empty(len(user))
-        for i, code in enumerate(groups):
-            chosen = group.ravel() == i
-            share = np.append(0.0, np.cumsum(self.tide[code // 7, 24 * (code % 7) : 24 * (code % 7 + 1)]))
-            seconds[chosen] = np.interp(uniform[chosen] * share[-1], share, edges) + DAY_S * (code % 7)
-        return seconds
+    def seconds(self, user: Ints, slot: Ints, uniform: Floats) -> Floats:
+        """(session,) seconds into the week, in the given slot and at the hours of each user."""
+        groups, group = np.unique(self.user_tide[user] * SLOTS + slot, return_inverse=True)
+        # (group, SLOT_HOURS + 1) cumulative shares of the hours of each slot
+        share = self.tide.reshape(-1, SLOT_HOURS)[groups].cumsum(axis=1)
+        share = np.column_stack([np.zeros(len(groups)), share / share[:, -1:]])[group.ravel()]
+        hour = np.minimum((uniform[:, None] >= share[:, 1:]).sum(axis=1), SLOT_HOURS - 1)
+        each = np.arange(len(hour))
+        part = (uniform - share[each, hour]) / np.maximum(share[each, hour + 1] - share[each, hour], 1e-9)
+        return slot * SLOT_S + (hour + np.clip(part, 0.0, 1.0)) * HOUR_S
 
 
 class SubmittedWork(NamedTuple):
@@ -108,7 +109,7 @@ class SubmittedWork(NamedTuple):
 
 def _tides(hour: Ints, user: Ints, users: int) -> tuple[Floats32, Ints]:
     """Hours of the week: the site's in row 0, then those of the users with enough sessions."""
-    site = np.bincount(hour, minlength=HOURS) + 0.5 / HOURS
+    site = np.bincount(hour, minlength=HOURS) + 0.1
     site = site / site.sum()
     counts = np.bincount(user, minlength=users)
     own = np.flatnonzero(counts >= OWN_HOURS_SESSIONS)

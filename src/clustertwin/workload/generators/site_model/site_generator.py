@@ -21,7 +21,7 @@ from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
 from clustertwin.workload.generators.site_model.population import FutureWeeks, draw_weeks
 from clustertwin.workload.generators.site_model.session_fit import CutLog, SortedJobs, fit_sessions, length_classes, phases
-from clustertwin.workload.generators.site_model.session_walk import SessionTables, choose_days, run_times, walk
+from clustertwin.workload.generators.site_model.session_walk import SessionTables, choose_slots, run_times, separate, walk
 from clustertwin.workload.generators.site_model.site_calendar import DAY_S, WEEK_S, SiteCalendar, SubmittedWork
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
@@ -73,7 +73,6 @@ class SiteModel:
     pause_s: float = 3600.0  # a longer pause ends a session
     longest_s: float = 4 * 3600.0  # a longer session is cut
     neighbours: float = 0.25  # share of a week's sessions that come from each of the two weeks beside it
-    level_days: int = 7  # the work of so many days follows the log's: 1 or 7
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedSiteModel:
         check_log(jobs)
@@ -153,17 +152,19 @@ class FittedSiteModel(Fitted):
 
     def _blocks(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         calendar = self.calendar
-        expected = int(calendar.day_jobs.sum())
-        week = int(rng.choice(calendar.weeks, p=calendar.day_jobs.sum(axis=1) / expected)) if 2 * n < expected else 0
+        expected = int(calendar.slot_jobs.sum())
+        week = int(rng.choice(calendar.weeks, p=calendar.slot_jobs.sum(axis=1) / expected)) if 2 * n < expected else 0
         skip_s = max(float(calendar.start_s[0]) + week * WEEK_S, 0.0) if week else 0.0
         # A log as long as the real one ends within one pass.
         factor = SPARE * n / expected if abs(n / expected - 1) < 0.05 else 1.0
-        pass_s, drawn, due_jobs = 0.0, 0, 0.0
+        pass_s, drawn, due_jobs, due_work = 0.0, 0, 0.0, 0.0
         waiting: list[_DrawnJobs] = []
         while drawn < n:
-            due_jobs += factor * float(calendar.day_jobs[week].sum())
-            waiting.append(self._learnt_week(week, pass_s, due_jobs, rng))
+            due_jobs += factor * float(calendar.slot_jobs[week].sum())
+            due_work += float(calendar.slot_work[week].sum())
+            waiting.append(self._learnt_week(week, pass_s, (due_jobs, due_work), rng))
             due_jobs -= len(waiting[-1].kind)
+            due_work -= float((self.kinds.columns["size"][waiting[-1].kind] * waiting[-1].run_s).sum())
             week += 1
             if week == calendar.weeks:
                 week, pass_s = 0, pass_s + self._period_s()
@@ -186,21 +187,22 @@ class FittedSiteModel(Fitted):
         unit_s = WEEK_S if span_s >= 2 * WEEK_S else DAY_S
         return unit_s * max(1.0, float(np.round(span_s / unit_s)))
 
-    def _learnt_week(self, week: int, pass_s: float, jobs: float, rng: np.random.Generator) -> _DrawnJobs:
-        """A week of the log, drawn anew, with about so many jobs."""
+    def _learnt_week(self, week: int, pass_s: float, due: tuple[float, float], rng: np.random.Generator) -> _DrawnJobs:
+        """A week of the log, drawn anew, with about so many jobs and so much work."""
         calendar, beside = self.calendar, self.settings.neighbours
         low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
         distance = np.abs(calendar.row_week[low:high] - week)
         rate = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
         entry = calendar.row_entry[low:high]
         length = self.mean_length[entry]
-        rate = rate * max(jobs, 0.0) / max(float((rate * length).sum()), 1e-9)
+        rate = rate * max(due[0], 0.0) / max(float((rate * length).sum()), 1e-9)
         counts = even_counts(rate, length.astype(np.float64), rng)
         user = np.repeat(calendar.row_user[low:high], counts)
         sessions = PlannedSessions(np.repeat(entry, counts), user, calendar.user_code[user])
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
-        days, work = calendar.day_sessions[week], calendar.day_work[week].astype(np.float64)
-        drawn = self._draw(sessions, days.astype(np.float64), work, begin_s, rng)
+        sessions_of, work = calendar.slot_sessions[week], calendar.slot_work[week].astype(np.float64)
+        work *= np.clip(due[1] / max(float(work.sum()), 1e-9), 0.5, 1.5)
+        drawn = self._draw(sessions, sessions_of.astype(np.float64), work, begin_s, rng)
         first_s = calendar.first_s
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, first_s) + pass_s)
 
@@ -211,32 +213,34 @@ class FittedSiteModel(Fitted):
         counts = even_counts(rate, length, rng)
         sessions = PlannedSessions(*(np.repeat(column[rows], counts)
                                      for column in (coming.row_entry, coming.row_user, coming.row_code)))  # fmt: skip
-        share = coming.days[week] / max(float(coming.days[week].sum()), 1e-9)
+        share = coming.slots[week] / max(float(coming.slots[week].sum()), 1e-9)
         begin_s = self.calendar.end_s + week * WEEK_S
-        return self._draw(sessions, coming.days[week], coming.work[week] * share, begin_s, rng)
+        return self._draw(sessions, coming.slots[week], coming.work[week] * share, begin_s, rng)
 
     def _draw(
-        self, sessions: PlannedSessions, days: Floats, work: Floats, begin_s: float, rng: np.random.Generator
+        self, sessions: PlannedSessions, level: Floats, work: Floats, begin_s: float, rng: np.random.Generator
     ) -> _DrawnJobs:
-        """The jobs of these sessions; `days` (7,) is the level of each day, `work` (7,) the work of its jobs."""
+        """The jobs of these sessions; `level` (slot,) is the level of each slot, `work` (slot,) the work of its jobs."""
         best = self._walked(sessions.entry, rng)
         for _ in range(CANDIDATES - 1):
             other = self._walked(sessions.entry, rng)
             if abs(other.work.sum() - work.sum()) < abs(best.work.sum() - work.sum()):
                 best = other
         order = np.argsort(-best.work, kind="stable")
-        liking = self.calendar.day_liking(sessions.user)
-        session_day = choose_days(order, best.work, work, days, liking, rng.random(len(order)))
-        start_s = begin_s + self.calendar.hours(sessions.user, session_day, rng.random(len(order)))
+        liking = self.calendar.liking(sessions.user)
+        slot = choose_slots(order, best.work, work, level, liking, rng.random(len(order)))
+        start_s = begin_s + self.calendar.seconds(sessions.user, slot, rng.random(len(order)))
+        duration_s = best.after_s[np.cumsum(best.length) - 1] if len(order) else np.empty(0)
+        by_user = np.lexsort((start_s, sessions.code))
+        pause_s = self.settings.pause_s * rng.random(len(order))
+        start_s = separate(by_user, sessions.code, start_s, duration_s, pause_s)
         submit_s = best.after_s + np.repeat(start_s, best.length)
         order = np.argsort(submit_s, kind="stable")
         submit_s, states, user = submit_s[order], best.states[order], np.repeat(sessions.code, best.length)[order]
         kind = self.tables.state_kind[states]
         day = np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6)
-        part = day if self.settings.level_days == 1 else np.zeros(len(day), dtype=np.int64)
-        target = work if self.settings.level_days == 1 else np.array([work.sum() if self.settings.level_days else 0.0])
         size, bounds = self.kinds.columns["size"][kind], self._bounds(kind)
-        run_s = run_times(self.tables, states, best.score[order], bounds, size, part, target)
+        run_s = run_times(self.tables, states, best.score[order], bounds, size, day, work.reshape(7, -1).sum(axis=1))
         resolution_s = self.kinds.facts["resolution_s"]
         return _DrawnJobs(np.round(submit_s), kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
 
