@@ -89,6 +89,7 @@ LINES = {
     "trace generate @/log.swf --out @/made.swf": "workload",
     "trace compare @/log.swf @/made.swf": "generate",
     "trace generators": "workload",
+    "trace forecast @/log.swf --weeks 1 --draws 2": "workload",
     "trace study @/log.swf --out @/traces": "generate",
     "sched simulate @/log.swf": "workload",
     "sched simulate @/log.swf --gantt @/chart.png": "workload",

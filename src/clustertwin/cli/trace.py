@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.core.errors import SettingsError
 
@@ -273,3 +274,4 @@ def _print_cards(cards: Any) -> None:
 app.command()(generate)
 app.command()(generators)
 app.command()(study)
+app.command()(forecast)

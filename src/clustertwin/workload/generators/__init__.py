@@ -34,6 +34,8 @@ _HERE = "clustertwin.workload.generators"
 GENERATORS: dict[str, GeneratorEntry] = {
     "crossover": GeneratorEntry(f"{_HERE}.crossover:Crossover", f"{_HERE}.crossover:FittedCrossover",
                                 "recombines users' sessions and keeps the order of arrivals (default)"),
+    "site-model": GeneratorEntry(f"{_HERE}.site_model:SiteModel", f"{_HERE}.site_model:FittedSiteModel",
+                                 "learns users, sessions and weeks; holds no job, and forecasts"),
     "bootstrap": GeneratorEntry(f"{_HERE}.bootstrap:Bootstrap", f"{_HERE}.bootstrap:FittedBootstrap",
                                 "draws real jobs independently; a baseline"),
     "lublin": GeneratorEntry(f"{_HERE}.lublin:Lublin", f"{_HERE}.lublin:FittedLublin",

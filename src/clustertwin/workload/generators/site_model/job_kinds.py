@@ -97,7 +97,9 @@ def common_rows(rows: NDArray[Any], place: Floats) -> Ints:
     ordered = common[np.argsort(place[first[common]], kind="stable")]
     places = place[first[ordered]]
     wanted = place[first]
-    right = np.clip(np.searchsorted(places, wanted), 1, len(places) - 1) if len(places) > 1 else np.zeros(len(first), int)
+    right = (
+        np.clip(np.searchsorted(places, wanted), 1, len(places) - 1) if len(places) > 1 else np.zeros(len(first), int)
+    )
     left = np.maximum(right - 1, 0)
     nearest = np.where(np.abs(places[left] - wanted) <= np.abs(places[right] - wanted), left, right)
     return first[np.where(counts >= COMMON_JOBS, np.arange(len(counts)), ordered[nearest])][index]

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 LONGEST_ABSENCE = 26  # weeks; a user who was away for longer counts as away for so long
 RECENT_WEEKS = 8.0  # past weeks lose weight by a factor of e in so many weeks
+#: Loads above this one let the queue grow. The queue may become so much longer than the longest of the log.
+SUSTAINED, LONGER_QUEUE, SPARE_QUEUE = 1.0, 1.5, 0.2
 SHRUNK = 0.8  # of the correlations between jobs, work and users
 
 
@@ -37,9 +39,9 @@ class FutureWeeks(NamedTuple):
     new_users: int
 
 
-def draw_weeks(calendar: SiteCalendar, mean_length: NDArray[np.float32], weeks: int, rng: np.random.Generator) -> FutureWeeks:
-    """One plausible continuation of the calendar."""
-    jobs, work, users = draw_levels(calendar, weeks, rng)
+def draw_weeks(calendar: SiteCalendar, capacity: float, weeks: int, rng: np.random.Generator) -> FutureWeeks:
+    """One plausible continuation of the calendar; `capacity` is the work that the machine can do in a week."""
+    jobs, work, users = draw_levels(calendar, capacity, weeks, rng)
     habits = _Habits.of(calendar)
     last_active = habits.last_active.tolist()  # by candidate; new users are appended
     donor = list(range(len(calendar.user_code)))
@@ -76,17 +78,41 @@ def draw_weeks(calendar: SiteCalendar, mean_length: NDArray[np.float32], weeks: 
                        codes, sessions.astype(np.float64), newest - max(calendar.user_code.tolist()) - 1)  # fmt: skip
 
 
-def draw_levels(calendar: SiteCalendar, weeks: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+def draw_levels(
+    calendar: SiteCalendar, capacity: float, weeks: int, rng: np.random.Generator
+) -> tuple[Floats, Floats, Floats]:
     """(week,) jobs, work and active users of coming weeks. Their shocks are correlated as in the log."""
     settled = calendar.settled()
     series = [calendar.slot_jobs.sum(axis=1)[settled], calendar.slot_work.sum(axis=1)[settled], calendar.users[settled]]
     totals = [values.astype(np.float64) for values in series]
     root = np.linalg.cholesky(_correlations(totals))
     shocks, noise = root @ rng.standard_normal((3, weeks)), root @ rng.standard_normal((3, weeks))
-    jobs, work, users = (
-        LevelForecast.of(values).draw(shocks[i], noise[i], rng) for i, values in enumerate(totals)
-    )
+    jobs, work, users = (LevelForecast.of(values).draw(shocks[i], noise[i], rng) for i, values in enumerate(totals))
+    work = capacity * hold_back(work / capacity, totals[1] / capacity)
+    if len(calendar.user_code) == 1:
+        users = np.ones(weeks)
     return jobs, work, np.minimum(users, np.maximum(jobs, 1.0))
+
+
+def hold_back(load: Floats, past: Floats) -> Floats:
+    """(week,) the load of coming weeks, reduced where the queue would become longer than in the past.
+
+    Users hold work back from a machine with a long queue, so a load above what the machine can do does not last. The
+    queue is a fluid: what a week brings beyond `SUSTAINED` stays for the next.
+
+    >>> hold_back(np.array([1.4, 1.4, 0.5]), np.array([0.9, 1.1, 0.7])).round(2).tolist()
+    [1.35, 1.0, 0.5]
+    """
+    queue = longest = 0.0
+    for value in past:
+        queue = max(0.0, queue + float(value) - SUSTAINED)
+        longest = max(longest, queue)
+    longest = LONGER_QUEUE * longest + SPARE_QUEUE
+    held = np.empty(len(load))
+    for week, value in enumerate(load):
+        held[week] = min(float(value), max(longest - queue + SUSTAINED, 0.0))
+        queue = max(0.0, queue + held[week] - SUSTAINED)
+    return held
 
 
 class _Habits(NamedTuple):

@@ -99,8 +99,8 @@ def fit_sessions(cut: CutLog, jobs: SortedJobs) -> tuple[SessionTables, Ints]:
     entries, entry = _codes(cut.profile, length_class)
     inner = ~first
     if inner.any():
-        levels = (entry[inner], _codes(user, length_class)[1][inner], length_class[inner], np.zeros(int(inner.sum()), int))
-        gaps = _normal_scores((np.log1p(gap_s[inner]),), levels, len(entries))
+        by_class = (entry[inner], _codes(user, length_class)[1][inner], length_class[inner], 0 * entry[inner])
+        gaps = _normal_scores((np.log1p(gap_s[inner]),), by_class, len(entries))
     else:
         none = np.zeros(len(entries), dtype=np.int64)
         gaps = _Scores(none, none, np.zeros((1, QUANTILES), dtype=np.float32), np.empty(0))
@@ -118,8 +118,9 @@ def fit_sessions(cut: CutLog, jobs: SortedJobs) -> tuple[SessionTables, Ints]:
     next_at, next_state, next_share = _transitions(state[:-1][inner[1:]], state[1:][inner[1:]], len(states))
     entry_at, entry_state, entry_share = _transitions(entry[first], state[first], len(entries))
     tables = SessionTables(
-        states[:, 1].copy(), runs.row, run_mean, run_spread, state_offset, next_at, next_state, next_share, entry_at, entry_state,
-        entry_share, gaps.row, gap_mean, gap_spread, runs.table, gaps.table, np.array(memory, dtype=np.float32),
+        states[:, 1].copy(), runs.row, run_mean, run_spread, state_offset, next_at, next_state, next_share,
+        entry_at, entry_state, entry_share, gaps.row, gap_mean, gap_spread, runs.table, gaps.table,
+        np.array(memory, dtype=np.float32),
     )  # fmt: skip
     return tables, entry[first]
 

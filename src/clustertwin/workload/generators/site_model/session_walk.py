@@ -18,7 +18,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
-FURTHEST_SHIFT = 1.0  # of run times, in normal scores
 HALVINGS = 12
 
 
@@ -42,6 +41,14 @@ class SessionTables(NamedTuple):
     run_log: Floats32  # (row, quantile) of log(1 + run time), or of the time past the limit
     gap_log: Floats32  # (row, quantile) of log(1 + pause)
     memory: Floats32  # (2,) correlation with the predecessor: of run times, of pauses
+
+
+class WorkTargets(NamedTuple):
+    """The work that jobs are to have."""
+
+    part: Ints  # (job,) of the week; sorted
+    target: Floats  # (part,)
+    furthest: float  # shift of run times, in normal scores
 
 
 @compiled
@@ -110,19 +117,20 @@ def _run_time(tables: SessionTables, state: int, z: float, bounds: Floats) -> fl
 
 @compiled
 def run_times(
-    tables: SessionTables, states: Ints, score: Floats, bounds: Floats, size: Ints, part: Ints, target: Floats
+    tables: SessionTables, states: Ints, score: Floats, bounds: Floats, size: Ints, aim: WorkTargets
 ) -> Floats:
-    """(job,) run times. The jobs of one part (sorted) are shifted together so that their work meets its target.
+    """(job,) run times. The jobs of one part are shifted together so that their work meets its target.
 
     A target of 0 leaves a part as drawn.
     """
+    part, target, furthest = aim
     run_s = np.empty(len(states))
     begin = 0
     while begin < len(states):
         end = begin
         while end < len(states) and part[end] == part[begin]:
             end += 1
-        low, high, shift = -FURTHEST_SHIFT, FURTHEST_SHIFT, 0.0
+        low, high, shift = -furthest, furthest, 0.0
         if target[part[begin]] > 0:
             for _ in range(HALVINGS):
                 work = 0.0
@@ -140,7 +148,9 @@ def run_times(
 
 
 @compiled
-def choose_slots(order: Ints, work: Floats, slot_work: Floats, slot_sessions: Floats, liking: Floats, uniform: Floats) -> Ints:
+def choose_slots(
+    order: Ints, work: Floats, slot_work: Floats, slot_sessions: Floats, liking: Floats, uniform: Floats
+) -> Ints:
     """(session,) a slot of the week for each session, so that sessions and work of each slot come close to its level.
 
     `order`: the sessions by falling work. `liking` (session, slot): how much the user favours each slot. Users wait for

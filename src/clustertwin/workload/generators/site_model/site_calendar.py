@@ -54,7 +54,8 @@ class SiteCalendar(NamedTuple):
         session_slot = ((session_s - start_s) // SLOT_S).astype(np.int64)
         active = np.unique(np.column_stack([slot // SLOTS, jobs.user]), axis=0)[:, 0]
         return cls(
-            np.array([start_s]), rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy(), counts, codes, user_tide, tide,
+            np.array([start_s]), rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy(), counts, codes,
+            user_tide, tide,
             np.bincount(session_slot, minlength=SLOTS * weeks).reshape(weeks, SLOTS),
             np.bincount(slot, jobs.work, SLOTS * weeks).reshape(weeks, SLOTS).astype(np.float32),
             np.bincount(slot, minlength=SLOTS * weeks).reshape(weeks, SLOTS), np.bincount(active, minlength=weeks),

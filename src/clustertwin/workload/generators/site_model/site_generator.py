@@ -1,4 +1,4 @@
-"""The generator that learns a site: a log -> tables of users, sessions and weeks -> jobs of the same or of coming weeks.
+"""The generator that learns a site: a log -> tables of users, sessions and weeks -> jobs of past or coming weeks.
 
 1. `job_kinds`: what users repeat. 2. `session_fit`: what follows what in a session. 3. `site_calendar`: who works when.
 4. `session_walk` draws the jobs of a week. 5. `level_forecast` and `population` continue the calendar.
@@ -20,8 +20,21 @@ from clustertwin.workload.generators.contract import Fitted, GeneratorState, che
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
 from clustertwin.workload.generators.site_model.population import FutureWeeks, draw_weeks
-from clustertwin.workload.generators.site_model.session_fit import CutLog, SortedJobs, fit_sessions, length_classes, phases
-from clustertwin.workload.generators.site_model.session_walk import SessionTables, choose_slots, run_times, separate, walk
+from clustertwin.workload.generators.site_model.session_fit import (
+    CutLog,
+    SortedJobs,
+    fit_sessions,
+    length_classes,
+    phases,
+)
+from clustertwin.workload.generators.site_model.session_walk import (
+    SessionTables,
+    WorkTargets,
+    choose_slots,
+    run_times,
+    separate,
+    walk,
+)
 from clustertwin.workload.generators.site_model.site_calendar import DAY_S, WEEK_S, SiteCalendar, SubmittedWork
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
@@ -32,7 +45,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK_JOBS = 8_000
-CANDIDATES = 4  # a week is drawn so often; the draw whose work comes closest to the level is kept
+LEAST_WEEKS = 8  # to learn from how a level drifts
 SPARE = 1.01  # jobs drawn over those needed
 
 
@@ -44,6 +57,20 @@ class PlannedSessions(NamedTuple):
     code: Ints  # the user's code in the job table
 
 
+class WeekAim(NamedTuple):
+    """What the jobs of a week are to come close to. In a week of the log, the work of each day is known."""
+
+    sessions: Floats  # (slot,)
+    work: Floats  # (slot,)
+    days: int = 1  # the work of so many days is met together
+    furthest: float = 1.0  # shift of run times, in normal scores
+    candidates: int = 4  # draws; the one whose work comes closest is kept
+    excess: float = 0.1  # share of work above the aim, before run times are shifted
+
+    def targets(self, day: Ints) -> WorkTargets:
+        return WorkTargets(day // self.days, self.work.reshape(7 // self.days, -1).sum(axis=1), self.furthest)
+
+
 class _WalkedSessions(NamedTuple):
     """Sessions before they have a date; the jobs of a session follow each other."""
 
@@ -52,6 +79,13 @@ class _WalkedSessions(NamedTuple):
     after_s: Floats  # (job,) since the session began
     score: Floats  # (job,) normal score of the run time
     work: Floats  # (session,)
+
+    def take(self, kept: NDArray[np.bool_]) -> _WalkedSessions:
+        """The sessions of a mask."""
+        jobs = np.repeat(kept, self.length)
+        return _WalkedSessions(
+            self.length[kept], self.states[jobs], self.after_s[jobs], self.score[jobs], self.work[kept]
+        )
 
 
 class _DrawnJobs(NamedTuple):
@@ -120,11 +154,10 @@ class FittedSiteModel(Fitted):
 
     def future(self, weeks: int, rng: np.random.Generator) -> Jobs:
         """One draw of the weeks after the log. Time counts on from the log; users may be new."""
-        coming = draw_weeks(self.calendar, self.mean_length, weeks, rng)
+        coming = draw_weeks(self.calendar, self.kinds.facts["machine_size"] * WEEK_S, weeks, rng)
         parts: list[Jobs] = []
         for week in range(weeks):
-            drawn = self._future_week(coming, week, rng)
-            parts.append(self._table(drawn, 0))
+            parts.append(self._table(self._future_week(coming, week, rng), 0))
         jobs = concatenate(parts)
         jobs = jobs.take(jobs.submit_s < self.calendar.end_s + weeks * WEEK_S)
         jobs = jobs.take(np.argsort(jobs.submit_s, kind="stable"))
@@ -132,6 +165,23 @@ class FittedSiteModel(Fitted):
         if "user" in names:
             names["user"] = (*names["user"], *(f"new-user-{i + 1}" for i in range(coming.new_users)))
         return replace(jobs, id=np.arange(1, len(jobs) + 1), names=names)
+
+    def not_learnt(self) -> tuple[str, ...]:
+        """What the log is too short or too plain to say; the rest is learnt."""
+        calendar, columns = self.calendar, self.kinds.columns
+        weeks = calendar.settled()
+        known = weeks.stop - weeks.start
+        gaps = {
+            f"how the load drifts: the log has {known} whole weeks, so the width of the intervals is a guess":
+                known < LEAST_WEEKS,
+            "the tide of the year: the log covers less than two years": calendar.weeks < 104,
+            "how users come and go: the log has one user": len(calendar.user_code) == 1,
+            "limits: the log has none": bool(np.all(columns["request_s"] <= 0)),
+            "what distinguishes jobs: all have one kind": len(columns["size"]) == 1,
+            "weekdays: the log has no date, so days count from its start": not self.kinds.facts["epoch_s"],
+            "sessions: no user submits a job within an hour of another": bool(np.all(self.entry_class == 0)),
+        }  # fmt: skip
+        return tuple(reason for reason, applies in gaps.items() if applies)
 
     def state(self) -> GeneratorState:
         parts = {"kinds": self.kinds.columns, "tables": self.tables._asdict(), "calendar": self.calendar._asdict()}
@@ -192,43 +242,47 @@ class FittedSiteModel(Fitted):
         calendar, beside = self.calendar, self.settings.neighbours
         low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
         distance = np.abs(calendar.row_week[low:high] - week)
-        rate = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
+        share = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
         entry = calendar.row_entry[low:high]
-        length = self.mean_length[entry]
-        rate = rate * max(due[0], 0.0) / max(float((rate * length).sum()), 1e-9)
-        counts = even_counts(rate, length.astype(np.float64), rng)
+        length = self.mean_length[entry].astype(np.float64)
+        rate: Floats = share * (max(due[0], 0.0) / max(float((share * length).sum()), 1e-9))
+        counts = even_counts(rate, length, rng)
         user = np.repeat(calendar.row_user[low:high], counts)
         sessions = PlannedSessions(np.repeat(entry, counts), user, calendar.user_code[user])
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
-        sessions_of, work = calendar.slot_sessions[week], calendar.slot_work[week].astype(np.float64)
+        work = calendar.slot_work[week].astype(np.float64)
         work *= np.clip(due[1] / max(float(work.sum()), 1e-9), 0.5, 1.5)
-        drawn = self._draw(sessions, sessions_of.astype(np.float64), work, begin_s, rng)
-        first_s = calendar.first_s
-        return drawn._replace(submit_s=np.maximum(drawn.submit_s, first_s) + pass_s)
+        drawn = self._draw(sessions, WeekAim(calendar.slot_sessions[week].astype(np.float64), work), begin_s, rng)
+        return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
     def _future_week(self, coming: FutureWeeks, week: int, rng: np.random.Generator) -> _DrawnJobs:
         rows = slice(coming.row_at[week], coming.row_at[week + 1])
         length = self.mean_length[coming.row_entry[rows]].astype(np.float64)
-        rate = coming.row_sessions[rows] * coming.jobs[week] / max(float((coming.row_sessions[rows] * length).sum()), 1e-9)
+        rate = (
+            coming.row_sessions[rows] * coming.jobs[week] / max(float((coming.row_sessions[rows] * length).sum()), 1e-9)
+        )
         counts = even_counts(rate, length, rng)
         sessions = PlannedSessions(*(np.repeat(column[rows], counts)
                                      for column in (coming.row_entry, coming.row_user, coming.row_code)))  # fmt: skip
         share = coming.slots[week] / max(float(coming.slots[week].sum()), 1e-9)
         begin_s = self.calendar.end_s + week * WEEK_S
-        return self._draw(sessions, coming.slots[week], coming.work[week] * share, begin_s, rng)
+        aim = WeekAim(coming.slots[week], coming.work[week] * share, 7, 2.5, 8, 0.25)
+        return self._draw(sessions, aim, begin_s, rng)
 
-    def _draw(
-        self, sessions: PlannedSessions, level: Floats, work: Floats, begin_s: float, rng: np.random.Generator
-    ) -> _DrawnJobs:
-        """The jobs of these sessions; `level` (slot,) is the level of each slot, `work` (slot,) the work of its jobs."""
+    def _draw(self, sessions: PlannedSessions, aim: WeekAim, begin_s: float, rng: np.random.Generator) -> _DrawnJobs:
+        """The jobs of these sessions, in a week that begins at `begin_s`."""
+        work = aim.work
         best = self._walked(sessions.entry, rng)
-        for _ in range(CANDIDATES - 1):
+        for _ in range(aim.candidates - 1):
             other = self._walked(sessions.entry, rng)
             if abs(other.work.sum() - work.sum()) < abs(best.work.sum() - work.sum()):
                 best = other
+        kept = _within(best.work, (1 + aim.excess) * float(work.sum()))
+        if not kept.all():
+            best, sessions = best.take(kept), PlannedSessions(*(column[kept] for column in sessions))
         order = np.argsort(-best.work, kind="stable")
         liking = self.calendar.liking(sessions.user)
-        slot = choose_slots(order, best.work, work, level, liking, rng.random(len(order)))
+        slot = choose_slots(order, best.work, work, aim.sessions, liking, rng.random(len(order)))
         start_s = begin_s + self.calendar.seconds(sessions.user, slot, rng.random(len(order)))
         duration_s = best.after_s[np.cumsum(best.length) - 1] if len(order) else np.empty(0)
         by_user = np.lexsort((start_s, sessions.code))
@@ -238,9 +292,9 @@ class FittedSiteModel(Fitted):
         order = np.argsort(submit_s, kind="stable")
         submit_s, states, user = submit_s[order], best.states[order], np.repeat(sessions.code, best.length)[order]
         kind = self.tables.state_kind[states]
-        day = np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6)
         size, bounds = self.kinds.columns["size"][kind], self._bounds(kind)
-        run_s = run_times(self.tables, states, best.score[order], bounds, size, day, work.reshape(7, -1).sum(axis=1))
+        targets = aim.targets(np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6))
+        run_s = run_times(self.tables, states, best.score[order], bounds, size, targets)
         resolution_s = self.kinds.facts["resolution_s"]
         return _DrawnJobs(np.round(submit_s), kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
 
@@ -251,9 +305,11 @@ class FittedSiteModel(Fitted):
             self.tables, entry, length, np.zeros(len(entry)), rng.random(jobs), rng.standard_normal((jobs, 2))
         )
         kind = self.tables.state_kind[states]
-        size, no_target = self.kinds.columns["size"][kind], np.zeros(1)
-        run_s = run_times(self.tables, states, score, self._bounds(kind), size, np.zeros(jobs, dtype=np.int64), no_target)
-        work = np.bincount(np.repeat(np.arange(len(entry)), length), size * run_s, len(entry))
+        size, free = self.kinds.columns["size"][kind], WorkTargets(np.zeros(jobs, dtype=np.int64), np.zeros(1), 0.0)
+        run_s = run_times(self.tables, states, score, self._bounds(kind), size, free)
+        work: Floats = np.bincount(np.repeat(np.arange(len(entry)), length), size * run_s, len(entry)).astype(
+            np.float64
+        )
         return _WalkedSessions(length, states, after_s, score, work)
 
     def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
@@ -275,3 +331,16 @@ class FittedSiteModel(Fitted):
 
     def _table(self, drawn: _DrawnJobs, before: int) -> Jobs:
         return self.kinds.jobs(drawn.kind, drawn.user, drawn.submit_s, drawn.run_s, before)
+
+
+def _within(work: Floats, most: float) -> NDArray[np.bool_]:
+    """Which sessions stay so that their work is about `most`; the heaviest leave first."""
+    kept = np.ones(len(work), dtype=bool)
+    excess = float(work.sum()) - most
+    for session in np.argsort(-work, kind="stable"):
+        if excess <= 0 or kept.sum() == 1:
+            break
+        if work[session] <= excess + most / 10:
+            kept[session] = False
+            excess -= float(work[session])
+    return kept
