@@ -172,7 +172,7 @@ class FittedSiteModel(Fitted):
         weeks = calendar.settled()
         known = weeks.stop - weeks.start
         gaps = {
-            f"how the load drifts: the log has {known} whole weeks, so the width of the intervals is a guess":
+            f"how the load drifts: the log has too few whole weeks ({known}), so the width of intervals is a guess":
                 known < LEAST_WEEKS,
             "the tide of the year: the log covers less than two years": calendar.weeks < 104,
             "how users come and go: the log has one user": len(calendar.user_code) == 1,
@@ -245,7 +245,7 @@ class FittedSiteModel(Fitted):
         share = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
         entry = calendar.row_entry[low:high]
         length = self.mean_length[entry].astype(np.float64)
-        rate: Floats = share * (max(due[0], 0.0) / max(float((share * length).sum()), 1e-9))
+        rate = (share * (max(due[0], 0.0) / max(float((share * length).sum()), 1e-9))).astype(np.float64)
         counts = even_counts(rate, length, rng)
         user = np.repeat(calendar.row_user[low:high], counts)
         sessions = PlannedSessions(np.repeat(entry, counts), user, calendar.user_code[user])
