@@ -46,7 +46,17 @@ Ints = NDArray[np.int64]
 
 BLOCK_JOBS = 8_000
 LEAST_WEEKS = 8  # to learn from how a level drifts
+#: Rates of sessions are tilted towards more or less work by at most this power of it, and so far from its mean (log).
+MOST_TILT, HEAVIEST, TILTS = 2.0, 3.0, 20
 SPARE = 1.01  # jobs drawn over those needed
+
+
+class EntryMeans(NamedTuple):
+    """(entry,) the sessions of each entry on average."""
+
+    length: NDArray[np.float32]  # jobs
+    work: NDArray[np.float32]
+    length_class: Ints
 
 
 class PlannedSessions(NamedTuple):
@@ -132,7 +142,9 @@ class SiteModel:
         mean_length = (np.bincount(entry, lengths) / np.maximum(counts, 1)).astype(np.float32)
         entry_class = np.zeros(len(counts), dtype=np.int64)
         entry_class[entry] = cut.length_class
-        return FittedSiteModel(self, kinds, tables, calendar, mean_length, entry_class)
+        session_work = np.add.reduceat(work.work, begins)
+        mean_work = (np.bincount(entry, session_work) / np.maximum(counts, 1)).astype(np.float32)
+        return FittedSiteModel(self, kinds, tables, calendar, EntryMeans(mean_length, mean_work, entry_class))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +153,7 @@ class FittedSiteModel(Fitted):
     kinds: KindTable
     tables: SessionTables
     calendar: SiteCalendar
-    mean_length: NDArray[np.float32]  # (entry,) jobs per session
-    entry_class: Ints  # (entry,)
+    entries: EntryMeans
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         check_count(n)
@@ -179,14 +190,18 @@ class FittedSiteModel(Fitted):
             "limits: the log has none": bool(np.all(columns["request_s"] <= 0)),
             "what distinguishes jobs: all have one kind": len(columns["size"]) == 1,
             "weekdays: the log has no date, so days count from its start": not self.kinds.facts["epoch_s"],
-            "sessions: no user submits a job within an hour of another": bool(np.all(self.entry_class == 0)),
+            "sessions: no user submits a job within an hour of another": bool(np.all(self.entries.length_class == 0)),
         }  # fmt: skip
         return tuple(reason for reason, applies in gaps.items() if applies)
 
     def state(self) -> GeneratorState:
-        parts = {"kinds": self.kinds.columns, "tables": self.tables._asdict(), "calendar": self.calendar._asdict()}
+        parts = {
+            "kinds": self.kinds.columns,
+            "tables": self.tables._asdict(),
+            "calendar": self.calendar._asdict(),
+            "entries": self.entries._asdict(),
+        }
         arrays = {f"{part}.{name}": values for part, columns in parts.items() for name, values in columns.items()}
-        arrays |= {"mean_length": self.mean_length, "entry_class": self.entry_class}
         return GeneratorState({"settings": asdict(self.settings), "log": self.kinds.facts}, arrays)
 
     @classmethod
@@ -196,8 +211,7 @@ class FittedSiteModel(Fitted):
 
         return cls(
             SiteModel(**state.facts["settings"]), KindTable(part("kinds"), state.facts["log"]),
-            SessionTables(**part("tables")), SiteCalendar(**part("calendar")), state.arrays["mean_length"],
-            state.arrays["entry_class"],
+            SessionTables(**part("tables")), SiteCalendar(**part("calendar")), EntryMeans(**part("entries")),
         )  # fmt: skip
 
     def _blocks(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
@@ -244,9 +258,7 @@ class FittedSiteModel(Fitted):
         distance = np.abs(calendar.row_week[low:high] - week)
         share = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
         entry = calendar.row_entry[low:high]
-        length = self.mean_length[entry].astype(np.float64)
-        rate = (share * (max(due[0], 0.0) / max(float((share * length).sum()), 1e-9))).astype(np.float64)
-        counts = even_counts(rate, length, rng)
+        counts = self._counts(entry, share, due, rng)
         user = np.repeat(calendar.row_user[low:high], counts)
         sessions = PlannedSessions(np.repeat(entry, counts), user, calendar.user_code[user])
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
@@ -255,13 +267,16 @@ class FittedSiteModel(Fitted):
         drawn = self._draw(sessions, WeekAim(calendar.slot_sessions[week].astype(np.float64), work), begin_s, rng)
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
+    def _counts(self, entry: Ints, share: Floats, due: tuple[float, float], rng: np.random.Generator) -> Ints:
+        """(row,) sessions to draw, for so many jobs and so much work."""
+        length, work = self.entries.length[entry].astype(np.float64), self.entries.work[entry].astype(np.float64)
+        return even_counts(tilted(share, length, work, due), length, rng)
+
     def _future_week(self, coming: FutureWeeks, week: int, rng: np.random.Generator) -> _DrawnJobs:
         rows = slice(coming.row_at[week], coming.row_at[week + 1])
-        length = self.mean_length[coming.row_entry[rows]].astype(np.float64)
-        rate = (
-            coming.row_sessions[rows] * coming.jobs[week] / max(float((coming.row_sessions[rows] * length).sum()), 1e-9)
+        counts = self._counts(
+            coming.row_entry[rows], coming.row_sessions[rows], (coming.jobs[week], coming.work[week]), rng
         )
-        counts = even_counts(rate, length, rng)
         sessions = PlannedSessions(*(np.repeat(column[rows], counts)
                                      for column in (coming.row_entry, coming.row_user, coming.row_code)))  # fmt: skip
         share = coming.slots[week] / max(float(coming.slots[week].sum()), 1e-9)
@@ -314,9 +329,9 @@ class FittedSiteModel(Fitted):
 
     def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
         """Jobs per session, within the class of the entry and with its mean."""
-        low = 2.0 ** self.entry_class[entry]
+        low = 2.0 ** self.entries.length_class[entry]
         high = 2 * low - 1
-        mean = np.clip(self.mean_length[entry], low + 0.02 * (high - low), high - 0.02 * (high - low))
+        mean = np.clip(self.entries.length[entry], low + 0.02 * (high - low), high - 0.02 * (high - low))
         power = np.where(high > low, (high - mean) / np.maximum(mean - low, 1e-9), 1.0)
         return np.round(low + (high - low) * rng.random(len(entry)) ** power).astype(np.int64)
 
@@ -331,6 +346,27 @@ class FittedSiteModel(Fitted):
 
     def _table(self, drawn: _DrawnJobs, before: int) -> Jobs:
         return self.kinds.jobs(drawn.kind, drawn.user, drawn.submit_s, drawn.run_s, before)
+
+
+def tilted(share: Floats, length: Floats, work: Floats, due: tuple[float, float]) -> Floats:
+    """(row,) rates of sessions that have `due` jobs and work on average.
+
+    Sessions with more work per job become more or less frequent, by a factor that is the same power of it for all rows.
+
+    >>> tilted(np.ones(2), np.ones(2), np.array([1.0, 3.0]), (2.0, 5.0)).round(2).tolist()
+    [0.5, 1.5]
+    """
+    heavy = np.log(np.maximum(work, 1e-9) / np.maximum(length, 1e-9))
+    heavy = np.clip(heavy - np.average(heavy, weights=share + 1e-12), -HEAVIEST, HEAVIEST) if len(heavy) else heavy
+    low, high, rate = -MOST_TILT, MOST_TILT, share
+    for _ in range(TILTS):
+        rate = share * np.exp((low + high) / 2 * heavy)
+        rate = rate * (max(due[0], 0.0) / max(float((rate * length).sum()), 1e-9))
+        if float((rate * work).sum()) < due[1]:
+            low = (low + high) / 2
+        else:
+            high = (low + high) / 2
+    return rate
 
 
 def _within(work: Floats, most: float) -> NDArray[np.bool_]:
