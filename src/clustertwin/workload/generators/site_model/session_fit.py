@@ -115,8 +115,9 @@ def fit_sessions(cut: CutLog, jobs: SortedJobs) -> tuple[SessionTables, Ints]:
         _correlation(z[np.flatnonzero(repeated) - 1], z[repeated]),
         _correlation(pause[place[:-1][later]], pause[place[1:][later]]),
     )
-    next_at, next_state, next_share = _transitions(state[:-1][inner[1:]], state[1:][inner[1:]], len(states))
-    entry_at, entry_state, entry_share = _transitions(entry[first], state[first], len(entries))
+    usual = _most_frequent(state, _codes(states[:, 0], states[:, 2])[1])
+    next_at, next_state, next_share = _transitions(state[:-1][inner[1:]], state[1:][inner[1:]], usual)
+    entry_at, entry_state, entry_share = _transitions(entry[first], state[first], np.arange(len(entries)))
     tables = SessionTables(
         states[:, 1].copy(), runs.row, run_mean, run_spread, state_offset, next_at, next_state, next_share,
         entry_at, entry_state, entry_share, gaps.row, gap_mean, gap_spread, runs.table, gaps.table,
@@ -170,11 +171,22 @@ def _shrunk(score: Floats, group: Ints, groups: int) -> tuple[Floats32, Floats32
     return mean.astype(np.float32), np.sqrt(squares / counts).astype(np.float32)
 
 
-def _transitions(before: Ints, after: Ints, count: int) -> tuple[Ints, Ints, Floats32]:
-    """Lists of what follows, with cumulative shares. A state that nothing follows is followed by itself."""
+def _most_frequent(state: Ints, group: Ints) -> Ints:
+    """(state,) the most frequent state among those of the same group."""
+    counts = np.bincount(state, minlength=len(group))
+    order = np.lexsort((counts, group))
+    last = np.append(np.diff(group[order]) != 0, True)
+    winner = np.empty(int(group.max()) + 1, dtype=np.int64)
+    winner[group[order[last]]] = order[last]
+    return winner[group]
+
+
+def _transitions(before: Ints, after: Ints, otherwise: Ints) -> tuple[Ints, Ints, Floats32]:
+    """Lists of what follows, with cumulative shares. `otherwise` (state,) follows where nothing ever did."""
+    count = len(otherwise)
     alone = np.setdiff1d(np.arange(count), before)
     pairs, frequency = np.unique(
-        np.column_stack([np.append(before, alone), np.append(after, alone)]), axis=0, return_counts=True
+        np.column_stack([np.append(before, alone), np.append(after, otherwise[alone])]), axis=0, return_counts=True
     )
     at = np.searchsorted(pairs[:, 0], np.arange(count + 1))
     total = np.cumsum(frequency)

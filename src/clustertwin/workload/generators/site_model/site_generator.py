@@ -256,7 +256,7 @@ class FittedSiteModel(Fitted):
         calendar, beside = self.calendar, self.settings.neighbours
         low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
         distance = np.abs(calendar.row_week[low:high] - week)
-        share = np.where(distance == 0, 1 - 2 * beside, beside) * calendar.row_sessions[low:high]
+        share = np.where(distance == 0, 1 - 2 * beside, beside).astype(np.float64) * calendar.row_sessions[low:high]
         entry = calendar.row_entry[low:high]
         counts = self._counts(entry, share, due, rng)
         user = np.repeat(calendar.row_user[low:high], counts)
