@@ -20,8 +20,9 @@ Floats = NDArray[np.float64]
 
 LONGEST_ABSENCE = 26  # weeks; a user who was away for longer counts as away for so long
 RECENT_WEEKS = 8.0  # past weeks lose weight by a factor of e in so many weeks
-#: Loads above this one let the queue grow. The queue may become so much longer than the longest of the log.
-SUSTAINED, LONGER_QUEUE, SPARE_QUEUE = 1.0, 1.5, 0.2
+#: A load above the first lets the queue grow. It may become so many times as long as the longest of the log, and so
+#: many weeks of the whole machine longer, divided by the weeks of the log.
+SUSTAINED, LONGER_QUEUE, SPARE_QUEUE = 0.9, 2.0, 0.6
 SHRUNK = 0.8  # of the correlations between jobs, work and users
 
 
@@ -101,13 +102,13 @@ def hold_back(load: Floats, past: Floats) -> Floats:
     queue is a fluid: what a week brings beyond `SUSTAINED` stays for the next.
 
     >>> hold_back(np.array([1.4, 1.4, 0.5]), np.array([0.9, 1.1, 0.7])).round(2).tolist()
-    [1.35, 1.0, 0.5]
+    [1.4, 1.0, 0.5]
     """
     queue = longest = 0.0
     for value in past:
         queue = max(0.0, queue + float(value) - SUSTAINED)
         longest = max(longest, queue)
-    longest = LONGER_QUEUE * longest + SPARE_QUEUE
+    longest = LONGER_QUEUE * longest + SPARE_QUEUE / len(past)  # `queue` is what the last week left
     held = np.empty(len(load))
     for week, value in enumerate(load):
         held[week] = min(float(value), max(longest - queue + SUSTAINED, 0.0))
