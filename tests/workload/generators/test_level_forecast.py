@@ -72,3 +72,11 @@ def test_one_week_is_enough_for_a_guess():
 
 def test_weeks_without_any_job_are_continued():
     assert np.all(np.isfinite(draws([0.0, 0.0, 0.0])))
+
+
+def test_a_series_that_surprised_its_own_past_gets_wider_intervals():
+    calm = noisy(np.full(40, 500.0), 0.1)
+    jumping = noisy(np.repeat([200.0, 200.0, 200.0, 1500.0, 150.0, 900.0, 100.0, 1200.0], 5), 0.02)
+    assert LevelForecast.calibrated(calm).widening < 1.2
+    assert LevelForecast.calibrated(jumping).widening > 1.2
+    assert LevelForecast.calibrated(calm[:4]).widening == 1.0

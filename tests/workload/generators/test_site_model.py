@@ -11,7 +11,7 @@ from clustertwin.workload.fidelity.measures.marginals import ks_complement
 from clustertwin.workload.generators import load, save
 from clustertwin.workload.generators.site_model import SiteModel
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, common_rows
-from clustertwin.workload.generators.site_model.population import draw_levels, hold_back
+from clustertwin.workload.generators.site_model.population import hold_back
 from clustertwin.workload.generators.site_model.session_fit import phases
 from clustertwin.workload.generators.site_model.session_walk import WorkTargets, run_times, separate
 from clustertwin.workload.jobs import Jobs
@@ -132,7 +132,8 @@ def test_names_of_new_users_continue_the_names_of_the_log(log):
 
 
 def test_two_futures_differ_more_than_the_load_of_neighbouring_draws(fitted):
-    loads = [draw_levels(fitted.calendar, 64 * WEEK_S, 4, rng(seed))[1].mean() for seed in range(20)]
+    levels = fitted.levels()
+    loads = [levels.draw(4, rng(seed))[1].mean() for seed in range(20)]
     assert np.std(loads) / np.mean(loads) > 0.03
 
 

@@ -64,9 +64,7 @@ def forecast_skill(log: Jobs, settings: ForecastSettings) -> tuple[list[Forecast
     if weeks < 1:
         raise TraceError("the log", "its second half is shorter than a week, so no forecast can be judged")
     procs = settings.procs or machine_size(log, counted_unit(log))
-    made = forecast(
-        first, ForecastSettings(weeks, settings.draws, settings.seed, settings.share, procs, settings.feedback)
-    )
+    made = forecast(first, ForecastSettings(weeks, settings.draws, settings.seed, settings.share, procs))
     truth = weekly_measures(log, start_s, weeks, procs)
     return [_skill(made, name, truth[name]) for name in MEASURES], made
 
@@ -74,7 +72,7 @@ def forecast_skill(log: Jobs, settings: ForecastSettings) -> tuple[list[Forecast
 def _skill(made: SiteForecast, name: str, truth: Floats) -> ForecastSkill:
     known = np.flatnonzero(np.isfinite(truth))
     low, _, high = made.interval(name)
-    past = made.past[name]
+    past = made.past[name][made.settled :]  # the rivals, too, start when the site does
     replay = np.resize(past, len(truth))
     inside = (truth[known] >= low[known]) & (truth[known] <= high[known])
     return ForecastSkill(

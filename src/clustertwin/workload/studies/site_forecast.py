@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.workload.generators.site_model import FittedSiteModel, SiteModel
+from clustertwin.workload.generators.site_model import SiteModel
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit, counted_sizes, counted_unit, machine_size
@@ -35,7 +35,6 @@ class ForecastSettings:
     seed: int = 0
     share: float = 0.8  # of the draws that lie within an interval
     procs: int | None = None  # size of the machine; default: the size that the log states, or its largest job
-    feedback: bool = False  # users react to the waits of the simulated machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,15 @@ class SiteForecast:
     unit: Unit
     draws: dict[str, Floats]  # measure -> (draw, week)
     past: dict[str, Floats]  # measure -> (week,) of the log, oldest first
+    settled: int  # the first of these weeks from which levels were learnt
     new_users: float  # mean number of users that are not in the log
     not_learnt: tuple[str, ...]
 
     def interval(self, measure: str) -> Floats:
         """(3, week) lower end, median and upper end."""
         tail = (1 - self.settings.share) / 2
-        return np.quantile(self.draws[measure], [tail, 0.5, 1 - tail], axis=0)
+        # With this method, the interval of n draws holds the next draw with the stated probability.
+        return np.quantile(self.draws[measure], [tail, 0.5, 1 - tail], axis=0, method="weibull")
 
     def document(self) -> dict[str, Any]:
         bounds = {name: self.interval(name) for name in MEASURES}
@@ -66,7 +67,7 @@ class SiteForecast:
             for week in range(self.settings.weeks)
         ]  # fmt: skip
         return {"draws": self.settings.draws, "share": self.settings.share, "seed": self.settings.seed,
-                "procs": self.procs, "unit": self.unit, "dated": self.dated, "feedback": self.settings.feedback,
+                "procs": self.procs, "unit": self.unit, "dated": self.dated,
                 "new_users": self.new_users, "not_learnt": list(self.not_learnt), "weeks": weeks,
                 "past": {name: values.tolist() for name, values in self.past.items()}}  # fmt: skip
 
@@ -82,10 +83,11 @@ def forecast(
     procs = settings.procs or machine_size(log, unit)
     end_s = fitted.calendar.end_s
     warm_up = log.take(log.submit_s >= end_s - WARM_UP_WEEKS * WEEK_S)
+    levels = fitted.levels()
     draws: dict[str, list[Floats]] = {name: [] for name in MEASURES}
     new_users = []
     for i, rng in enumerate(np.random.default_rng(settings.seed).spawn(settings.draws)):
-        jobs = coming_weeks(fitted, warm_up, settings, procs, rng)
+        jobs = _after(warm_up, fitted.future(settings.weeks, rng, levels))
         measured = weekly_measures(jobs, end_s, settings.weeks, procs)
         for name in MEASURES:
             draws[name].append(np.nan_to_num(measured[name]))
@@ -97,15 +99,13 @@ def forecast(
     return SiteForecast(
         settings, log.epoch_s + end_s, bool(log.epoch_s), procs, unit,
         {name: np.array(rows) for name, rows in draws.items()},
-        {name: np.nan_to_num(values) for name, values in past.items()}, float(np.mean(new_users)), fitted.not_learnt(),
+        {name: np.nan_to_num(values) for name, values in past.items()}, fitted.calendar.settled().start,
+        float(np.mean(new_users)), fitted.not_learnt(),
     )  # fmt: skip
 
 
-def coming_weeks(
-    fitted: FittedSiteModel, warm_up: Jobs, settings: ForecastSettings, procs: int, rng: np.random.Generator
-) -> Jobs:
-    """One draw of the coming weeks, after the jobs of the log's last weeks."""
-    jobs = fitted.future(settings.weeks, rng)
+def _after(warm_up: Jobs, jobs: Jobs) -> Jobs:
+    """Drawn jobs after the jobs of the log's last weeks."""
     both = replace(concatenate([warm_up, jobs]), names={})
     return replace(both, id=np.arange(1, len(both) + 1), wait_s=np.full(len(both), -1.0))
 

@@ -7,11 +7,14 @@ The logarithm of a weekly total is a mean, a slowly changing level and noise:
 Nobody knows `phi` (does the level return?) and how large `w` is beside `e`, least of all from ten weeks. So a grid of
 both is weighted by its likelihood, and each draw takes one point of the grid, one variance, one state and one future.
 Weeks of an outage are not part of the level; they occur in the draws as often as in the log.
+
+The width of the intervals is checked inside the series: earlier weeks forecast the later ones from several origins. If
+the intervals hold fewer of them than they should, all draws are spread by the factor that would have held them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +28,8 @@ DIFFUSE = 25.0  # variance of the mean before the first week, in units of the no
 #: What is known about the noise of weekly totals before a log is read: as if from this many weeks.
 PRIOR_WEEKS, PRIOR_SPREAD = 3.0, 0.3
 OUTLIER_MADS, LEAST_DROP = 4.0, 0.7  # an outage: this far below the median, and below half of it
+#: Calibration: share of later weeks within an interval, number of origins and of draws, most and least.
+SHARE, ORIGINS, CALIBRATION_DRAWS, WIDEST, LEAST_CALIBRATED = 0.8, 8, 60, 2.0, 6
 PRIOR_CALM_WEEKS = 20.0  # weeks without an outage, seen before a log is read
 
 
@@ -48,6 +53,7 @@ class LevelForecast:
     weeks: int
     outage: float  # probability of a week with an outage
     drops: Floats  # log of what is left of such a week
+    widening: float = 1.0  # factor for the distance of a draw from the median of draws, on the log scale
 
     @classmethod
     def of(cls, totals: Floats) -> LevelForecast:
@@ -64,6 +70,12 @@ class LevelForecast:
             len(drops) / (len(totals) + PRIOR_CALM_WEEKS), drops,
         )  # fmt: skip
 
+    @classmethod
+    def calibrated(cls, totals: Floats) -> LevelForecast:
+        """The same, with the width that earlier weeks of the series would have needed."""
+        fitted = cls.of(totals)
+        return replace(fitted, widening=_widening(without_outages(totals)[0]))
+
     def draw(self, shocks: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
         """(week,) totals after the last one. `shocks` and `noise` (week,) are standard normal: of level and week."""
         point = int(rng.choice(len(self.weight), p=self.weight))
@@ -75,10 +87,28 @@ class LevelForecast:
         for week in range(len(y)):
             level = self.persistence[point] * level + sigma * self.ratio[point] * shocks[week]
             y[week] = mean + level + sigma * noise[week]
+        middle = self.state[point, 0] + self.state[point, 1] * self.persistence[point] ** np.arange(1, len(y) + 1)
+        y = middle + self.widening * (y - middle)
         if len(self.drops):
             lost = rng.random(len(y)) < self.outage
             y += np.where(lost, rng.choice(self.drops, len(y)), 0.0)
         return np.exp(y)
+
+
+def _widening(y: Floats) -> float:
+    """The factor, at least 1, by which intervals from several origins hold `SHARE` of the later weeks."""
+    if len(y) < LEAST_CALIBRATED:
+        return 1.0
+    distances: list[float] = []
+    for origin in np.unique(np.linspace(len(y) // 3, len(y) - 2, ORIGINS).astype(int)):
+        fitted, rng = LevelForecast.of(np.exp(y[:origin])), np.random.default_rng(int(origin))
+        ahead = len(y) - origin
+        normal = rng.standard_normal((CALIBRATION_DRAWS, 2, ahead))
+        made = np.log([fitted.draw(shocks, noise, rng) for shocks, noise in normal])
+        low, middle, high = np.quantile(made, [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2], axis=0)
+        error = y[origin:] - middle
+        distances += list(np.where(error > 0, error / (high - middle), error / (low - middle)))
+    return float(np.clip(np.quantile(distances, SHARE), 1.0, WIDEST))
 
 
 def without_outages(totals: Floats) -> tuple[Floats, Floats]:

@@ -40,9 +40,9 @@ class FutureWeeks(NamedTuple):
     new_users: int
 
 
-def draw_weeks(calendar: SiteCalendar, capacity: float, weeks: int, rng: np.random.Generator) -> FutureWeeks:
-    """One plausible continuation of the calendar; `capacity` is the work that the machine can do in a week."""
-    jobs, work, users = draw_levels(calendar, capacity, weeks, rng)
+def draw_weeks(calendar: SiteCalendar, levels: SiteLevels, weeks: int, rng: np.random.Generator) -> FutureWeeks:
+    """One plausible continuation of the calendar."""
+    jobs, work, users = levels.draw(weeks, rng)
     habits = _Habits.of(calendar)
     last_active = habits.last_active.tolist()  # by candidate; new users are appended
     donor = list(range(len(calendar.user_code)))
@@ -79,20 +79,30 @@ def draw_weeks(calendar: SiteCalendar, capacity: float, weeks: int, rng: np.rand
                        codes, sessions.astype(np.float64), newest - max(calendar.user_code.tolist()) - 1)  # fmt: skip
 
 
-def draw_levels(
-    calendar: SiteCalendar, capacity: float, weeks: int, rng: np.random.Generator
-) -> tuple[Floats, Floats, Floats]:
-    """(week,) jobs, work and active users of coming weeks. Their shocks are correlated as in the log."""
-    settled = calendar.settled()
-    series = [calendar.slot_jobs.sum(axis=1)[settled], calendar.slot_work.sum(axis=1)[settled], calendar.users[settled]]
-    totals = [values.astype(np.float64) for values in series]
-    root = np.linalg.cholesky(_correlations(totals))
-    shocks, noise = root @ rng.standard_normal((3, weeks)), root @ rng.standard_normal((3, weeks))
-    jobs, work, users = (LevelForecast.of(values).draw(shocks[i], noise[i], rng) for i, values in enumerate(totals))
-    work = capacity * hold_back(work / capacity, totals[1] / capacity)
-    if len(calendar.user_code) == 1:
-        users = np.ones(weeks)
-    return jobs, work, np.minimum(users, np.maximum(jobs, 1.0))
+class SiteLevels(NamedTuple):
+    """The weekly levels of jobs, work and active users, and how they move together."""
+
+    series: tuple[LevelForecast, LevelForecast, LevelForecast]
+    root: Floats  # (3, 3) of the correlations of their shocks
+    past_load: Floats  # (week,)
+    capacity: float  # work that the machine can do in a week
+    one_user: bool
+
+    @classmethod
+    def of(cls, calendar: SiteCalendar, capacity: float) -> SiteLevels:
+        settled = calendar.settled()
+        jobs, work = calendar.slot_jobs.sum(axis=1), calendar.slot_work.sum(axis=1)
+        totals = [values[settled].astype(np.float64) for values in (jobs, work, calendar.users)]
+        series = tuple(LevelForecast.calibrated(values) for values in totals)
+        root = np.linalg.cholesky(_correlations(totals))
+        return cls(series, root, totals[1] / capacity, capacity, len(calendar.user_code) == 1)  # type: ignore[arg-type]
+
+    def draw(self, weeks: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """(week,) jobs, work and active users of coming weeks."""
+        shocks, noise = self.root @ rng.standard_normal((3, weeks)), self.root @ rng.standard_normal((3, weeks))
+        jobs, work, users = (level.draw(shocks[i], noise[i], rng) for i, level in enumerate(self.series))
+        work = self.capacity * hold_back(work / self.capacity, self.past_load)
+        return jobs, work, np.ones(weeks) if self.one_user else np.minimum(users, np.maximum(jobs, 1.0))
 
 
 def hold_back(load: Floats, past: Floats) -> Floats:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
-from clustertwin.workload.generators.site_model.population import FutureWeeks, draw_weeks
+from clustertwin.workload.generators.site_model.population import FutureWeeks, SiteLevels, draw_weeks
 from clustertwin.workload.generators.site_model.session_fit import (
     CutLog,
     SortedJobs,
@@ -163,9 +163,16 @@ class FittedSiteModel(Fitted):
         names = tuple(self.kinds.facts["names"].get("user", ()))
         return ModelledLog(self.kinds.facts["machine_size"], frozenset(self.calendar.user_code.tolist()), names)
 
-    def future(self, weeks: int, rng: np.random.Generator) -> Jobs:
-        """One draw of the weeks after the log. Time counts on from the log; users may be new."""
-        coming = draw_weeks(self.calendar, self.kinds.facts["machine_size"] * WEEK_S, weeks, rng)
+    def levels(self) -> SiteLevels:
+        """The levels that coming weeks start from."""
+        return SiteLevels.of(self.calendar, self.kinds.facts["machine_size"] * WEEK_S)
+
+    def future(self, weeks: int, rng: np.random.Generator, levels: SiteLevels | None = None) -> Jobs:
+        """One draw of the weeks after the log. Time counts on from the log; users may be new.
+
+        Give `levels` if you draw several times: they take a second to fit.
+        """
+        coming = draw_weeks(self.calendar, levels or self.levels(), weeks, rng)
         parts: list[Jobs] = []
         for week in range(weeks):
             parts.append(self._table(self._future_week(coming, week, rng), 0))
