@@ -80,3 +80,8 @@ def test_a_series_that_surprised_its_own_past_gets_wider_intervals():
     assert LevelForecast.calibrated(calm).widening < 1.2
     assert LevelForecast.calibrated(jumping).widening > 1.2
     assert LevelForecast.calibrated(calm[:4]).widening == 1.0
+
+
+def test_a_forecast_stays_within_three_times_the_busiest_week():
+    growing = np.array([1.0, 10.0, 100.0, 1000.0, 800.0, 1200.0])
+    assert draws(growing, weeks=30).max() <= 3 * 1200

@@ -30,6 +30,7 @@ PRIOR_WEEKS, PRIOR_SPREAD = 3.0, 0.3
 OUTLIER_MADS, LEAST_DROP = 4.0, 0.7  # an outage: this far below the median, and below half of it
 #: Calibration: share of later weeks within an interval, number of origins and of draws, most and least.
 SHARE, ORIGINS, CALIBRATION_DRAWS, WIDEST, LEAST_CALIBRATED = 0.8, 8, 60, 2.0, 6
+MOST_GROWTH = 3.0  # times the busiest week of the series
 PRIOR_CALM_WEEKS = 20.0  # weeks without an outage, seen before a log is read
 
 
@@ -53,6 +54,7 @@ class LevelForecast:
     weeks: int
     outage: float  # probability of a week with an outage
     drops: Floats  # log of what is left of such a week
+    most: float = np.inf  # no week has a larger total
     widening: float = 1.0  # factor for the distance of a draw from the median of draws, on the log scale
 
     @classmethod
@@ -68,6 +70,7 @@ class LevelForecast:
             np.array([point.squares for point in points]), np.array([point.state for point in points]),
             np.array([point.spread for point in points]), len(y),
             len(drops) / (len(totals) + PRIOR_CALM_WEEKS), drops,
+            MOST_GROWTH * float(totals.max()),
         )  # fmt: skip
 
     @classmethod
@@ -92,7 +95,7 @@ class LevelForecast:
         if len(self.drops):
             lost = rng.random(len(y)) < self.outage
             y += np.where(lost, rng.choice(self.drops, len(y)), 0.0)
-        return np.exp(y)
+        return np.minimum(np.exp(np.minimum(y, 700.0)), self.most)
 
 
 def _widening(y: Floats) -> float:
