@@ -19,7 +19,7 @@ from time import perf_counter
 
 import numpy as np
 
-LIGHT = "crossover,bootstrap,lublin,gaussian-copula"
+LIGHT = "crossover,site-model,bootstrap,lublin,gaussian-copula"
 
 
 def measure(log: Path, name: str, jobs: int, stream: int) -> None:
@@ -28,7 +28,7 @@ def measure(log: Path, name: str, jobs: int, stream: int) -> None:
     from clustertwin.workload.generators import make
 
     real = read(log, lenient=True)
-    if name == "crossover":  # numba compiles once per machine; the benchmark excludes it
+    if name in ("crossover", "site-model"):  # numba compiles once per machine; the benchmark excludes it
         make(name).fit(real, np.random.default_rng(0)).sample(100, np.random.default_rng(0))
     began = perf_counter()
     fitted = make(name).fit(real, np.random.default_rng(0))

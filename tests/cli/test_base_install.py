@@ -90,6 +90,7 @@ LINES = {
     "trace compare @/log.swf @/made.swf": "generate",
     "trace generators": "workload",
     "trace share @/log.swf --out @/shared": "privacy",
+    "trace forecast @/log.swf --weeks 1 --draws 2": "workload",
     "trace study @/log.swf --out @/traces": "generate",
     "sched simulate @/log.swf": "workload",
     "sched simulate @/log.swf --gantt @/chart.png": "workload",

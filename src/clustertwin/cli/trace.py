@@ -14,11 +14,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.cli.trace_share import share
 from clustertwin.core.errors import SettingsError
 
-app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share.")
+app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share, forecast.")
 
 In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip.")
 Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")
@@ -317,3 +318,4 @@ app.command()(generate)
 app.command()(generators)
 app.command()(study)
 app.command()(share)
+app.command()(forecast)

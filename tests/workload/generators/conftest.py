@@ -35,3 +35,9 @@ def office_log(days: int = 56, users: int = 8, seed: int = 5) -> Jobs:
 @pytest.fixture(scope="session")
 def log() -> Jobs:
     return office_log()
+
+
+@pytest.fixture(scope="session")
+def make_log():
+    """`office_log` with other days, users or seed."""
+    return office_log

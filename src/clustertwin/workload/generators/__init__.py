@@ -36,6 +36,8 @@ GENERATORS: dict[str, GeneratorEntry] = {
                                 "recombines users' sessions and keeps the order of arrivals (default)"),
     "private": GeneratorEntry(f"{_HERE}.private:Private", f"{_HERE}.private:FittedPrivate",
                               "noisy counts of users' habits, with user-level differential privacy (extra privacy)"),
+    "site-model": GeneratorEntry(f"{_HERE}.site_model:SiteModel", f"{_HERE}.site_model:FittedSiteModel",
+                                 "learns users, sessions and weeks; holds no job, and forecasts"),
     "bootstrap": GeneratorEntry(f"{_HERE}.bootstrap:Bootstrap", f"{_HERE}.bootstrap:FittedBootstrap",
                                 "draws real jobs independently; a baseline"),
     "lublin": GeneratorEntry(f"{_HERE}.lublin:Lublin", f"{_HERE}.lublin:FittedLublin",

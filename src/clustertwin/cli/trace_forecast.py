@@ -1,0 +1,81 @@
+"""`twin trace forecast`: intervals of the coming weeks of a site, learnt from its job log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from clustertwin.cli.options import options
+from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.core.errors import SettingsError
+
+PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
+
+
+@dataclass(frozen=True)
+class TraceForecastOptions:
+    real: Annotated[Path, typer.Argument(help="The log to learn from.")]
+    weeks: Annotated[int, typer.Option(min=1, help="Number of weeks after the last submission.")] = 26
+    draws: Annotated[int, typer.Option(min=2, help="Number of synthetic continuations.")] = 20
+    share: Annotated[float, typer.Option(help="Share of the draws that an interval holds.")] = 0.8
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same forecast.")] = 0
+    procs: Annotated[int | None, typer.Option(min=1, help="Size of the machine in nodes (or cpus).")] = None
+    plot: Annotated[Path | None, typer.Option(help="Also plot it: a .png, .svg, .pdf or .html file.")] = None
+    lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines of the log.")] = False
+    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+
+
+@options(TraceForecastOptions)
+def forecast(options: TraceForecastOptions) -> None:
+    """Forecast load, jobs, active users and waits of the coming weeks, with intervals."""
+    from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.formats import read
+    from clustertwin.workload.studies.site_forecast import ForecastSettings
+    from clustertwin.workload.studies.site_forecast import forecast as run
+
+    if options.plot is not None and options.plot.suffix not in PLOT_SUFFIXES:
+        raise SettingsError(f"{options.plot}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
+    if options.plot is not None:
+        refuse_existing(options.plot, options.force)
+    log = read(options.real, options.lenient)
+    settings = ForecastSettings(options.weeks, options.draws, options.seed, options.share, options.procs)
+    with Progress(console=err, transient=True) as progress:
+        task = progress.add_task("forecasting", total=options.draws)
+        made = run(log, settings, done=lambda count: progress.update(task, completed=count))
+    if options.plot is not None:
+        _write_plot(made, options.real.name, options.plot)
+    if options.json:
+        print_json({"log": str(options.real), **made.document()})
+    else:
+        _print_forecast(made)
+
+
+def _write_plot(made: Any, title: str, out: Path) -> None:
+    from clustertwin.core import files
+    from clustertwin.workload.studies.forecast_plot import draw_forecast, forecast_page
+
+    if out.suffix == ".html":
+        files.write(out, forecast_page(made, title))
+        return
+    with files.replacing(out) as file:
+        draw_forecast(made, title).savefig(file, format=out.suffix.removeprefix("."), dpi=120, facecolor="white")
+
+
+def _print_forecast(made: Any) -> None:
+    from clustertwin.workload.studies.site_forecast import MEASURES
+
+    bounds = {name: made.interval(name) for name in MEASURES}
+    rows = []
+    for week in range(made.settings.weeks):
+        cells = ["{1:.3g} ({0:.3g} to {2:.3g})".format(*bounds[name][:, week]) for name in ("load", "users")]
+        counts = ["{1:,.0f} ({0:,.0f} to {2:,.0f})".format(*bounds[name][:, week]) for name in ("jobs", "wait_s")]
+        rows.append((week + 1, cells[0], counts[0], cells[1], counts[1]))
+    title = f"Simulated coming weeks: median and {made.settings.share:.0%} interval of {made.settings.draws} draws"
+    print_table(title, ["week", "load", "jobs", "active users", "EASY wait, s"], rows)
+    for reason in made.not_learnt:
+        err.print(f"not learnt: {reason}", style="yellow", soft_wrap=True)
