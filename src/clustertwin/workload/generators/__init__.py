@@ -33,7 +33,7 @@ _HERE = "clustertwin.workload.generators"
 
 GENERATORS: dict[str, GeneratorEntry] = {
     "crossover": GeneratorEntry(f"{_HERE}.crossover:Crossover", f"{_HERE}.crossover:FittedCrossover",
-                                "recombines users' sessions and keeps the order of arrivals (default)"),
+                                "replay with variation: recombines users' sessions, keeps arrivals (default)"),
     "private": GeneratorEntry(f"{_HERE}.private:Private", f"{_HERE}.private:FittedPrivate",
                               "noisy counts of users' habits, with user-level differential privacy (extra privacy)"),
     "site-model": GeneratorEntry(f"{_HERE}.site_model:SiteModel", f"{_HERE}.site_model:FittedSiteModel",
