@@ -2,11 +2,12 @@
 # make demo   the same install; a job hangs on a simulated cluster, and an event explains it
 # make test   install everything and run every test; about twenty minutes
 # make quick  the fast tests, under a minute     make lint   ruff, mypy, import contracts
-# make docs   build the documentation site in site/
+# make docs   build the documentation site and a man page in site/
 # make bench  every benchmark, with the peers in the same run
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
-# make fuzz   100,000 damaged inputs for each parser that meets the network; CASES= for another number
+# make chaos  30 faults against a running service, one after the other; about fifteen minutes
+# make fuzz   100,000 damaged inputs for each parser of foreign bytes; FUZZ_CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -20,7 +21,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up demo test quick lint format docs bench duel fuzz sbom clean
+.PHONY: help setup servers up demo test quick lint format docs bench chaos duel fuzz sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -70,11 +71,17 @@ format: setup
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/made/man_page.py site/twin.1
 
-CASES ?= 100000
+FUZZ_CASES ?= 100000
+FUZZ_TESTS := $(wildcard tests/*/test_hostile_*.py tests/*/*/test_hostile_*.py)
 
-fuzz: setup
-	FUZZ_CASES=$(CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz -o faulthandler_timeout=0 tests/telemetry/ingest/test_hostile_bytes.py
+fuzz: setup ## its last lines are the cases of each parser; FUZZ='-k swf' chooses some parsers
+	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz \
+	  -o faulthandler_timeout=0 $(FUZZ_TESTS) $(FUZZ)
+
+chaos: setup ## CHAOS='--only killed --fault-s 10' for some faults, or longer ones
+	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
 sbom: setup
 	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \

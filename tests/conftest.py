@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import hostile_inputs
 
 from clustertwin.cli import main
 
@@ -33,6 +34,13 @@ settings.register_profile(
 settings.load_profile("whole")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test with real servers or a long one is tried twice: a busy machine is no failure. The summary says so."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("real", "slow", "forks")):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test that forks has a pytest to itself: a copy of a process with the threads of other tests may hang."""
@@ -44,6 +52,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if done.returncode:
         pytest.fail(done.stdout + done.stderr, pytrace=False)
     return True
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Note how many damaged inputs a test of a parser has tried."""
+    if hostile_inputs.tried:
+        item.user_properties.append(("cases", hostile_inputs.tried))
+        hostile_inputs.tried = 0
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The table of `make fuzz`: the cases of each parser."""
+    if "FUZZ_CASES" not in os.environ:
+        return
+    ended = [report for reports in terminalreporter.stats.values() for report in reports]
+    for report in ended:
+        cases = dict(getattr(report, "user_properties", ())).get("cases")
+        if cases is not None and report.when == "teardown":
+            terminalreporter.write_line(f"{cases:>10,} cases  {report.nodeid}")
 
 
 @pytest.fixture(scope="session")

@@ -204,6 +204,22 @@ def summary() -> dashboard.Dashboard:
         rows("Model", "The detector in service.", f"twin_model_info{{{S}}}", ("instance", "Value"), "score"),
     ):
         board = board.with_panel(panel)
+    board = board.with_row(dashboard.Row("Actions"))
+    for panel in (
+        number("Actions", "Proposed, done, refused and dismissed.", f"sum(twin_actions{{{S}}}) or vector(0)"),
+        number(
+            "Node-hours saved",
+            "Measured afterwards, of all actions.",
+            f'twin_savings_node_hours{{{S},kind="measured"}}',
+        ),
+        lines(
+            "Promised and measured savings",
+            "Node-hours of the actions that are measured. Both lines should lie together.",
+            query(f"twin_savings_node_hours{{{S}}}", "{{kind}}"),
+            wide=16,
+        ),
+    ):
+        board = board.with_panel(panel)
     return board
 
 

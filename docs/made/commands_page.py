@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_tree import leaves
 
 from clustertwin.cli import COMMANDS, NEEDED
 from clustertwin.core.extras import load
@@ -16,6 +20,10 @@ HEAD = """# Commands
 
 This page is made from the commands themselves. Every command that prints accepts `--json`: one document on
 standard output, progress on standard error. The exit code is 0 only if the command did its work.
+
+`twin --install-completion` completes commands and options in your shell; for all users, write the output
+of `twin --show-completion bash` to `/etc/bash_completion.d/twin`. `make docs` makes this site and a man
+page: `man -l site/twin.1`.
 """
 
 
@@ -30,15 +38,8 @@ def page() -> str:
     for name, (target, line) in COMMANDS.items():
         needs = f" Needs `pip install 'clustertwin[{NEEDED[name]}]'`." if name in NEEDED else ""
         parts.append(f"## twin {name}\n\n{line}{needs}\n")
-        parts += [_command(words, command) for words, command in _leaves(typer.main.get_command(load(target)), (name,))]
+        parts += [_command(words, command) for words, command in leaves(typer.main.get_command(load(target)), (name,))]
     return "\n".join(parts)
-
-
-def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _leaves(inner, (*path, name))
-    if not hasattr(command, "commands"):
-        yield path, command
 
 
 def _command(words: tuple[str, ...], command: Any) -> str:

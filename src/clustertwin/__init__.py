@@ -6,7 +6,7 @@
     synthetic = ct.generate(log, seed=1)              # one that you can share
     ct.simulate(synthetic, policy="sjf").metrics()    # and schedule
     cluster = ct.simulate_cluster(fault="hung-rank")  # telemetry of every thread
-    ct.load_detector().score(cluster).alarms()        # which threads are strange
+    ct.load_detector().events(cluster)                # what is wrong with which job
 
 A name is imported when you use it: `import clustertwin` loads neither numpy nor torch, and not even `typing`.
 `__init__.pyi` tells type checkers the same names.

@@ -92,6 +92,7 @@ LINES = {
     "trace study @/log.swf --out @/traces": "generate",
     "sched simulate @/log.swf": "workload",
     "sched simulate @/log.swf --gantt @/chart.png": "workload",
+    "sched simulate @/log.swf --gantt @/chart.html": "workload",
     "sched evaluate @/log.swf --window 0:100": "workload",
     "sched train @/log.swf --out @/policy.safetensors": "rl",
     "sched study @/log.swf --out @/policies": "rl",

@@ -12,6 +12,7 @@ from clustertwin.cli.sched import app
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs, Machine
+from clustertwin.workload.policies import find_policy
 
 
 @pytest.fixture
@@ -82,6 +83,29 @@ def test_train_refuses_the_policy_of_another_log_and_force_starts_anew(log: Path
     assert "now 250 jobs" in str(refused.exception)
     assert call("train", other, *arguments, "--procs", 16, "--force")["rounds"][0]["number"] == 1
     assert call("train", other, *arguments, "--procs", 16)["rounds"][0]["number"] == 1  # resumed: the same log
+
+
+def test_train_across_logs_takes_each_machine_from_its_log_or_from_the_option(log: Path, tmp_path: Path):
+    jobs = read(log)
+    larger, unknown = tmp_path / "larger.swf", tmp_path / "unknown.swf"
+    write(replace(jobs, machine=Machine(nodes=64, cpus_per_node=1)), larger)
+    write(replace(jobs, machine=Machine()), unknown)
+    arguments = ("--ppo-rounds", 0, "--evolve-rounds", 1, "--sequences", 1, "--json")
+    call(
+        "train", log, "--across", larger, "--across", f"{unknown}=256", "--out", tmp_path / "m.safetensors", *arguments
+    )
+    trained = find_policy(str(tmp_path / "m.safetensors")).trained
+    assert (trained.procs, trained.most_procs) == (16, 256)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("unknown.swf", "use --across .*unknown.swf=PROCS"), ("unknown.swf=0", "LOG or LOG=PROCS"), ("x=many", "=PROCS")],
+)
+def test_train_across_refuses_a_log_without_the_size_of_its_machine(log: Path, tmp_path: Path, text: str, reason: str):
+    write(replace(read(log), machine=Machine()), tmp_path / "unknown.swf")
+    with pytest.raises(SettingsError, match=reason):
+        call("train", log, "--across", tmp_path / text, "--out", tmp_path / "m.safetensors")
 
 
 def test_whatif_reads_the_output_of_squeue_from_a_file(tmp_path: Path):

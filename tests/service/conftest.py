@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -58,6 +59,21 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clients_in_this_process() -> Iterator[None]:
+    """A client without a socket is this process itself, so it has the rights of its user."""
+    from clustertwin.service.web import local_users
+
+    with pytest.MonkeyPatch.context() as patch:
+        of_socket = local_users.peer_uid
+        patch.setattr(
+            local_users,
+            "peer_uid",
+            lambda client, *rest: os.geteuid() if client and client[0] == "testclient" else of_socket(client, *rest),
+        )
+        yield
 
 
 @pytest.fixture

@@ -174,3 +174,21 @@ def test_a_service_does_not_start_on_a_damaged_database(home):
     config = ServiceConfig(service=ServiceSection(port=0, home=str(home)), learning=LearningSection(nightly=""))
     with pytest.raises(InputError, match="the database is damaged"):
         run(config, ready=started)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["garbage", "short", "directory", "fifo"])
+def test_twin_up_on_a_damaged_database_ends_with_a_sentence_and_code_1(damage, tmp_path, twin):
+    path = tmp_path / "state.sqlite"
+    if damage == "garbage":
+        path.write_bytes(b"\xa5" * 8192)
+    elif damage == "short":
+        path.write_bytes(b"SQLite format 3\x00" + bytes(30))
+    elif damage == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    done = twin("up", "--no-browser", "--port", "0", "--home", str(tmp_path), "--no-learn", timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("state.sqlite") == 1
+    assert "Traceback" not in done.stderr

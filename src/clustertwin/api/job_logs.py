@@ -98,23 +98,33 @@ def train_policy(
     hold_out: Sequence[tuple[int, int]] = (),
     procs: int | None = None,
     seed: int = 0,
+    across: Sequence[Log] = (),
 ) -> Policy:
     """A scheduling policy learned by evolution strategies from the jobs of a log; use it as `simulate(policy=…)`.
 
     `out` is its file and its checkpoint: a training that was interrupted continues. Jobs in the ranges `hold_out`
-    (first, one past the last) are not trained on, so that you can measure on them.
+    (first, one past the last) are not trained on, so that you can measure on them. The logs `across` are trained on
+    too, each on its own machine: such a policy is of more use on other logs.
     """
     from clustertwin.core.extras import require
     from clustertwin.workload.policies.learned import read_learned
     from clustertwin.workload.rl.policy_training import TrainSettings, train
-    from clustertwin.workload.rl.training_sequences import TrainingData
+    from clustertwin.workload.rl.training_sequences import OtherMachine, TrainingData
     from clustertwin.workload.simulator.admission import admit
 
     require("safetensors", "rl")
     jobs, out = _jobs(log), Path(out)
     unit = counted_unit(jobs)
     size = procs or stated_machine_size(jobs, unit)
-    data = TrainingData(admit(jobs, size, unit=unit).records, tuple(hold_out))
+
+    def elsewhere(log: Log) -> OtherMachine:
+        jobs = _jobs(log)
+        unit = counted_unit(jobs)
+        size = stated_machine_size(jobs, unit)
+        return OtherMachine(admit(jobs, size, unit=unit).records, size)
+
+    records = admit(jobs, size, unit=unit).records
+    data = TrainingData(records, tuple(hold_out), others=[elsewhere(log) for log in across])
     settings = TrainSettings(ppo_rounds=0, evolve_rounds=rounds, lead_rounds=rounds, seed=seed, start="order")
     train(data, SchedulingRules(size, backfill=backfill), settings, out)
     return read_learned(out)

@@ -1,4 +1,4 @@
-"""Telemetry in Python: simulate a cluster, record this host, open a recording, score every thread."""
+"""Telemetry in Python: simulate a cluster, record this host, open a recording, find events, score every thread."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.recording import Recording
 
 if TYPE_CHECKING:
+    from clustertwin.api.cluster_events import ClusterEvents
     from clustertwin.telemetry.detection.detector import Detector
     from clustertwin.telemetry.moments.moment import Moment
 
@@ -89,9 +90,11 @@ def load_detector(directory: Path | str | None = None) -> TraceDetector:
 
     >>> import clustertwin as ct
     >>> cluster = ct.simulate_cluster(minutes=20, fault="hung-job")
-    >>> scores = ct.load_detector().score(cluster, every_s=60)
-    >>> scores.alarms().job.mode()[0] in {span.job for span in cluster.jobs if span.anomaly}
+    >>> events = ct.load_detector().events(cluster, every_s=30)
+    >>> {event.job for event in events.events} == {span.job for span in cluster.jobs if span.anomaly}
     True
+    >>> events.titles[0][:17]
+    'Job 2 looks hung:'
     """
     from clustertwin.telemetry.detection.bundled import bundled
     from clustertwin.telemetry.detection.detector_store import read
@@ -122,8 +125,11 @@ class ThreadScores(ColumnTable):
         above = int((self.score > self.threshold).sum())
         return f"{len(self):,} scores, {above:,} above the threshold {self.threshold:g}"
 
-    def alarms(self) -> Any:
-        """The rows above the threshold, the highest score first, as a pandas DataFrame."""
+    def unusual(self) -> Any:
+        """The rows above the threshold, the highest score first, as a pandas DataFrame.
+
+        Unusual work may be new and healthy, so a score opens no event: `TraceDetector.events` asks for harm and change.
+        """
         frame = self.to_pandas()
         return frame[frame.score > self.threshold].sort_values("score", ascending=False)
 
@@ -142,6 +148,15 @@ class TraceDetector:
     @property
     def version(self) -> str:
         return self.detector.version
+
+    def events(self, telemetry: Telemetry | Iterable[Trace], every_s: int = 10) -> ClusterEvents:
+        """The events that the service would open: jobs that are harmed, or unlike themselves, for a while.
+
+        It looks every `every_s` seconds, at most 30. The first look needs 100 s of data.
+        """
+        from clustertwin.api.cluster_events import find_events
+
+        return find_events(self.detector, traces_of(telemetry), every_s)
 
     def score(self, telemetry: Telemetry | Iterable[Trace], every_s: int = 10) -> ThreadScores:
         """The score of every thread, every `every_s` seconds. The first needs five minutes of data."""

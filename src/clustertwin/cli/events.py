@@ -44,6 +44,7 @@ def list_(
 @app.command()
 def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
     """Show an event. The output has its explanation, its verdict and similar events."""
+    from clustertwin.service.outgoing.score_meaning import score_meaning
     from clustertwin.service.web.api.json_values import case_json, plain
 
     store = open_store(home)
@@ -62,6 +63,8 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
     typer.echo(case.why.sentence if case.why else "There is no explanation.")
     if case.why:
         typer.echo(f"Next step: {case.why.next_step}")
+    meaning = score_meaning(case.event, None)
+    typer.echo(f"{meaning.name.capitalize()} {case.event.score:.1f}: {meaning.text}.")
     for ratio in case.why.ratios if case.why else ():
         typer.echo(f"  {ratio.channel:<8} measured {_share(ratio.seen)}  before {_share(ratio.before)}"
                    f"  expected {_share(ratio.expected)}  neighbours {_share(ratio.neighbours)}")  # fmt: skip

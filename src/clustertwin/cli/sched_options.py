@@ -60,9 +60,10 @@ class SimulateOptions:
     out: Annotated[
         Path | None, typer.Option(help="Write the first schedule to this file, as a log with simulated waits (.swf).")
     ] = None
-    gantt: Annotated[Path | None, typer.Option(help="Draw the first schedule to this file (.png, .svg or .html).")] = (
-        None
-    )
+    gantt: Annotated[
+        Path | None,
+        typer.Option(help="Draw the first schedule to this file: .html zooms; .png and .svg need matplotlib."),
+    ] = None
     hours: Annotated[tuple[float, float], typer.Option(help="FROM TO: draw only these hours of the log.")] = (0.0, 0.0)
     lenient: Lenient = False
     force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False
@@ -109,6 +110,10 @@ class TrainOptions:
         str, typer.Option(help="Also train on synthetic jobs of this generator, fitted to the jobs not held out.")
     ] = ""
     generated: Annotated[int, typer.Option(min=64, help="Number of synthetic jobs.")] = 20_000
+    across: Annotated[
+        list[str],
+        typer.Option(help="LOG or LOG=PROCS: train also on this log, on its own machine; repeat it for more logs."),
+    ] = field(default_factory=list)
     real: Annotated[
         bool, typer.Option("--real/--no-real", help="With --no-real, train on the synthetic jobs only.")
     ] = True

@@ -12,6 +12,7 @@ from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import StartOptions
 from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.formatting import duration
 from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.simulator.forecast.live_start import (
@@ -77,16 +78,17 @@ def as_document(starts: Starts) -> dict[str, Any]:
 
 
 def print_starts(starts: Starts) -> None:
-    """The start of each job as a table, in seconds from now."""
+    """The start of each job as a table, from now."""
     if not starts.answers:
         err.print("no job waits")
         return
     within_h = starts.answers[0].within_s / 3600
+    futures = starts.answers[0].futures
     print_table(
-        f"start in seconds from now, {starts.answers[0].futures} futures",
+        f"time until the start, {futures} future{'s' if futures > 1 else ''}",
         ["job", "user", "10 %", "50 %", "90 %", "likeliest", "by limits", f"within {within_h:g} h", "run time from"],
         [
-            [a.job, a.user, round(a.p10_s), round(a.p50_s), round(a.p90_s), round(a.likeliest_s), round(a.by_limits_s),
+            [a.job, a.user, *map(duration, (a.p10_s, a.p50_s, a.p90_s, a.likeliest_s, a.by_limits_s)),
              f"{a.within_probability:.0%}", a.basis]
             for a in starts.answers
         ],

@@ -68,7 +68,7 @@ def remove(name: str = typer.Argument(help="Name of the owner."), home: Path = H
 
 @app.command()
 def reopen(home: Path = Home, json: bool = Json) -> None:
-    """Give every local user all rights on loopback again, as before the first token. Remove all tokens first."""
+    """Need no token on loopback again, as before the first token. Remove all tokens first."""
     from clustertwin.service.store.tokens import Tokens
 
     Tokens(open_store(home).database).reopen(time.time(), getpass.getuser())

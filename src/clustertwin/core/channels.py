@@ -32,6 +32,10 @@ class Operands(NamedTuple):
     second: tuple[str, ...] = ()
 
 
+#: A schema has about a dozen channels. A file that names more than this is not one of ours.
+MOST_CHANNELS = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Derivation:
     """How a channel of a node or a job follows from exported series.
@@ -116,8 +120,16 @@ class Schema:
 
     @classmethod
     def from_json(cls, rows: list[dict[str, str]]) -> Schema:
-        """The schema of a file. A channel that has no row in this version keeps its name and its group."""
-        return cls(tuple(_known(row["name"], row.get("group", "")) for row in rows))
+        """The schema of a file. A channel that has no row in this version keeps its name and its group.
+
+        ValueError, TypeError, KeyError or AttributeError for anything else; the caller knows the file.
+        """
+        channels = tuple(_known(row["name"], row.get("group", "")) for row in rows[:MOST_CHANNELS])
+        if len(rows) > len(channels) or len({channel.name for channel in channels}) < len(channels):
+            raise ValueError(f"more than {MOST_CHANNELS} channels, or one of them twice")
+        if not all(type(text) is str for channel in channels for text in (channel.name, channel.group)):
+            raise TypeError("the name or the group of a channel is not a text")
+        return cls(channels)
 
 
 def label_of(name: str) -> str:

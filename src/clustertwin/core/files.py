@@ -7,6 +7,7 @@ permission) becomes an `OutputError`, and the previous content stays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -102,6 +103,17 @@ def publish_directory(draft: Path, path: Path) -> None:
         for directory in [draft, *(file for file in draft.rglob("*") if file.is_dir())]:
             sync_directory(directory)
         os.rename(draft, path)
+        sync_directory(path.parent)
+
+
+def move(path: Path, target: Path) -> None:
+    """Rename a file or directory to a name that is free; both directories are on disk when this returns."""
+    with reporting(target):
+        if target.exists() or target.is_symlink():
+            raise OSError(errno.EEXIST, "the name is taken")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(path, target)
+        sync_directory(target.parent)
         sync_directory(path.parent)
 
 

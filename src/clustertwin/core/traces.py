@@ -27,6 +27,7 @@ class JobSpan:
     onset_s: float | None = None  # when the anomaly began; None: with the job
     name: str = ""  # of the job or its program, if the source knows it
     user: str = ""  # the owner's login, if the source knows it
+    account: str = ""  # that the job is charged to, if the source knows it
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.outgoing.notifications import NotifySettings
+from clustertwin.service.store.history_limits import HistoryLimits
 from clustertwin.service.store.home_format import DEFAULT_HOME
 from clustertwin.service.web.binding import Binding
 from clustertwin.telemetry.detection.events.tracker import EventSettings
@@ -33,7 +34,7 @@ from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 
 PREFIX = "CLUSTERTWIN_"
 
-_DAY, _DUEL = DayLimits(), DuelRule()
+_DAY, _DUEL, _HISTORY = DayLimits(), DuelRule(), HistoryLimits()
 _BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND = (
     Binding(),
     SourceSettings(),
@@ -122,6 +123,27 @@ class EventsSection(_Section):
 class RecordingSection(_Section):
     on: bool = True  # with source.kind host only: Prometheus stores the data of a cluster
     keep_days: float = Field(default=7.0, gt=0)
+    keep_gb: float = Field(default=0.0, ge=0)  # 0: no limit
+
+    def limits(self) -> tuple[int, int | None]:
+        """Seconds and bytes that are kept."""
+        return int(self.keep_days * 86_400), int(self.keep_gb * 1e9) or None
+
+
+class RetentionSection(_Section):
+    """How long the home keeps history; 0: no limit."""
+
+    events_days: float = Field(default=_HISTORY.events_days, ge=0)
+    audit_days: float = Field(default=_HISTORY.audit_days, ge=0)
+    database_gb: float = Field(default=_HISTORY.database_gb, ge=0)
+    log_mb: float = Field(default=10.0, ge=0)  # nights.log
+
+    def settings(self) -> HistoryLimits:
+        return HistoryLimits(**self.model_dump(exclude={"log_mb"}))
+
+    @property
+    def log_bytes(self) -> int | None:
+        return int(self.log_mb * 1e6) or None
 
 
 class NotifySection(_Section):
@@ -184,6 +206,7 @@ class ServiceConfig(_Section):
     scoring: ScoringSection = ScoringSection()
     events: EventsSection = EventsSection()
     recording: RecordingSection = RecordingSection()
+    retention: RetentionSection = RetentionSection()
     notify: NotifySection = NotifySection()
     learning: LearningSection = LearningSection()
     hand: HandSection = HandSection()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -29,6 +30,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import LoopFailed
 from clustertwin.service.outgoing import systemd_notify
 from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.history_limits import apply_limits
 from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.binding import Binding, check_binding
@@ -36,6 +38,12 @@ from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchiv
 
 if TYPE_CHECKING:
     from clustertwin.service.web.connections import BoundedListener
+
+
+#: Between two looks at the limits of the history.
+LIMIT_HISTORY_S = 3600.0
+
+_log = logging.getLogger("uvicorn.error")
 
 
 def state_home(home: Path, replayed: bool) -> Path:
@@ -74,6 +82,7 @@ def run(
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
+        _limit_history(config, store, stop)
         _notify(config, state, stop)
         if replay is None:
             _hand(config, state, stop)
@@ -91,6 +100,7 @@ def run(
                 h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
                 log_level="warning",
                 server_header=False,
+                proxy_headers=False,  # else a local client could name any address as its own
                 timeout_graceful_shutdown=2,
                 ssl_certfile=binding.certificate or None,
                 ssl_keyfile=binding.key or None,
@@ -142,7 +152,7 @@ class _LoopThread(threading.Thread):
 
 def _loop(config: ServiceConfig, state: ServiceState, feed: Feed, champion: Future[Any], live: bool) -> Loop:
     directory = config.recording_directory if live else None
-    recorder = LiveRecorder(directory, int(config.recording.keep_days * 86_400)) if directory else None
+    recorder = LiveRecorder(directory, *config.recording.limits()) if directory else None
     return Loop(state, feed, champion, config.loop_settings(), recorder, _scorer(config), beat=_beat)
 
 
@@ -168,6 +178,22 @@ def _champion(home: Path, listening: threading.Event) -> Future[Any]:
         return pool.submit(load)
     finally:
         pool.shutdown(wait=False)
+
+
+def _limit_history(config: ServiceConfig, store: Store, stop: threading.Event) -> None:
+    """Delete history that is over its limits, now and once an hour."""
+    limits = config.retention.settings()
+
+    def watch() -> None:
+        while True:
+            try:
+                apply_limits(store.database, limits, time.time())
+            except Exception as error:  # a full disk, or the service is closing the database
+                _log.warning("the history could not be limited: %s", describe(error))
+            if stop.wait(LIMIT_HISTORY_S):
+                return
+
+    threading.Thread(target=watch, name="history", daemon=True).start()
 
 
 def _notify(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
@@ -227,7 +253,7 @@ def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread |
             "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind host "
             "with recording.on"
         )
-    run = night_runner.learn(config.home, [*flags, *config.learning.flags], stop)
+    run = night_runner.learn(config.home, [*flags, *config.learning.flags], stop, config.retention.log_bytes)
     nights = night_runner.NightlySchedule(hour, run, night_runner.last_begun_s(config.home, time.time()))
     thread = threading.Thread(target=night_runner.watch, args=(nights, stop), name="nightly", daemon=True)
     thread.start()

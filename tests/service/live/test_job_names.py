@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from tests.service.conftest import Clock
+from tests.service.sample_state import state as sample_state
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.application import create_app
 from clustertwin.service.live.feeds import job_names
 from clustertwin.service.live.feeds.job_names import (
     JobName,
@@ -24,6 +28,7 @@ from clustertwin.service.live.feeds.job_names import (
 )
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.query_answer import Series
+from clustertwin.telemetry.recording.logs import label_log
 
 SPAN = JobSpan("17", "n1", (0,), 0, 100)
 
@@ -37,11 +42,11 @@ def asked(names: JobNames, *jobs: str) -> None:
 
 
 def test_the_user_comes_from_the_exporter_and_the_name_from_slurm():
-    names = JobNames([lambda: {"17": JobName("", "solver")}, lambda: {"17": JobName("ada")}], Clock())
+    names = JobNames([lambda: {"17": JobName("", "solver", "phys")}, lambda: {"17": JobName("ada")}], Clock())
     assert names.named(SPAN) == SPAN
     asked(names, "17")
     named = names.named(SPAN)
-    assert (named.user, named.owner, named.name) == ("ada", "ada", "solver")
+    assert (named.user, named.owner, named.name, named.account) == ("ada", "ada", "solver", "phys")
 
 
 def test_what_the_source_of_the_span_knows_is_kept():
@@ -96,8 +101,8 @@ def squeue(tmp_path: Path):
 
 
 def test_slurm_is_asked_with_one_command(squeue):
-    answer = names_in_slurm(squeue("echo '17|ada|my|job'; echo damaged"))()
-    assert answer == {"17": JobName("ada", "my|job")}
+    answer = names_in_slurm(squeue("echo '17|ada|phys|my|job'; echo damaged"))()
+    assert answer == {"17": JobName("ada", "my|job", "phys")}
 
 
 def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
@@ -139,3 +144,24 @@ def test_a_feed_gives_its_jobs_their_names():
     (trace,) = feed.take()
     assert (trace.spans[0].owner, trace.spans[0].name) == ("ada", "solver")
     feed.close()
+
+
+def test_the_account_is_on_the_pages_of_the_job_and_its_event(tmp_path: Path):
+    state = sample_state(tmp_path)
+    (job,) = state.snapshot.jobs
+    state.publish(replace(state.snapshot, jobs=(replace(job, account="<phys>"),)), None)
+    client = TestClient(create_app(state), base_url="http://127.0.0.1")
+    for path in ("/jobs", "/jobs/17", "/events/e1"):
+        assert "&lt;phys&gt;" in client.get(path).text, path
+    assert client.get("/api/v1/jobs").json()[0]["account"] == "<phys>"
+    assert "&lt;phys&gt;" in client.get("/jobs?q=phys").text
+    state.store.close()
+
+
+def test_a_label_without_an_account_is_written_as_before(tmp_path: Path):
+    labels = tmp_path / "labels.jsonl"
+    label_log.rewrite(labels, [SPAN, replace(SPAN, job="18", account="phys")])
+    first, second = labels.read_text().splitlines()
+    assert "account" not in first
+    assert '"account":"phys"' in second
+    assert [span.account for span in label_log.read(labels)] == ["", "phys"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tests.service.live.test_loop import Counting, live, play
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
+from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.scorer import InProcessScorer
@@ -24,6 +26,7 @@ from clustertwin.service.outgoing import service_metrics, systemd_notify
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.handover import Handover
+from clustertwin.telemetry.recording import Recording
 
 BEGIN_S = 1_000_000.0
 
@@ -193,3 +196,28 @@ def test_systemd_hears_that_the_loop_is_alive(tmp_path, monkeypatch, loop_of, cl
 
         loop_of(live(clock, source), beat=beat).run(stop)
         assert listener.recv(100) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize("part", ["", "n1", "zarr.json"])
+def test_a_recording_deleted_while_it_is_written_is_named_and_begins_again(part, tmp_path):
+    """`rm -rf recording`, of the whole or of a part: every later second was lost before."""
+    recorder = LiveRecorder(tmp_path / "recording", None)
+    values = np.zeros((2, 5, 4), np.float32)
+    values[..., 3] = 1
+    for start_s in range(60, 300, 5):
+        if start_s == 120:
+            target = tmp_path / "recording" / part
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
+        recorder.add(Trace("n1", (0, 1), start_s, CPU, values, np.ones((2, 5), np.bool_)))
+    assert recorder.lost == 0
+    if part != "zarr.json":  # without its document, the recording goes on until the next start
+        assert "was deleted while the service ran" in recorder.problem
+    recorder.close()
+    if part != "zarr.json":
+        recording = Recording.open(tmp_path / "recording")
+        assert recording.trace("n1", 140, 300).valid.all()
+    again = LiveRecorder(tmp_path / "recording", None)
+    again.add(Trace("n1", (0, 1), 300, CPU, values, np.ones((2, 5), np.bool_)))
+    assert (part == "zarr.json") == ("had lost its zarr.json" in again.problem)
+    again.close()
+    assert Recording.open(tmp_path / "recording").trace("n1", 300, 305).valid.all()

@@ -25,6 +25,7 @@ from clustertwin.service.live.night_runner import (
     last_begun_s,
     learn,
     noted,
+    shorten,
     tell_registry,
     watch,
 )
@@ -186,3 +187,15 @@ def test_nightly_learning_without_stored_data_is_refused_at_start(config):
     assert _nightly(config, threading.Event()) is None
     with pytest.raises(SettingsError, match="the data of the day is not stored"):
         _nightly(wanted, threading.Event())
+
+
+def test_a_long_log_keeps_its_last_lines(tmp_path):
+    log = tmp_path / "nights.log"
+    log.write_text("".join(f"line {i:04d}\n" for i in range(1000)))  # 10 bytes each
+    shorten(log, None)
+    shorten(log, 10_000)
+    assert log.stat().st_size == 10_000
+    shorten(log, 9_999)
+    lines = log.read_text().splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("line 0501", "line 0999", 499)
+    shorten(tmp_path / "absent", 5)

@@ -28,6 +28,7 @@ from clustertwin.telemetry.learning.champions.learning_state import read_state
 OLD = Path(__file__).with_name("home_0_1_0")
 #: One command of each group that has a --home option.
 WITH_HOME = {
+    "doctor": [],
     "events": ["list"],
     "maintenance": ["list"],
     "silence": ["list"],

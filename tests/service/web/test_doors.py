@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import time
 
 import pytest
 from fastapi.testclient import TestClient
 
 from clustertwin.service.store.tokens import Tokens
-from clustertwin.service.web.access import COOKIE, MAX_COOKIE_BYTES, UNKNOWN_USER
+from clustertwin.service.web import local_users
+from clustertwin.service.web.access import COOKIE, MAX_COOKIE_BYTES
 from clustertwin.service.web.api import stream
 from clustertwin.service.web.pages.rendering import static
 
@@ -54,9 +57,23 @@ def test_after_the_last_token_is_removed_nobody_is_an_admin(client, state):
     assert client.post("/api/v1/maintenance", json=window).status_code == 201
 
 
-def test_the_audit_does_not_name_a_user_who_did_not_log_in(client, state):
-    client.post("/api/v1/maintenance", json={"nodes": ["*"], "start_s": 0, "end_s": 9e9})
-    assert state.store.audit()[0].who == UNKNOWN_USER == "unknown local user"
+WINDOW = {"nodes": ["*"], "start_s": 0, "end_s": 9e9}
+
+
+def test_the_audit_names_the_local_user_of_a_request_without_a_token(client, state):
+    client.post("/api/v1/maintenance", json=WINDOW)
+    assert state.store.audit()[0].who == f"local user {pwd.getpwuid(os.geteuid()).pw_name}"
+
+
+@pytest.mark.parametrize(("uid", "name"), [(54_321, "local user 54321"), (None, "unknown local user")])
+def test_another_local_user_reads_and_changes_nothing(client, state, monkeypatch, uid, name):
+    """Before, any local user could put all nodes into maintenance."""
+    monkeypatch.setattr(local_users, "peer_uid", lambda *addresses: uid)
+    assert local_users.rights(uid) == (name, "read")
+    assert client.get("/api/v1/snapshot").status_code == 200
+    answer = client.post("/api/v1/maintenance", json=WINDOW)
+    assert (answer.status_code, "log in with a token" in answer.json()["detail"]) == (403, True)
+    assert state.store.audit() == []
 
 
 def test_an_expired_token_is_refused(client, state):

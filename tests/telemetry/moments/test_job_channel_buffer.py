@@ -51,7 +51,7 @@ def test_a_job_that_ended_leaves_after_the_length_of_the_buffer_and_its_row_is_u
         buffer.push(trace("n1", second, {f"job{second // 5}": [0.5]}))
         assert ("job" + str(second // 5), "n1") in memory(buffer, ("n1",), second + 1)
     assert set(memory(buffer, ("n1",), 200)) == {("job39", "n1")}
-    assert len(buffer._second) <= 8
+    assert len(buffer._rings) <= 8
 
 
 def test_the_jobs_of_a_node_that_is_gone_are_forgotten() -> None:
@@ -66,7 +66,7 @@ def test_a_node_that_invents_jobs_does_not_fill_the_memory(monkeypatch) -> None:
     buffer = JobChannelBuffer(300)
     for second in range(50):
         buffer.push(trace("n1", second, {f"{second}-{i}": [0.5] for i in range(20)}))
-    assert len(buffer._second) <= 32
+    assert len(buffer._rings) <= 32
 
 
 def test_channels_of_another_version_are_matched_by_name() -> None:

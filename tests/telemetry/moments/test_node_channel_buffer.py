@@ -50,7 +50,7 @@ def test_a_node_that_is_forgotten_leaves_nothing_to_the_next():
     buffer.window(("n0",), 11)
     buffer.push(trace("new", 9, 0.1))
     np.testing.assert_allclose(first(buffer.window(("n0", "new"), 11)), [[np.nan, np.nan, 0.5], [np.nan, 0.1, np.nan]])
-    assert len(buffer._second) < 64
+    assert len(buffer._rings) < 64
 
 
 def test_a_node_without_channels_and_one_with_others_are_unknown_by_name():

@@ -293,3 +293,13 @@ def test_recordings_are_found_below_a_directory(tmp_path: Path) -> None:
     (tmp_path / "c" / "zarr.json").write_text("{}")
     assert find(tmp_path) == [tmp_path / "a", tmp_path / "b" / "train"]
     assert find(tmp_path / "a") == [tmp_path / "a"]
+
+
+def test_a_resumed_recording_takes_new_limits_and_keeps_its_other_settings(tmp_path):
+    with Recorder.create(tmp_path / "r", {"n0": CPUS}, settings=SMALL) as recorder:
+        recorder.append(a_trace(0, 300))
+    with Recorder.resume(tmp_path / "r", settings=RecordingSettings(keep_s=60)) as recorder:
+        recorder.append(a_trace(300, 60))
+    recording = Recording.open(tmp_path / "r")
+    assert (recording.description.settings.keep_s, recording.description.settings.chunk_s) == (60, 60)
+    assert recording.start_s >= 240

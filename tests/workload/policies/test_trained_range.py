@@ -37,6 +37,18 @@ def test_another_machine_limit_or_size_is_named(other: Jobs, procs: int, reason:
     assert any(reason in phrase for phrase in trained.outside(admit(other, procs).records, procs))
 
 
+def test_a_higher_load_than_in_training_is_named():
+    n = 1000
+    jobs = Jobs.build(4.0 * np.arange(n), np.full(n, 10.0), request_s=np.full(n, 20.0), cpus=np.full(n, 4))
+    busier = Jobs.build(2.5 * np.arange(n), np.full(n, 10.0), request_s=np.full(n, 20.0), cpus=np.full(n, 4))
+    trained = range_of(admit(jobs, 16).records, 16)
+    assert trained.most_load == pytest.approx(0.625, rel=0.01)
+    assert trained.outside(admit(busier, 16).records, 16) == [
+        "the offered load is 100%, in training it was at most 63%"
+    ]
+    assert trained.outside(admit(busier, 16).records[:900], 16) == []
+
+
 def test_real_limits_are_outside_of_a_training_that_knew_run_times():
     trained = range_of(admit(log(slack=1.0), 16).records, 16)
     assert trained.knows_run_times

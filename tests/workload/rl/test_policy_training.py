@@ -23,7 +23,7 @@ from clustertwin.workload.rl.evolution_strategies import EvolutionSettings
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
 from clustertwin.workload.rl.policy_training import TrainingRound, TrainSettings, parse_ranges, train
 from clustertwin.workload.rl.ppo import Actor, Ppo, PpoSettings, generalized_advantages
-from clustertwin.workload.rl.training_sequences import TrainingData, sequence_pool
+from clustertwin.workload.rl.training_sequences import OtherMachine, TrainingData, draw_in_turn, training_machines
 from clustertwin.workload.simulator import SchedulingRules
 from clustertwin.workload.simulator.admission import admit
 
@@ -76,7 +76,7 @@ def test_initial_weights_schedule_nearly_like_their_order(data: TrainingData, fe
 @pytest.mark.slow
 def test_ppo_learns(data: TrainingData):
     weights = initial_weights(ORDER_FEATURES[0], np.random.default_rng(0), sharpness=0.0)
-    learner = Ppo(sequence_pool(data, 128), RULES, PpoSettings(num_envs=8), weights, seed=0)
+    learner = Ppo(training_machines(data, RULES, 128), PpoSettings(num_envs=8), weights, seed=0)
     before = learner.collect_rollout(np.random.default_rng(99)).slowdown_ratios
     for i in range(12):
         learner.iterate(np.random.default_rng(i))
@@ -138,7 +138,7 @@ def test_the_keys_of_a_checkpoint_do_not_change(data: TrainingData, tmp_path: Pa
 
 def test_the_keys_of_ppos_arrays_do_not_change(data: TrainingData):
     weights = initial_weights(ORDER_FEATURES[0], np.random.default_rng(0))
-    learner = Ppo(sequence_pool(data, 64), RULES, PpoSettings(num_envs=1, num_shards=1), weights, seed=0)
+    learner = Ppo(training_machines(data, RULES, 64), PpoSettings(num_envs=1, num_shards=1), weights, seed=0)
     learner.iterate(np.random.default_rng(0))
     names = ["step", "exp_avg", "exp_avg_sq"]
     assert sorted(learner.arrays()) == sorted(
@@ -155,6 +155,36 @@ def other_log(data: TrainingData) -> TrainingData:
     return replace(data, records=records)
 
 
+def elsewhere(data: TrainingData) -> OtherMachine:
+    """The same jobs on a machine four times as large, where each takes four times as many processors."""
+    records = data.records.copy()
+    records["procs"] *= 4
+    return OtherMachine(records, 4 * PROCS)
+
+
+def test_sequences_of_several_machines_are_drawn_in_turn_and_keep_their_machine(data: TrainingData):
+    machines = training_machines(replace(data, others=[elsewhere(data)]), RULES, 64)
+    drawn = draw_in_turn(machines, 5, np.random.default_rng(0))
+    assert [(rules.procs, len(sequences)) for rules, sequences in drawn] == [(PROCS, 3), (4 * PROCS, 2)]
+    assert all((sequence["procs"] % 4 == 0).all() for sequence in drawn[1][1])
+    assert [len(sequences) for _, sequences in draw_in_turn(machines, 1, np.random.default_rng(0))] == [1, 1]
+
+
+@pytest.mark.slow
+def test_a_policy_is_trained_across_machines_and_knows_its_range(data: TrainingData, tmp_path: Path):
+    out = tmp_path / "both.safetensors"
+    both = replace(data, others=[elsewhere(data)])
+    trained = train(both, RULES, TINY, out)
+    assert {entry.stage for entry in trained.rounds} == {"lead", "ppo", "evolve"}
+    assert not np.array_equal(trained.weights, train(data, RULES, TINY, tmp_path / "one.safetensors").weights)
+    policy = find_policy(str(out))
+    assert (policy.trained.procs, policy.trained.most_procs) == (PROCS, 4 * PROCS)
+    assert not policy.trained.outside(elsewhere(data).records, 4 * PROCS)
+    phrase, *_ = policy.trained.outside(data.records, 9 * PROCS)
+    assert "in training it had 16 to 64" in phrase
+    assert (train(both, RULES, TINY, out).weights == trained.weights).all()
+
+
 def test_a_run_for_another_machine_is_not_resumed(data: TrainingData, tmp_path: Path):
     out = tmp_path / "run.safetensors"
     train(data, RULES, ONE_ROUND, out)
@@ -168,6 +198,7 @@ def test_a_run_for_another_machine_is_not_resumed(data: TrainingData, tmp_path: 
         (other_log, r"another log \(1500 jobs with SHA-256 \w+, now 1500 jobs"),
         (lambda data: replace(data, held_out=[(0, 50)]), r"other held-out jobs \(none, now 0:50\)"),
         (lambda data: replace(data, further=[data.records[:100]]), r"other synthetic jobs \(none, now 100 jobs"),
+        (lambda data: replace(data, others=[elsewhere(data)]), r"other logs of other machines \(none, now 1500 jobs"),
     ],
 )
 def test_a_run_on_other_jobs_is_not_resumed(data: TrainingData, tmp_path: Path, change, reason: str):

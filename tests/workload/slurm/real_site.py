@@ -84,13 +84,32 @@ class RunSettings:
     """`extra` is a shell script that runs once the nodes are up.
 
     The run ends when all jobs have ended or, with `horizon_s`, at that second or at the last start before it. A job
-    that has not started by then has no start (NaN).
+    that has not started by then has no start (NaN). While jobs are submitted, the commands `watch` run every
+    `watch_every_s` seconds; `read_looks` returns what they printed.
     """
 
     factor: float = 20.0
     extra: str = ""
     horizon_s: float = math.inf
     topology: str = ""
+    watch: tuple[tuple[str, ...], ...] = ()
+    watch_every_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the watching commands printed, in seconds from the first moment of the run."""
+
+    at_s: float
+    outputs: tuple[str, ...]
+
+
+def read_looks(directory: Path) -> tuple[list[Look], dict[int, str]]:
+    """The looks of a run, and the name of each job by its Slurm id."""
+    lines = (directory / "looks.jsonl").read_text().splitlines()
+    names = json.loads((directory / "names.json").read_text())
+    looks = [json.loads(line) for line in lines]
+    return [Look(at_s, tuple(outputs)) for at_s, outputs in looks], {int(key): name for key, name in names.items()}
 
 
 def run_site(
@@ -112,6 +131,7 @@ def run_site(
     (directory / "extra.sh").write_text(settings.extra)
     (directory / "factor").write_text(f"{settings.factor}")
     (directory / "horizon").write_text(f"{settings.horizon_s}")
+    (directory / "watch.json").write_text(json.dumps([settings.watch, settings.watch_every_s]))
     if settings.topology:
         (directory / "topology.conf").write_text(settings.topology)
     plan = [[s.name, s.submit_s, s.run_s, s.user, list(s.options)] for s in submissions]
@@ -262,6 +282,7 @@ def main(directory: Path) -> None:
         subprocess.run(["sh", "-e", str(directory / "extra.sh")], check=True)
         began_s = math.floor(time.time()) + 5
         names = _submit_all(directory, began_s)
+        (directory / "names.json").write_text(json.dumps(names))
         _wait_for_jobs(began_s, float((directory / "horizon").read_text()))
         records = _records()
         rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
@@ -342,10 +363,11 @@ def _node_names(directory: Path) -> str:
 def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
     names: dict[int, str] = {}
     ids: dict[str, int] = {}
+    watch = _Watch(directory, began_s)
     for name, submit_s, run_s, user, options in json.loads((directory / "plan.json").read_text()):
-        delay_s = began_s + submit_s - time.time()
-        if delay_s > 0:
-            time.sleep(delay_s)
+        while (delay_s := began_s + submit_s - time.time()) > 0:
+            time.sleep(min(delay_s, watch.wait_s()))
+            watch.look_if_due()
         options = [re.sub(r"@([\w.]+)@", lambda match: str(ids[match[1]]), option) for option in options]
         command = ["sbatch", "--parsable", f"--uid={user}", f"--gid={user}", "-J", name, "-o", "/dev/null",
                    "-D", "/tmp", *options, str(directory / "job.sh"), f"{run_s:.3f}"]  # fmt: skip
@@ -357,6 +379,26 @@ def _submit_all(directory: Path, began_s: float) -> dict[int, str]:
         names[ids[name]] = name
     # Tasks of an array have ids of their own once they start; all are known by the array's id.
     return names
+
+
+class _Watch:
+    """Writes what the watching commands print."""
+
+    def __init__(self, directory: Path, began_s: float) -> None:
+        self.commands, self.every_s = json.loads((directory / "watch.json").read_text())
+        self.path, self.began_s, self.due_s = directory / "looks.jsonl", began_s, began_s
+        self.path.write_text("")
+
+    def wait_s(self) -> float:
+        return max(self.due_s - time.time(), 0.0) if self.commands else math.inf
+
+    def look_if_due(self) -> None:
+        if not self.commands or time.time() < self.due_s:
+            return
+        at_s = time.time() - self.began_s
+        with self.path.open("a") as file:
+            file.write(json.dumps([at_s, [_says(*command) or "" for command in self.commands]]) + "\n")
+        self.due_s = time.time() + self.every_s
 
 
 def _wait_for_jobs(began_s: float, horizon_s: float) -> None:

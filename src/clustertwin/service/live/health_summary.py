@@ -79,6 +79,7 @@ def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, J
                 mean_error,
                 above,
                 span.name if span else "",
+                span.account if span else "",
             )
         )
     return tuple(states[i] for i in _highest_first(highest, moment.jobs))

@@ -20,6 +20,7 @@ from datetime import time as Hour
 from pathlib import Path
 from typing import TextIO
 
+from clustertwin.core import files
 from clustertwin.core.errors import TwinError
 from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 
@@ -62,14 +63,27 @@ def last_begun_s(home: Path, now_s: float) -> float:
         return now_s
 
 
-def learn(home: Path, flags: Sequence[str], stop: threading.Event) -> Callable[[Day], None]:
-    """A function that runs `twin learn run` for a day, with these additional flags."""
+def learn(
+    home: Path, flags: Sequence[str], stop: threading.Event, log_bytes: int | None = None
+) -> Callable[[Day], None]:
+    """A function that runs `twin learn run` for a day, with these additional flags. The log keeps its last bytes."""
 
     def run(day: Day) -> None:
         arguments = ["learn", "run", "--home", str(home), "--day", day.name, *flags]
+        shorten(home / LOG, log_bytes)
         execute([sys.executable, "-m", "clustertwin", *arguments], home / LOG, stop)
 
     return run
+
+
+def shorten(log: Path, most_bytes: int | None) -> None:
+    """Keep the last half of a log that is larger than the limit, from the beginning of a line on."""
+    with suppress(OSError, TwinError):  # the night runs even if the disk is full
+        if most_bytes is None or log.stat().st_size <= most_bytes:
+            return
+        with log.open("rb") as file:
+            file.seek(-(most_bytes // 2), os.SEEK_END)
+            files.write(log, file.read().partition(b"\n")[2])
 
 
 def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | None:

@@ -62,6 +62,7 @@ class JobState:
     error: float
     alarming: int
     name: str = ""  # of the job or its program, if the source knows it
+    account: str = ""  # that it is charged to, if the source knows it
 
 
 @dataclass(frozen=True, slots=True)

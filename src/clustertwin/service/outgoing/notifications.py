@@ -21,6 +21,7 @@ from clustertwin.core import files, formatting
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.core.extras import require
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.outgoing.score_meaning import score_meaning
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
@@ -72,7 +73,8 @@ def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
         f"since    {formatting.clock(event.onset_s)}",
     ]
     lines += [f"until    {formatting.clock(event.end_s)}"] if event.end_s is not None else []
-    lines += [f"score    {formatting.number(event.score)}, view {event.view}, model {event.model}"]
+    by = f"question {event.question}" if event.found else f"view {event.view}"
+    lines += [f"{score_meaning(event, None).name:8} {formatting.number(event.score)}, {by}, model {event.model}"]
     lines += [f"{link.rstrip('/')}/events/{event.id}"] if link else []
     title = f"{_WORDS[kind]}: {event.title or title_of(event, case.why)}"
     return Message(kind, event.id, at_s, _plain(title), "\n".join(map(_plain, lines)))

@@ -101,6 +101,8 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writing, self._reading = threading.RLock(), threading.Lock()
+        if path.exists() and not path.is_file():  # SQLite would wait for a FIFO for ever
+            raise InputError(path, "not a file; move it away to start with an empty database")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection, self._reader = _connect(path), _connect(path)

@@ -2,8 +2,8 @@
 
 Host     A request with an unknown Host header is refused, so a foreign page cannot reach the service by DNS rebinding.
 Cookie   A request with long cookies is refused before they are read, and only the service's own cookie is read.
-Token    A bearer token, or the cookie of a session. On loopback, until the first token is created, every local user is
-         an admin. The service does not know which user that is, and the audit log says so.
+Token    A bearer token, or the cookie of a session. On loopback, until the first token is created, the user who runs
+         the service is an admin without one, and every other local user may read.
 Origin   A request that changes something must come from the service's own pages, or from a program, not a browser.
 Role     Reading needs `read`; evidence and actions need more. A change needs the role that its page or its part of the
          API declares.
@@ -22,14 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
+from clustertwin.service.web import local_users
 from clustertwin.service.web.binding import Binding
 from clustertwin.service.web.contract import RouteGroup
 from clustertwin.service.web.unavailable import unavailable
 
 COOKIE = "twin_session"
 MAX_COOKIE_BYTES = 8192
-#: The name of a client without a token, in the audit log.
-UNKNOWN_USER = "unknown local user"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY_BYTES = 1 << 20
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -107,7 +106,7 @@ class Guard:
         if any(_is_below(path, prefix) for prefix in self._public):
             return None
         try:
-            holder = self._holder(headers)
+            holder = self._holder(headers, scope)
         except TwinError as error:
             _log.warning("%s", error)
             return unavailable(
@@ -120,12 +119,13 @@ class Guard:
                 return RedirectResponse(f"/login?to={quote(path)}", 303)
             return _refuse(401, "this request needs a token", {"WWW-Authenticate": "Bearer"})
         needed = self.needed_role(path, method)
-        values.update(who=holder.name, role=holder.role, is_allowed=lambda: self._is_allowed(headers, needed))
+        values.update(who=holder.name, role=holder.role, is_allowed=lambda: self._is_allowed(headers, scope, needed))
         if holder.may(needed):
             return None
-        return _refuse(403, f"this request needs the role {needed}; your role is {holder.role}")
+        hint = "; log in with a token" if "local user" in holder.name else ""
+        return _refuse(403, f"this request needs the role {needed}; your role is {holder.role}{hint}")
 
-    def _holder(self, headers: Headers) -> TokenHolder | None:
+    def _holder(self, headers: Headers, scope: Scope) -> TokenHolder | None:
         tokens = Tokens(self.state.store.database)
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
@@ -135,13 +135,13 @@ class Guard:
             if holder is not None:
                 return holder
         if self.binding.loopback and not tokens.needed():
-            return TokenHolder(UNKNOWN_USER, "admin")
+            return TokenHolder(*local_users.rights(local_users.peer_uid(scope.get("client"), scope.get("server"))))
         return None
 
-    def _is_allowed(self, headers: Headers, role: Role) -> bool:
+    def _is_allowed(self, headers: Headers, scope: Scope, role: Role) -> bool:
         """Whether a request that has begun may go on: its token may have been removed or may have expired."""
         try:
-            holder = self._holder(headers)
+            holder = self._holder(headers, scope)
         except TwinError:
             return False
         return holder is not None and holder.may(role)

@@ -39,6 +39,11 @@ class ArrayWriter:
         self._unfolded = False
         self._unsynced = False  # a power cut may still undo the rename of a chunk
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its directory was deleted after it was created."""
+        return self._origin_s is not None and not (self.directory / layout.DOCUMENT).exists()
+
     def recover(self) -> None:
         """Continue an existing array: fold its journal into chunks and continue after its last second."""
         self._origin_s = layout.read_origin(self.directory)

@@ -6,6 +6,7 @@ read with two small reads and one zstd frame. Every frame has its own checksum. 
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from pathlib import Path
@@ -15,6 +16,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import RecordingError
+from clustertwin.core.foreign_files import open_regular, read_regular
 from clustertwin.telemetry.recording.ticks import INVALID
 
 _ENTRY = struct.Struct("<QQ")
@@ -40,9 +42,11 @@ def encode(ticks: NDArray[np.uint8], level: int) -> bytes:
 def read(path: Path, shape: tuple[int, int, int]) -> NDArray[np.uint8] | None:
     """All rows of a shard, (row, stored, time); None if there is no such file."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _most_bytes(shape))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     ticks = np.full(shape, INVALID, np.uint8)
     decompressor = zstandard.ZstdDecompressor()
     for row in range(shape[0]):
@@ -57,16 +61,23 @@ def read_row(
 ) -> NDArray[np.uint8] | None:
     """One row of a shard, (stored, time); None if there is no such file or no known second of the row."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = open_regular(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     try:
         offset, length = _entry(os.pread(descriptor, _ENTRY.size, row * _ENTRY.size), path)
         if (offset, length) == _ABSENT:
             return None
-        return _frame(decompressor, os.pread(descriptor, min(length, 2**31), offset), shape, path)
+        return _frame(decompressor, os.pread(descriptor, min(length, _most_bytes(shape)), offset), shape, path)
     finally:
         os.close(descriptor)
+
+
+def _most_bytes(shape: tuple[int, int, int]) -> int:
+    """The size that no shard of this shape exceeds: zstd makes incompressible data larger by less than this."""
+    return 4096 + shape[0] * (_ENTRY.size + 1024) + 2 * math.prod(shape)
 
 
 def _entry(data: bytes, path: object) -> tuple[int, int]:

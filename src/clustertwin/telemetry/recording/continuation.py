@@ -1,7 +1,7 @@
 """Continue a recording with new traces, whatever an older version has recorded: directory, trace -> recorder, note.
 
-A version with other node channels begins a new segment of them. If the channels of the threads differ, the whole old
-recording is moved aside, and a new one begins in its place.
+A version with other node channels begins a new segment of them. If the channels of the threads differ, or the document
+of the recording is gone, the whole old recording is moved aside, and a new one begins in its place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ def continue_recording(directory: Path, trace: Trace, settings: RecordingSetting
     """A recorder for traces like this one, and a note for people if an older recording was moved; else empty."""
     node_schema = trace.node_channels.schema if trace.node_channels else None
     note = ""
-    if (directory / layout.DOCUMENT).exists():
+    if directory.is_dir() and not (directory / layout.DOCUMENT).exists():
+        note = _set_aside_rest(directory)
+    elif (directory / layout.DOCUMENT).exists():
         description = layout.read_group(directory)
         if (description.schema, description.settings.interval_s) == (trace.schema, trace.interval_s):
-            return Recorder.resume(directory, node_schema), note
+            return Recorder.resume(directory, node_schema, settings), note
         lock = lock_directory(directory)  # it is not moved while another process writes to it
         try:
             aside = _free_name(directory)
@@ -37,6 +39,19 @@ def continue_recording(directory: Path, trace: Trace, settings: RecordingSetting
     nodes = {trace.node: trace.cpus}
     recorder = Recorder.create(directory, nodes, trace.schema, node_schema=node_schema, settings=settings)
     return recorder, note
+
+
+def _set_aside_rest(directory: Path) -> str:
+    """Move a directory without its document away: a new recording would mix its seconds with older chunks."""
+    if not any(path.name != layout.LOCK for path in directory.iterdir()):
+        return ""
+    lock = lock_directory(directory)
+    try:
+        aside = _free_name(directory)
+        files.publish_directory(directory, aside)
+    finally:
+        os.close(lock)
+    return f"{directory} had lost its {layout.DOCUMENT}: the rest is now {aside}, and a new recording has begun"
 
 
 def _free_name(directory: Path) -> Path:

@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core import files
+from clustertwin.core.errors import RecordingError
+from clustertwin.core.foreign_files import LATEST_S, read_regular
 
 _HEAD = struct.Struct("<4sIq")  # magic, samples, second of the first
 _SUM = struct.Struct("<I")
 _MAGIC = b"CTJ1"
+#: An hour of 500 threads in records of ten seconds has 6 MB.
+MOST_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,11 @@ def append(path: Path, record: JournalRecord) -> None:
 def read(path: Path, rows: int, stored: int) -> list[JournalRecord]:
     """The complete records of a journal; empty if there is no journal."""
     try:
-        return parse(path.read_bytes(), rows, stored)
+        return parse(read_regular(path, MOST_BYTES), rows, stored)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
 
 
 def parse(data: bytes, rows: int, stored: int) -> list[JournalRecord]:
@@ -48,7 +54,7 @@ def parse(data: bytes, rows: int, stored: int) -> list[JournalRecord]:
     while at + _HEAD.size <= len(data):
         magic, samples, start_s = _HEAD.unpack_from(data, at)
         end = at + _HEAD.size + rows * stored * samples
-        if magic != _MAGIC or end + _SUM.size > len(data):
+        if magic != _MAGIC or end + _SUM.size > len(data) or abs(start_s) > LATEST_S:
             break
         if zlib.crc32(data[at:end]) != _SUM.unpack_from(data, end)[0]:
             break

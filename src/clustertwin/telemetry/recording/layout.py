@@ -16,6 +16,7 @@ older segments stay as they are, and readers join them by the names of the chann
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -27,12 +28,16 @@ import orjson
 
 from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
+from clustertwin.core.foreign_files import LATEST_S, read_regular
 from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"
 JOB_SLOTS = "jobs.jsonl"
 VERSION = 2
+
+#: Budgets of a document, and of the bytes of one chunk in memory: 500 threads need 5 MB for an hour.
+MOST_DOCUMENT_BYTES, MOST_CHUNK_BYTES = 1 << 26, 1 << 28
 
 #: Each row of an array of node channels is one channel: a single bounded ratio.
 RATIO = Schema((Channel("ratio"),))
@@ -50,7 +55,11 @@ class RecordingSettings:
     keep_bytes: int | None = None  # above this total size the oldest chunks are deleted; None: kept
 
     def __post_init__(self) -> None:
-        if min(self.interval_s, self.chunk_s, self.flush_s) < 1:
+        seconds = (self.interval_s, self.chunk_s, self.flush_s)
+        limits = tuple(value for value in (self.keep_s, self.keep_bytes) if value is not None)
+        if not all(type(value) is int for value in (*seconds, *limits, self.level)):
+            raise SettingsError("the settings of a recording must be whole numbers")
+        if min(seconds) < 1:
             raise SettingsError("interval_s, chunk_s and flush_s of a recording must be whole seconds of at least 1")
         if self.chunk_s % self.interval_s:
             raise SettingsError(f"chunk_s {self.chunk_s} is not a multiple of interval_s {self.interval_s}")
@@ -125,7 +134,7 @@ def parse_group(data: bytes, where: object) -> RecordingDescription:
         version = ours["version"]
         if version != VERSION:
             raise RecordingError(where, f"the format is version {version}; this clustertwin reads version {VERSION}")
-        return RecordingDescription(
+        description = RecordingDescription(
             nodes={node: tuple(row["cpus"]) for node, row in ours["nodes"].items()},
             schema=Schema.from_json(ours["schema"]),
             campaign=ours["campaign"],
@@ -134,16 +143,43 @@ def parse_group(data: bytes, where: object) -> RecordingDescription:
             node_segments=tuple(tuple(names) for names in ours.get("node_channels", ())),
             job_segments=tuple(tuple(names) for names in ours.get("job_channels", ())),
         )
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise RecordingError(where, "not the document of a recording") from error
+        _check(description)
+        return description
+    except SettingsError as error:
+        raise RecordingError(where, str(error)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordingError(where, f"not the document of a recording ({error})") from error
+
+
+def _check(description: RecordingDescription) -> None:
+    """Raise `ValueError` for values of other types, and for chunks that need more memory than any recording."""
+    if not description.nodes:
+        raise ValueError("no nodes")
+    for node, cpus in description.nodes.items():
+        if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and cpu >= 0 for cpu in cpus):
+            raise ValueError(f"the cpus of node {node[:80]!r} are not distinct whole numbers")
+    segments = (*description.node_segments, *description.job_segments)
+    if any(not names or len(set(names)) < len(names) for names in segments):
+        raise ValueError("a segment has no channels, or one of them twice")
+    if not all(type(text) is str for text in (description.campaign, description.split, *sum(segments, ()))):
+        raise ValueError("campaign, split and the names of channels must be texts")
+    arrays = [description.threads(node) for node in description.nodes]
+    for node in list(description.nodes)[:1]:  # the segments of all nodes have the same shape
+        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
+        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
+    for array in arrays:
+        if not array.shape[1] or math.prod(array.shape) > MOST_CHUNK_BYTES:
+            raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
 
 
 def read_group(directory: Path) -> RecordingDescription:
     path = directory / DOCUMENT
     try:
-        return parse_group(path.read_bytes(), path)
+        return parse_group(read_regular(path, MOST_DOCUMENT_BYTES), path)
     except (FileNotFoundError, NotADirectoryError):
         raise RecordingError(directory, f"not a recording: it has no {DOCUMENT}{_below(directory)}") from None
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
 
 
 def array_document(array: ArrayLayout, origin_s: int, chunks: int) -> bytes:
@@ -198,10 +234,15 @@ def read_origin(directory: Path) -> int | None:
     """The epoch second of the first column of an array; None before the first append."""
     path = directory / DOCUMENT
     try:
-        return int(orjson.loads(path.read_bytes())["attributes"]["origin_s"])
+        origin_s = int(orjson.loads(read_regular(path, MOST_DOCUMENT_BYTES))["attributes"]["origin_s"])
+        if abs(origin_s) > LATEST_S:
+            raise ValueError("origin_s is not a second")
+        return origin_s
     except FileNotFoundError:
         return None
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordingError(path, "not the document of an array of a recording") from error
 
 
@@ -225,10 +266,14 @@ def chunk_sizes(directory: Path) -> dict[int, int]:
     """Chunk number -> bytes, for the chunks of an array."""
     try:
         with os.scandir(directory) as entries:
-            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name.startswith("c.0.0.")}
+            chunks = [entry for entry in entries if entry.name.startswith("c.0.0.")]
+            sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in chunks}
     except FileNotFoundError:
         return {}
-    return {int(name[6:]): size for name, size in sorted(sizes.items()) if name[6:].isdecimal()}
+    except OSError as error:
+        raise RecordingError(directory, f"cannot be read: {error.strerror}") from error
+    # A number of more digits lies beyond `LATEST_S`.
+    return {int(name[6:]): size for name, size in sorted(sizes.items()) if name[6:].isdecimal() and len(name) <= 17}
 
 
 def find(root: Path) -> list[Path]:
@@ -237,7 +282,7 @@ def find(root: Path) -> list[Path]:
         raise RecordingError(root, "no such directory")
     recordings = []
     for path, below, files in os.walk(root):
-        if DOCUMENT in files and b'"clustertwin"' in (Path(path) / DOCUMENT).read_bytes():
+        if DOCUMENT in files and _is_ours(Path(path) / DOCUMENT):
             recordings.append(Path(path))
             below.clear()
         below.sort()
@@ -247,7 +292,7 @@ def find(root: Path) -> list[Path]:
 def _below(directory: Path) -> str:
     """A hint for the directory of a campaign: the recordings in it."""
     try:
-        inner = sorted(path.parent for path in directory.glob(f"*/{DOCUMENT}") if b'"clustertwin"' in path.read_bytes())
+        inner = sorted(path.parent for path in directory.glob(f"*/{DOCUMENT}") if _is_ours(path))
     except OSError:
         return ""
     if not inner:
@@ -257,6 +302,13 @@ def _below(directory: Path) -> str:
         + ", ".join(map(str, inner[:3]))
         + (" …" if len(inner) > 3 else "")
     )
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return b'"clustertwin"' in read_regular(path, MOST_DOCUMENT_BYTES)
+    except OSError:
+        return False
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:

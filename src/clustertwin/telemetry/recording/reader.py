@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -98,7 +100,8 @@ class Recording:
         if start_s % self.interval_s or end_s % self.interval_s:
             raise RecordingError(self.directory, f"seconds {start_s} to {end_s} are not multiples of the cadence")
         shape = len(self.nodes[self._known(node)]), (end_s - start_s) // self.interval_s
-        values, valid = np.empty((*shape, len(self.schema)), np.float32), np.empty(shape, np.bool_)
+        others = len(self.node_schema) + 2 * job_slots.SLOTS * len(self.job_schema)  # values beside those of threads
+        values, valid = self._room(shape, 4 * others)
         self._fill(node, start_s, values, valid)
         trace = self._trace(node, start_s, values, valid)
         if not self.description.node_segments:
@@ -130,8 +133,7 @@ class Recording:
         # Without overlap a trace is its windows: unpack each node directly into its place among all windows.
         count = (self.end_s - self.start_s) // length_s
         rows = [len(cpus) * count for cpus in self.nodes.values()]
-        values = np.empty((sum(rows), length, len(self.schema)), np.float32)
-        valid = np.empty((sum(rows), length), np.bool_)
+        values, valid = self._room((sum(rows), length))
         parts, at = [], 0
         for node, size in zip(self.nodes, rows, strict=True):
             here = slice(at, at + size)
@@ -165,6 +167,21 @@ class Recording:
         if node not in self._threads:
             raise RecordingError(self.directory, f"no node {node!r}; the nodes are {', '.join(self.nodes)}")
         return node
+
+    def _room(self, shape: tuple[int, int], beside_bytes: int = 0) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Values and mask for (row, sample), if they fit into half of this machine's memory.
+
+        A damaged second can make a recording seem centuries long.
+        """
+        size_bytes = math.prod(shape) * (4 * len(self.schema) + 1) + shape[1] * beside_bytes
+        most_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        if size_bytes > most_bytes:
+            raise RecordingError(
+                self.directory,
+                f"{shape[0]} rows of {shape[1]} samples need {size_bytes / 1e9:.1f} GB, and this machine can give "
+                f"{most_bytes / 1e9:.1f} GB; read a shorter time",
+            )
+        return np.empty((*shape, len(self.schema)), np.float32), np.empty(shape, np.bool_)
 
     def _fill(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> None:
         """Unpack chunk after chunk into (cpu, time, channel) and (cpu, time)."""

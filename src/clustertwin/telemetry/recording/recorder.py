@@ -74,14 +74,24 @@ class Recorder:
         return cls(directory, description, lock)
 
     @classmethod
-    def resume(cls, directory: Path, node_schema: Schema | None = None) -> Recorder:
+    def resume(
+        cls, directory: Path, node_schema: Schema | None = None, settings: RecordingSettings | None = None
+    ) -> Recorder:
         """Continue a recording that was closed or interrupted by a crash.
 
-        If `node_schema` differs from the node channels so far, a new segment of node channels begins.
+        If `node_schema` differs from the node channels so far, a new segment of node channels begins. The limits of
+        `settings` replace those of the recording; its other settings cannot change.
         """
         description = layout.read_group(directory)
         lock = lock_directory(directory)
         try:
+            if settings is not None:
+                changed = dataclasses.replace(
+                    description.settings, keep_s=settings.keep_s, keep_bytes=settings.keep_bytes
+                )
+                if changed != description.settings:
+                    description = dataclasses.replace(description, settings=changed)
+                    files.write(directory / layout.DOCUMENT, layout.group_document(description))
             if node_schema and node_schema.names not in description.node_segments[-1:]:
                 segments = (*description.node_segments, node_schema.names)
                 description = dataclasses.replace(description, node_segments=segments)
@@ -162,6 +172,20 @@ class Recorder:
                 for writer in self._arrays.values():
                     self._apply_retention(writer, writer.close())
             finally:
+                os.close(self._lock)
+                self._lock = -1
+
+    def is_lost(self) -> bool:
+        """Whether somebody has deleted the directory, or a part of it, while this recorder writes to it."""
+        if self._lock < 0:
+            return False
+        deleted = os.fstat(self._lock).st_nlink == 0 or not (self.directory / layout.DOCUMENT).exists()
+        return deleted or any(writer.is_lost for writer in self._arrays.values())
+
+    def abandon(self) -> None:
+        """Release the directory and write nothing more."""
+        with self._mutex:
+            if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
 

@@ -134,5 +134,5 @@ def writable(path: Path) -> str:
 def _check_zone(name: str) -> None:
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise SettingsError(f"unknown time zone {name!r}; use an IANA name such as Europe/Rome") from error

@@ -80,7 +80,7 @@ def _status(word: str) -> float:
 def _as_codes(columns: dict[str, NDArray[Any]], name: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """Use small numbers as codes directly. Words and hashes keep their names, hashes without the `.0` of a float."""
     plain = tuple(word.removesuffix(".0") for word in words)
-    if all(word.isdigit() and int(word) <= LARGEST_CODE for word in plain):
+    if all(word.isdecimal() and float(word) <= LARGEST_CODE for word in plain):
         known = columns[name] >= 0
         columns[name][known] = np.array([int(word) for word in plain])[columns[name][known].astype(int)] if words else 0
         return ()
@@ -93,7 +93,7 @@ def _machine(columns: dict[str, NDArray[Any]]) -> Machine:
         return Machine()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = columns["cpus"] / columns["nodes"]
-    constant = len(ratio) > 0 and np.all(ratio == ratio[0]) and ratio[0] >= 1
+    constant = len(ratio) > 0 and np.all(ratio == ratio[0]) and 1 <= ratio[0] < np.inf
     return Machine(cpus_per_node=int(ratio[0]) if constant else 0)
 
 

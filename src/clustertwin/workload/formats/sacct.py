@@ -134,8 +134,8 @@ class _Report:
     def _ids(self, batch: DelimitedBatch) -> Floats:
         name = "JobIDRaw" if "JobIDRaw" in batch.words else "JobID"
         words = batch.words[name].to_pylist()
-        self._plain_ids &= all(word.isdigit() for word in words)
-        return np.array([int(word) if word.isdigit() else -1 for word in words], dtype=np.float64)
+        self._plain_ids &= all(word.isdecimal() for word in words)
+        return np.array([float(word) if word.isdecimal() else -1.0 for word in words], dtype=np.float64)
 
     def _times(self, batch: DelimitedBatch) -> tuple[Floats, Floats, Floats, Floats]:
         """Submit, start, end and elapsed time. The elapsed time decides which of two repeated hours is meant."""
@@ -204,9 +204,9 @@ def _count(word: str, label: str) -> float:
 
 
 def _minutes(word: str) -> float:
-    if word in NEVER or not word.isdigit():
+    if word in NEVER or not word.isdecimal():
         return parse_duration(word)
-    return int(word) * 60.0
+    return float(word) * 60.0
 
 
 _WORDS = {Status.COMPLETED: "COMPLETED", Status.FAILED: "FAILED", Status.CANCELLED: "CANCELLED"}

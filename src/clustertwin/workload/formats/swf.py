@@ -184,7 +184,7 @@ def parse_header(header: Iterable[str]) -> dict[str, str]:
 
 def _number(entries: dict[str, str], name: str) -> int:
     """The number of a header entry; 0 if the entry is missing, unknown (-1) or not a number."""
-    match = re.match(r"\d+", entries.get(name, ""))
+    match = re.match(r"\d{1,15}(?!\d)", entries.get(name, ""))
     return int(match[0]) if match else 0
 
 
@@ -192,7 +192,7 @@ def _zone(entries: dict[str, str], findings: LogFindings) -> str:
     name = entries.get("TimeZoneString", "UTC")
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         reason = f"TimeZoneString {name!r} in the header is not a time zone; using UTC (set it with --timezone)"
         findings.note(None, reason)
         return "UTC"

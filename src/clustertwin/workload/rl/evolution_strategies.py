@@ -16,7 +16,7 @@ from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import find_policy
 from clustertwin.workload.policies.learned import learned
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
-from clustertwin.workload.rl.training_sequences import SequencePool
+from clustertwin.workload.rl.training_sequences import TrainingMachine, draw_in_turn
 from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
@@ -26,7 +26,7 @@ class EvolutionSettings:
     """The population and the step sizes."""
 
     pairs: int = 16  # antithetic pairs in a generation
-    sequences: int = 4  # each candidate is evaluated on
+    sequences: int = 4  # each candidate is evaluated on; of several machines, in turn
     noise_std: float = 0.1
     learning_rate: float = 0.05
     reference: str = "sjf"  # slowdowns count relative to this policy on the same sequence
@@ -68,19 +68,19 @@ def evaluate_candidates(batch: CandidateBatch) -> NDArray[np.float64]:
 
 def next_generation(
     state: EvolutionState,
-    pool: SequencePool,
-    rules: SchedulingRules,
+    machines: Sequence[TrainingMachine],
     settings: EvolutionSettings,
     rng: np.random.Generator,
     step_scale: float = 1.0,
     engine: Engine = "here",
 ) -> float:
     """Make one step of the search. Returns the mean slowdown of the candidates relative to the reference policy."""
-    sequences = [pool.draw(rng) for _ in range(settings.sequences)]
-    reference = mean_slowdowns([find_policy(settings.reference)], sequences, rules)  # (1, sequence)
+    drawn = draw_in_turn(machines, settings.sequences, rng)
+    policy = find_policy(settings.reference)
+    reference = np.hstack([mean_slowdowns([policy], sequences, rules) for rules, sequences in drawn])  # (1, sequence)
     noise = rng.standard_normal((settings.pairs, len(state.trainable)))
     candidates = [_moved(state, sign * settings.noise_std * step) for step in noise for sign in (1.0, -1.0)]
-    slowdowns = _evaluate(candidates, sequences, rules, engine)  # (candidate, sequence)
+    slowdowns = np.hstack([_evaluate(candidates, sequences, rules, engine) for rules, sequences in drawn])
     # The mean of logarithms: a single crowded sequence must not outweigh all others.
     log_ratio = np.log(slowdowns / reference).mean(axis=1)  # (candidate,)
     fitness_rank = log_ratio.argsort().argsort() / (len(log_ratio) - 1) - 0.5

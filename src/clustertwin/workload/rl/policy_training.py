@@ -2,11 +2,13 @@
 
 The run writes a checkpoint after every round. A run that was killed continues from there with the same result; a
 checkpoint of another log, machine or other settings is refused.
-Candidates are validated on sequences of their own from the same pool, never on held-out jobs.
+Candidates are validated on sequences of their own from the same jobs, never on held-out ones. With the logs of several
+machines every machine counts the same.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.engine import Engine
-from clustertwin.workload.policies import find_policy
+from clustertwin.workload.policies import Policy, find_policy
 from clustertwin.workload.policies.learned import FIRST_UNIT, ORDER_FEATURES, initial_weights, learned
 from clustertwin.workload.rl import checkpoint
 from clustertwin.workload.rl.evolution_strategies import (
@@ -29,13 +31,13 @@ from clustertwin.workload.rl.evolution_strategies import (
 )
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
 from clustertwin.workload.rl.training_record import differences, record_training
-from clustertwin.workload.rl.training_sequences import SequencePool, TrainingData, sequence_pool
+from clustertwin.workload.rl.training_sequences import TrainingData, TrainingMachine, draw_in_turn, training_machines
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
 #: Random weights, or the best of three simple orders.
 Start = Literal["nothing", "order"]
 
-VALIDATION_LENGTH = 1024  # jobs in a validation sequence
+VALIDATION_LENGTH = 1024  # jobs in a validation sequence, if those of the training are not longer
 
 _START_ANEW = "Choose another --out, or use --force to start again and overwrite it"
 
@@ -147,16 +149,26 @@ class _TrainingRun:
         self.data, self.engine = data, engine
         self.record = record_training(data, rules, asdict(settings))
         rng = np.random.default_rng([settings.seed, 1])
-        validation_pool = self.pool(VALIDATION_LENGTH)
-        self.validation = [validation_pool.draw(rng) for _ in range(settings.validation_sequences)]
-        self.sjf_slowdown = mean_slowdowns([find_policy("sjf")], self.validation, rules)[0].mean()
+        length = max(VALIDATION_LENGTH, settings.evolve_length)
+        self.validation = draw_in_turn(self.machines(length), settings.validation_sequences, rng)
+        self.sjf_slowdowns = self.validation_slowdowns([find_policy("sjf")])[0]
         self.begun, self.before = clock(), 0.0
         self.rounds: list[TrainingRound] = []
         self.arrays: dict[str, NDArray[Any]] = {}
         self.best, self.best_ratio = np.zeros(0), np.inf
 
-    def pool(self, length: int) -> SequencePool:
-        return sequence_pool(self.data, length)
+    def machines(self, length: int) -> tuple[TrainingMachine, ...]:
+        return training_machines(self.data, self.rules, length)
+
+    def validation_slowdowns(self, policies: Sequence[Policy]) -> NDArray[np.float64]:
+        """The mean slowdowns on the validation sequences, (policy, machine)."""
+        drawn = self.validation
+        return np.stack([mean_slowdowns(policies, of_one, rules).mean(axis=1) for rules, of_one in drawn], axis=1)
+
+    def validation_ratios(self, policies: Sequence[Policy]) -> list[float]:
+        """The geometric means, over the machines, of the slowdowns relative to SJF."""
+        ratios = self.validation_slowdowns(policies) / self.sjf_slowdowns
+        return [math.prod(of_one) ** (1 / len(of_one)) for of_one in ratios.tolist()]
 
     def seconds(self) -> float:
         return self.before + self.clock() - self.begun
@@ -167,8 +179,7 @@ class _TrainingRun:
 
     def validate(self, weights: NDArray[np.float64]) -> float:
         """The mean slowdown on the validation sequences relative to SJF. Keeps the best weights."""
-        slowdown = mean_slowdowns([learned(weights)], self.validation, self.rules)[0].mean()
-        ratio = float(slowdown / self.sjf_slowdown)
+        [ratio] = self.validation_ratios([learned(weights)])
         if ratio < self.best_ratio:
             self.best, self.best_ratio = weights.copy(), ratio
         return ratio
@@ -209,8 +220,8 @@ class _TrainingRun:
 
     def reproduces_best_ratio(self) -> bool:
         """Whether the restored policy has its recorded ratio on the validation sequences of this log."""
-        slowdown = mean_slowdowns([learned(self.best)], self.validation, self.rules)[0].mean()
-        return bool(np.isclose(slowdown / self.sjf_slowdown, self.best_ratio, rtol=1e-6, atol=0.0))
+        [ratio] = self.validation_ratios([learned(self.best)])
+        return math.isclose(ratio, self.best_ratio, rel_tol=1e-6)
 
     def first_weights(self) -> NDArray[np.float64]:
         """Random weights, or the simple order with the lowest slowdown on the validation sequences."""
@@ -218,8 +229,7 @@ class _TrainingRun:
         if self.settings.start == "nothing":
             return initial_weights(ORDER_FEATURES[0], np.random.default_rng(seed), sharpness=0.0)
         candidates = [initial_weights(feature, np.random.default_rng(seed)) for feature in ORDER_FEATURES]
-        slowdowns = mean_slowdowns([learned(weights) for weights in candidates], self.validation, self.rules)
-        return candidates[int(slowdowns.mean(axis=1).argmin())]
+        return candidates[int(np.argmin(self.validation_ratios([learned(weights) for weights in candidates])))]
 
     def evolve_first_unit(self) -> None:
         """The first stage of a run that starts from an order: few rounds are enough for ten weights, not for 768."""
@@ -232,9 +242,9 @@ class _TrainingRun:
             return
         from clustertwin.workload.rl.ppo import Ppo, PpoSettings
 
-        pool, seed = self.pool(self.settings.ppo_length), self.settings.seed
+        seed = self.settings.seed
         weights = self.best if self.completed("lead") else self.first_weights()
-        learner = Ppo(pool, self.rules, PpoSettings(), weights, seed, self.engine)
+        learner = Ppo(self.machines(self.settings.ppo_length), PpoSettings(), weights, seed, self.engine)
         if self.completed("ppo"):
             learner.load_arrays(self.arrays)
         while (number := self.completed("ppo")) < self.settings.ppo_rounds:
@@ -253,10 +263,10 @@ class _TrainingRun:
             names = ("centre", "first", "second")
             state.weights, state.first_moment, state.second_moment = (self.arrays[name] for name in names)
             state.generation = completed
-        pool = self.pool(self.settings.evolve_length)
+        machines = self.machines(self.settings.evolve_length)
         while (number := self.completed(stage)) < total:
             rng = np.random.default_rng([self.settings.seed, 3, number])
             step_scale = 1.0 - number / total
-            ratio = next_generation(state, pool, self.rules, settings, rng, step_scale, self.engine)
+            ratio = next_generation(state, machines, settings, rng, step_scale, self.engine)
             arrays = {"centre": state.weights, "first": state.first_moment, "second": state.second_moment}
             self.finish_round(stage, ratio, state.weights, arrays)

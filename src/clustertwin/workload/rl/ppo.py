@@ -1,4 +1,4 @@
-"""Masked PPO (Schulman et al., 2017) in one file: a pool of sequences -> weights of the learned policy.
+"""Masked PPO (Schulman et al., 2017) in one file: machines with sequences -> weights of the learned policy.
 
 The actor is the kernel network of `policies/learned.py` with the same weights in the same order, so a trained policy
 runs in the compiled simulation. Rows without a job are masked. The critic pools over the jobs of an observation.
@@ -22,7 +22,7 @@ from clustertwin.engine import Engine, each
 from clustertwin.workload.policies import find_policy
 from clustertwin.workload.policies.learned import FEATURES, HIDDEN
 from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
-from clustertwin.workload.rl.training_sequences import SequencePool
+from clustertwin.workload.rl.training_sequences import TrainingMachine, draw_in_turn
 from clustertwin.workload.simulator.environment.schedule_batch import ScheduleBatch
 from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
@@ -33,7 +33,7 @@ class PpoSettings:
     """Hyperparameters. There is no discount factor: an episode is finite, and every second of waiting counts."""
 
     num_envs: int = 16  # sequences in a rollout
-    num_shards: int = 2  # parts of a rollout that can be collected in parallel
+    num_shards: int = 2  # parts of a rollout that can be collected in parallel; at least one for each machine
     max_jobs: int = 64  # rows of an observation
     update_epochs: int = 4
     minibatch_size: int = 1024
@@ -167,8 +167,7 @@ class Ppo:
 
     def __init__(
         self,
-        pool: SequencePool,
-        rules: SchedulingRules,
+        machines: Sequence[TrainingMachine],
         settings: PpoSettings,
         weights: NDArray[np.float64],
         seed: int,
@@ -177,7 +176,7 @@ class Ppo:
         """Train from these weights of the actor; the critic begins with random weights."""
         torch.set_num_threads(1)  # sums over several threads differ in the last bit, and then in the policy
         torch.manual_seed(seed)
-        self.pool, self.rules, self.settings, self.engine = pool, rules, settings, engine
+        self.machines, self.settings, self.engine = machines, settings, engine
         self.actor, self.critic = Actor(weights), Critic()
         self.parameters = [*self.actor.parameters(), *self.critic.parameters()]
         self.optimizer = torch.optim.Adam(self.parameters, lr=settings.learning_rate)
@@ -214,13 +213,13 @@ class Ppo:
 
     def collect_rollout(self, rng: np.random.Generator) -> Rollout:
         settings = self.settings
-        sequences = [self.pool.draw(rng) for _ in range(settings.num_envs)]
+        drawn = draw_in_turn(self.machines, settings.num_envs, rng)
         parameters = [parameter.detach().numpy() for parameter in self.parameters]
+        num_shards = max(1, settings.num_shards // len(drawn))  # of each machine
         shards = [
-            RolloutShard(
-                sequences[i :: settings.num_shards], parameters, self.rules, settings, int(rng.integers(2**62))
-            )
-            for i in range(min(settings.num_shards, settings.num_envs))
+            RolloutShard(sequences[i::num_shards], parameters, rules, settings, int(rng.integers(2**62)))
+            for rules, sequences in drawn
+            for i in range(min(num_shards, len(sequences)))
         ]
         return concatenate_rollouts(each(collect, shards, self.engine, workers=1))
 

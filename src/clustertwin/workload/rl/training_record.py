@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clustertwin.workload.policies.trained_range import range_of
+from clustertwin.workload.policies.trained_range import range_of, range_over
 from clustertwin.workload.rl.training_sequences import TrainingData
 from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
@@ -39,13 +39,17 @@ def record_log(records: Records) -> dict[str, Any]:
 
 def record_training(data: TrainingData, rules: SchedulingRules, settings: dict[str, Any]) -> dict[str, Any]:
     """The record of a training, as plain values. The keys are part of the checkpoint format."""
+    own = range_of(np.concatenate([data.records, *data.further]), rules.procs)
+    logs: dict[str, Any] = {
+        "log": record_log(data.records),
+        "held_out": [[int(first), int(last)] for first, last in data.held_out],
+        "further": [record_log(records) for records in data.further],
+    }
+    if data.others:
+        logs["others"] = [{**record_log(other.records), "procs": other.procs} for other in data.others]
     return {
-        "data": {
-            "log": record_log(data.records),
-            "held_out": [[int(first), int(last)] for first, last in data.held_out],
-            "further": [record_log(records) for records in data.further],
-        },
-        "range": asdict(range_of(np.concatenate([data.records, *data.further]), rules.procs)),
+        "data": logs,
+        "range": asdict(range_over([own, *(range_of(other.records, other.procs) for other in data.others)])),
         "rules": asdict(rules),
         "settings": _with_checkpoint_keys(settings),
     }
@@ -65,6 +69,9 @@ def differences(recorded: dict[str, Any], current: dict[str, Any]) -> list[str]:
             phrases.append(f"other held-out jobs ({_ranges(then['held_out'])}, now {_ranges(now['held_out'])})")
         if then["further"] != now["further"]:
             phrases.append(f"other synthetic jobs ({_logs(then['further'])}, now {_logs(now['further'])})")
+        if then.get("others", []) != now.get("others", []):
+            others = [_logs(entry.get("others", [])) for entry in (then, now)]
+            phrases.append(f"other logs of other machines ({others[0]}, now {others[1]})")
     if changed := _changed(recorded["rules"], current["rules"]):
         phrases.append(f"another machine or backfilling ({changed})")
     if changed := _changed(recorded["settings"], current["settings"]):

@@ -1,4 +1,4 @@
-"""Training sequences: job records without the held-out jobs -> short random sequences of jobs.
+"""Training sequences: job records without the held-out jobs -> short random sequences of jobs, for each machine.
 
 A sequence is a chain of blocks. Each block is cut from the usable jobs and keeps its own gaps between submissions. A
 log of a few thousand jobs therefore gives many more sequences than it has windows.
@@ -7,21 +7,34 @@ log of a few thousand jobs therefore gives many more sequences than it has windo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.simulator.machine_state import Records
+from clustertwin.workload.simulator.simulate_log import SchedulingRules
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMachine:
+    """The log of a machine of another size."""
+
+    records: Records
+    procs: int
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingData:
-    """Job records to train on, without the ranges of jobs `held_out` (first, one past the last), and further logs."""
+    """Job records to train on, without the ranges of jobs `held_out` (first, one past the last), and further logs.
+
+    The jobs of `others` are scheduled on their own machines.
+    """
 
     records: Records
     held_out: Sequence[tuple[int, int]] = ()
     further: Sequence[Records] = ()
+    others: Sequence[OtherMachine] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +77,29 @@ def sequence_pool(data: TrainingData, length: int = 1024) -> SequencePool:
         raise SettingsError(f"only {longest} consecutive jobs are left to train on; hold out fewer jobs")
     block = min(length, longest, max(64, length // 2))
     return SequencePool(parts, length, (max(1, block // 4), block))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMachine:
+    """A machine with its rules, and the sequences that it is given to schedule."""
+
+    pool: SequencePool
+    rules: SchedulingRules
+
+
+def training_machines(data: TrainingData, rules: SchedulingRules, length: int) -> tuple[TrainingMachine, ...]:
+    """The machine of `rules`, then the others."""
+    logs = [(data, rules)]
+    logs += [(TrainingData(other.records), replace(rules, procs=other.procs)) for other in data.others]
+    return tuple(TrainingMachine(sequence_pool(log, length), machine) for log, machine in logs)
+
+
+def draw_in_turn(
+    machines: Sequence[TrainingMachine], count: int, rng: np.random.Generator
+) -> list[tuple[SchedulingRules, list[Records]]]:
+    """`count` sequences, at least one for each machine, by machine."""
+    count = max(count, len(machines))
+    return [
+        (machine.rules, [machine.pool.draw(rng) for _ in range(i, count, len(machines))])
+        for i, machine in enumerate(machines)
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
+from clustertwin.workload.simulator.gantt_page import gantt_page
 from clustertwin.workload.simulator.schedule import Schedule
 
 SUFFIXES = (".png", ".svg", ".html")
@@ -58,13 +58,21 @@ def draw(schedule: Schedule, path: Path, hours: tuple[float, float] | None = Non
     """Write the chart to a file. `hours` selects a part of the log, counted from its first submission."""
     if path.suffix not in SUFFIXES:
         raise SettingsError(f"{path}: the suffix of a chart is one of {', '.join(SUFFIXES)}")
+    begin_s = float(schedule.jobs.submit_s.min())
+    last_s = float(schedule.end_s.max())
+    between_s = (begin_s + hours[0] * 3600, begin_s + hours[1] * 3600) if hours else (begin_s, last_s)
+    if path.suffix == ".html":
+        files.write(path, gantt_page(schedule, processor_ranges(schedule), between_s).encode())
+    else:
+        files.write(path, _image(schedule, between_s, path.suffix[1:]))
+
+
+def _image(schedule: Schedule, between_s: tuple[float, float], form: str) -> bytes:
+    """The chart as a PNG or an SVG."""
     require("matplotlib", "plots").use("Agg")
     plt: Any = require("matplotlib.pyplot", "plots")
     PolyCollection = require("matplotlib.collections", "plots").PolyCollection
-    begin_s = float(schedule.jobs.submit_s.min())
-    first_s, last_s = (
-        (begin_s + hours[0] * 3600, begin_s + hours[1] * 3600) if hours else (begin_s, schedule.end_s.max())
-    )
+    begin_s, (first_s, last_s) = float(schedule.jobs.submit_s.min()), between_s
 
     def hour(time_s: Any) -> Any:
         return (time_s - begin_s) / 3600
@@ -89,17 +97,7 @@ def draw(schedule: Schedule, path: Path, hours: tuple[float, float] | None = Non
     middle.set(ylim=(0, 1.02), ylabel="utilisation")
     bottom.step(hour(moments), waiting, where="post")
     bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="hours", xlim=(hour(first_s), hour(last_s)))
-    files.write(path, _rendered(figure, path.suffix, schedule.policy))
-    plt.close(figure)
-
-
-def _rendered(figure: Any, suffix: str, title: str) -> bytes:
-    """The content of a chart file with this suffix."""
     out = io.BytesIO()
-    if suffix != ".html":
-        figure.savefig(out, format=suffix[1:], dpi=150)
-        return out.getvalue()
-    figure.savefig(out, format="svg")
-    svg = out.getvalue().decode()
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-    return f"{head}{svg[svg.index('<svg') :]}</html>".encode()
+    figure.savefig(out, format=form, dpi=150)
+    plt.close(figure)
+    return out.getvalue()

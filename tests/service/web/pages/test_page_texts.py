@@ -57,7 +57,7 @@ def test_anomalous_threads_without_an_open_event_are_explained(client, published
     published.publish(replace(snapshot(), events=()), None)
     for path in ("/", "/nodes/n1"):
         text = client.get(path).text
-        assert "2 threads are above the threshold now. An event opens when threads stay above" in text, path
+        assert "2 threads are above the threshold now. An event opens when a job is harmed" in text, path
 
 
 def test_without_anomalous_threads_no_text_mentions_them(client, published):

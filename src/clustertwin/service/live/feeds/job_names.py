@@ -1,4 +1,4 @@
-"""Owners and names of jobs: user ids that the exporter serves, and Slurm's queue -> spans with owner and name.
+"""Owners, names and accounts of jobs: user ids that the exporter serves, and Slurm's queue -> spans that have them.
 
 Both are asked in the background, at most once a minute, and only while a job without a name runs. What they answer is
 kept and bounded. A source that fails or hangs leaves the names empty: they are for people, and no score needs them.
@@ -34,6 +34,7 @@ class JobName(NamedTuple):
 
     user: str = ""
     name: str = ""
+    account: str = ""
 
 
 #: Asks for the jobs that run now.
@@ -60,10 +61,10 @@ def user_of(uid: int) -> str:
 
 
 def names_in_slurm(squeue: str) -> NameSource:
-    """The users and names of all running jobs, from one call of squeue."""
+    """The users, accounts and names of all running jobs, from one call of squeue."""
 
     def ask() -> Mapping[str, JobName]:
-        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", "--format=%A|%u|%j"]
+        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", "--format=%A|%u|%a|%j"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             try:
                 output, _ = process.communicate(timeout=ANSWER_S)
@@ -76,16 +77,16 @@ def names_in_slurm(squeue: str) -> NameSource:
 
 
 def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
-    """Lines of job id, user and name. A name may contain the separator.
+    """Lines of job id, user, account and name. A name may contain the separator; "(null)" is no account.
 
-    >>> dict(parse_queue(["17|ada|a|b", "damaged"]))
-    {'17': JobName(user='ada', name='a|b')}
+    >>> dict(parse_queue(["17|ada|phys|a|b", "18|bob|(null)|c", "damaged"]))
+    {'17': JobName(user='ada', name='a|b', account='phys'), '18': JobName(user='bob', name='c', account='')}
     """
     for line in lines:
-        job, _, rest = line.strip().partition("|")
-        user, found, name = rest.partition("|")
-        if found and job:
-            yield job, JobName(user, "".join(char for char in name if char.isprintable())[:200])
+        job, *rest = line.strip().split("|", 3)
+        if job and len(rest) == 3:
+            user, account, name = ("".join(char for char in text if char.isprintable())[:200] for text in rest)
+            yield job, JobName(user, name, "" if account == "(null)" else account)
 
 
 class JobNames:
@@ -101,9 +102,15 @@ class JobNames:
     def named(self, span: JobSpan) -> JobSpan:
         """The span with its owner and its name, as far as they are known. What its source knows comes first."""
         known = self._known.get(span.job)
-        if known is None or (span.user and span.name):
+        if known is None or (span.user and span.name and span.account):
             return span
-        return replace(span, user=span.user or known.user, name=span.name or known.name, owner=span.owner or known.user)
+        return replace(
+            span,
+            user=span.user or known.user,
+            name=span.name or known.name,
+            owner=span.owner or known.user,
+            account=span.account or known.account,
+        )
 
     def look_for(self, jobs: Iterable[str]) -> None:
         """Take the answer of the last question, and ask again if a job is unknown and a minute has passed."""
@@ -123,7 +130,7 @@ class JobNames:
                 continue
             for job, found in answer.items():
                 before = answers.get(job, JobName())
-                answers[job] = JobName(before.user or found.user, before.name or found.name)
+                answers[job] = JobName(*(first or second for first, second in zip(before, found, strict=True)))
         return answers
 
     def _keep(self, answers: Mapping[str, JobName]) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.outgoing.score_meaning import score_meaning, threshold_of
 from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
@@ -107,6 +108,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def event_page(request: Request, case: Case) -> HTMLResponse:
         values: dict[str, Any] = {
             "case": case,
+            "meaning": score_meaning(case.event, threshold_of(case.event, state.snapshot)),
             "verdicts": state.store.audit(case.id, limit=20),
             "near": nearest(state.snapshot, case.event),
             "alike": state.store.alike(case, 6),

@@ -32,7 +32,7 @@ def router(state: ServiceState) -> APIRouter:
             job
             for job in state.snapshot.jobs
             if all(
-                word in f"{job.job} {job.name} {job.owner} {job.job_type} {' '.join(job.nodes)}".lower()
+                word in f"{job.job} {job.name} {job.owner} {job.account} {job.job_type} {' '.join(job.nodes)}".lower()
                 for word in words
             )
         ]

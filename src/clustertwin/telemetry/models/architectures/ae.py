@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.models.contract import Autoencoder, Batch, Shape
+
+#: No window is as long as 2 to the power of this.
+DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,10 @@ class Config:
     width: int = 24
     blocks: int = 2
     hidden: int = 96
+
+    def __post_init__(self) -> None:
+        if self.blocks > DEEPEST:
+            raise SettingsError(f"blocks {self.blocks}: each block halves the window, so at most {DEEPEST} are allowed")
 
 
 class Block(nn.Module):

@@ -7,16 +7,19 @@ from its second on until the next one of the same slot. A slot whose job is not 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import orjson
 
 from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
+from clustertwin.core.foreign_files import LATEST_S, read_regular
 
 #: Jobs of a node whose channels are recorded at the same time. Each takes 36 KB of memory while an hour is written.
 SLOTS = 8
+#: An assignment has about 80 bytes.
+MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,21 @@ class JobSlots:
 def read(path: Path) -> list[Assignment]:
     """The assignments in the order of their starts; empty if there is no file."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     assignments = []
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            assignments.append(Assignment(**orjson.loads(line)))
-        except (orjson.JSONDecodeError, TypeError) as error:
+            assignment = Assignment(**orjson.loads(line))
+            if [type(value) for value in astuple(assignment)] != [str, int, str, int]:
+                raise TypeError("node and job must be texts, slot and start_s whole numbers")
+            if not 0 <= assignment.slot < SLOTS or abs(assignment.start_s) > LATEST_S:
+                raise ValueError("there is no such slot or second")
+            assignments.append(assignment)
+        except (ValueError, TypeError) as error:
             raise RecordingError(path, f"not an assignment of a job ({error})", number) from error
     return sorted(assignments, key=lambda assignment: assignment.start_s)
 

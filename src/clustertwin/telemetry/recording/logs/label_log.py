@@ -14,7 +14,11 @@ import orjson
 
 from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
+from clustertwin.core.foreign_files import read_regular
 from clustertwin.core.traces import JobSpan
+
+#: A label has about 200 bytes.
+MOST_BYTES = 1 << 28
 
 
 def append(path: Path, span: JobSpan) -> None:
@@ -30,9 +34,11 @@ def rewrite(path: Path, spans: list[JobSpan]) -> None:
 def read(path: Path) -> list[JobSpan]:
     """The labels, ordered by start; empty if there is no file."""
     try:
-        return parse(path.read_bytes(), path)
+        return parse(read_regular(path, MOST_BYTES), path)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
 
 
 def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
@@ -46,13 +52,28 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
             row["cpus"] = tuple(row["cpus"])
             row["end_s"] = math.inf if row["end_s"] is None else row["end_s"]
             span = JobSpan(**row)
+            _check(span)
             spans[span.job, span.node, span.cpus, span.start_s] = span
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise RecordingError(where, f"not a label ({error})", number) from error
     return sorted(spans.values(), key=lambda span: (span.start_s, span.node, span.job))
 
 
+def _check(span: JobSpan) -> None:
+    """Raise `ValueError` if a value has another type than it should have."""
+    texts = (span.job, span.node, span.job_type, span.owner, span.anomaly, span.name, span.user)
+    seconds = (span.start_s, span.end_s, *([] if span.onset_s is None else [span.onset_s]))
+    if not all(type(text) is str for text in texts):
+        raise ValueError("a name is not a text")
+    if not all(type(second) in (int, float) for second in seconds):
+        raise ValueError("a time is not a number")
+    if not all(type(cpu) is int and cpu >= 0 for cpu in span.cpus):
+        raise ValueError("a cpu is not a whole number")
+
+
 def _line(span: JobSpan) -> bytes:
     row = asdict(span)
+    if not span.account:
+        del row["account"]  # older releases read labels without it
     row["end_s"] = None if math.isinf(span.end_s) else span.end_s
     return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)

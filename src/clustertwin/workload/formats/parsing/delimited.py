@@ -5,6 +5,7 @@ Arrow reads the text batch by batch. A line with too many or too few fields goes
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats.parsing.byte_stream import Progress, head, open_bytes
+from clustertwin.workload.formats.parsing.byte_stream import Progress, RecodedStream, blocks, head, open_bytes
 from clustertwin.workload.formats.parsing.findings import LogFindings
 
 #: (line, text, expected fields) -> the fields of a line that does not fit the header, or None if it cannot be repaired.
@@ -111,15 +112,21 @@ def read_batches(
                                  strings_can_be_null=False)  # fmt: skip
     options = csv.ReadOptions(use_threads=False, block_size=1 << 22, column_names=names, skip_rows=1)
     next_line, counted = 2, 0
-    with open_bytes(path, progress) as stream:
+    # Arrow loses a line of another length if it is not UTF-8.
+    with RecodedStream(open_bytes(path, progress), path, "UTF-8", replace=True) as recoded:
+        stream = io.BufferedReader(recoded, buffer_size=1 << 20)
         try:
             for batch in csv.open_csv(stream, options, parse, convert):
                 lines, next_line = _line_numbers(batch.num_rows, next_line, misfits[counted:])
                 counted = len(misfits)
                 yield _without_empty_lines(DelimitedBatch({name: batch.column(name) for name in wanted}, lines))
         except pa.ArrowInvalid as error:
+            for _ in blocks(path):  # names the line, if one is too long
+                pass
             reason = f"cannot parse the file as a table with the columns of its first line: {error}"
             raise TraceError(path, reason) from error
+        if recoded.replaced:
+            findings.note(None, "some bytes are not UTF-8; they are shown as \ufffd")
     yield from _repaired(misfits, names, wanted, findings, repair)
 
 

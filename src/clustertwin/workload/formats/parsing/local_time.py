@@ -37,9 +37,11 @@ class LocalTimes:
         """
         if word in NEVER:
             return np.nan, np.nan
-        if word.isdigit():
+        if word.isdecimal():
             return float(word), float(word)
         moment = datetime.fromisoformat(word)  # its ValueError becomes the finding
+        if not 1900 <= moment.year < 9999:  # conversions overflow near the ends of the calendar
+            raise ValueError(f"the year {moment.year} is not plausible")
         if moment.tzinfo is not None:
             return moment.timestamp(), moment.timestamp()
         self.naive = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from itertools import combinations_with_replacement
@@ -10,6 +11,8 @@ from clustertwin.workload.formats.parsing.findings import LogFindings
 
 #: Free-text columns. sacct does not escape a `|` in them.
 FREE_TEXT = ("JobName", "Comment", "AdminComment", "SystemComment", "SubmitLine", "WorkDir", "Extra", "Container")
+#: A line with more possible splits is not repaired: their number grows exponentially.
+MOST_SPLITS = 1000
 #: Patterns of the typed columns. They decide which of several splits is meant.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+(\.\d+)?([+-]\d\d:?\d\d|Z)?$|\d+$|Unknown$|None$|$")
 _PATTERNS = {
@@ -30,6 +33,8 @@ class PipeRepair:
         cells = text.split("|")
         surplus = len(cells) - expected
         if surplus <= 0 or not self._free:
+            return None
+        if math.comb(surplus + len(self._free) - 1, surplus) > MOST_SPLITS:
             return None
         plausible = [split for split in self._splits(cells, surplus) if self._fits(split)]
         if len(plausible) != 1:

@@ -8,7 +8,6 @@ SubmitLine is optional. It tells what sacct has no column for: tasks, exclusive 
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 import shlex
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats.parsing.byte_stream import blocks
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
 from clustertwin.workload.slurm.site.quantities import (
     Gres,
@@ -30,6 +30,10 @@ from clustertwin.workload.slurm.site.quantities import (
 )
 from clustertwin.workload.slurm.site.slurm_site import SiteReport
 
+#: Of the unpacked text: ten million jobs with their command lines.
+MOST_BYTES = 1 << 32
+#: Tasks of one job array; Slurm's own limit is 4 million.
+MOST_TASKS = 4_000_000
 #: One letter of sbatch -> the long option.
 SHORT_OPTIONS = {
     "N": "nodes", "n": "ntasks", "t": "time", "q": "qos", "p": "partition", "A": "account", "c": "cpus-per-task",
@@ -71,14 +75,14 @@ def read_log(path: Path) -> SlurmLog:
 
 
 def _text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-    except (OSError, EOFError) as error:
-        raise TraceError(path, getattr(error, "strerror", None) or str(error)) from error
-    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return content.decode(encoding, errors="replace")
+    """The whole text. Lines and their sum are bounded, also when gzip unpacks them."""
+    parts, size_bytes = [], 0
+    for block in blocks(path):
+        size_bytes += len(block)
+        if size_bytes > MOST_BYTES:
+            raise TraceError(path, f"more than {MOST_BYTES:,} bytes; split the log")
+        parts.append(block)
+    return b"".join(parts).decode(errors="replace")
 
 
 def parse_events(text: str, where: Path | str) -> SlurmLog:
@@ -102,7 +106,7 @@ def parse_events(text: str, where: Path | str) -> SlurmLog:
             submit_s = float(words[1])
             job = SlurmJob(len(jobs) + 1, submit_s, run_s if run_s >= 0 else math.inf, options.pop("uid", ""))
             jobs.extend(_tasks(with_options(job, options, report, place), options, len(jobs)))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise TraceError(where, str(error), number) from error
     return in_order(jobs, 0.0, report)
 
@@ -118,6 +122,8 @@ def sbatch_options(line: str) -> dict[str, str]:
         name, equals, value = words[at].lstrip("-").partition("=")
         dashes = len(words[at]) - len(words[at].lstrip("-"))
         at += 1
+        if not name:
+            raise ValueError(f"{words[at - 1]!r} is not an option")
         if dashes == 1 and name not in ("sim-walltime",):
             name, value, equals = name[0], (name[1:] + equals + value), "=" if name[1:] else ""
             name = SHORT_OPTIONS.get(name, name)
@@ -193,10 +199,12 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
     ranges, _, limit = options["array"].partition("%")
     count = 0
     for part in ranges.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part)
         if match is None:
             raise ValueError(f"--array={options['array']}: write 0-9, 1,3,5 or 0-9%2")
         count += len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
+    if count > MOST_TASKS:
+        raise ValueError(f"--array={options['array'][:40]}: {count:,} tasks; the limit is {MOST_TASKS:,}")
     for task in range(count):
         yield replace(job, id=before + 1 + task, array=job.id, array_limit=int(limit or 0))
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustertwin.core.errors import InputError
+from clustertwin.core.foreign_files import read_regular
 
 _PAIR = re.compile(r'\s*([A-Za-z][\w.]*)\s*[-*+/]?=\s*("([^"]*)"|\S*)')
 _INCLUDE = re.compile(r"include\s+(\S.*)$", re.IGNORECASE)
+#: A slurm.conf of a large site has 100 KB, and a dump of its accounts a few megabytes.
+MOST_BYTES = 1 << 28
 #: A file that includes itself, directly or not, is refused at this depth.
 DEEPEST_INCLUDE = 20
 
@@ -64,7 +67,7 @@ def _entries(path: Path, cluster: str, depth: int) -> Iterator[ConfEntry]:
 def read_text(path: Path) -> str:
     """A text file in UTF-8, or in UTF-16 where a byte order mark says so."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise SiteError(path, error.strerror or str(error)) from error
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

@@ -1,0 +1,70 @@
+"""Limits of the history: days and bytes; what is open or vetted stays longest, and the audit log says what went."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+from tests.service.web.test_api import EVENT, WHY
+
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.history_limits import DeletedHistory, HistoryLimits, apply_limits, used_bytes
+
+DAY_S = 86_400
+NONE = HistoryLimits(0, 0, 0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Event e0 is open, e1 to e9 ended on days 1 to 9, and e3 has a verdict."""
+    store = Store(tmp_path / "state.sqlite")
+    ends = [None, *(day * DAY_S for day in range(1, 10))]
+    events = [replace(EVENT, id=f"e{i}", onset_s=i, seen_s=i + 1, end_s=end_s) for i, end_s in enumerate(ends)]
+    store.write([(event, WHY) for event in events])
+    store.vet(["e3"], "confirmed", who="ada", now_s=3.0 * DAY_S)
+    yield store
+    store.close()
+
+
+def ids(store):
+    return sorted(case.id for case in store.events())
+
+
+def test_without_limits_nothing_goes(store):
+    assert apply_limits(store.database, NONE, 1e12) == DeletedHistory()
+    assert len(ids(store)) == 10
+
+
+def test_events_go_after_their_days_with_their_evidence_and_open_ones_stay(store):
+    with store.database.transaction() as connection:
+        connection.executemany(
+            "INSERT INTO evidence (event, taken_s, document) VALUES (?, 1, '{}')", [("e2",), ("e9",), ("e0",)]
+        )
+    assert apply_limits(store.database, replace(NONE, events_days=5), 10.0 * DAY_S).events == 4
+    assert ids(store) == ["e0", "e5", "e6", "e7", "e8", "e9"]
+    assert [row["event"] for row in store.database.rows("SELECT event FROM evidence ORDER BY id")] == ["e9", "e0"]
+
+
+def test_above_the_bytes_the_oldest_go_first_and_vetted_ones_last(store, monkeypatch):
+    monkeypatch.setattr("clustertwin.service.store.history_limits.BATCH", 1)
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE events SET comment = ?", ("x" * 20_000,))
+    before = used_bytes(store.database)
+    apply_limits(store.database, replace(NONE, database_gb=(before - 100_000) / 1e9), 0.0)
+    assert "e1" not in ids(store)
+    assert {"e0", "e3", "e9"} <= set(ids(store))
+    apply_limits(store.database, replace(NONE, database_gb=1e-9), 0.0)
+    assert ids(store) == ["e0"]  # a limit below the smallest database ends the search
+
+
+def test_the_audit_log_is_shortened_from_its_beginning_and_says_so(store):
+    for day in range(4, 8):
+        store.append_audit("ada", "vet", f"e{day}", day * DAY_S)
+    assert apply_limits(store.database, replace(NONE, audit_days=4), 10.0 * DAY_S).audit == 3
+    entries = store.audit()
+    assert [entry.at_s / DAY_S for entry in entries] == [10, 7, 6]
+    assert (entries[0].action, entries[0].after["entries"]) == ("audit shortened", 3)
+    assert apply_limits(store.database, replace(NONE, audit_days=4), 10.0 * DAY_S).audit == 0
+    with pytest.raises(sqlite3.IntegrityError, match="only grows"), store.database.transaction() as connection:
+        connection.execute("DELETE FROM audit")

@@ -1,0 +1,153 @@
+"""`twin doctor --home`: what is wrong with a home is named, and repaired without losing what can be read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+
+import numpy as np
+import pytest
+from tests.service.web.test_api import EVENT, WHY
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.errors import SettingsError
+from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.home_check import ASIDE, check_home
+from clustertwin.service.store.home_format import HomeFormatError, create_home
+from clustertwin.service.store.tokens import Tokens
+from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
+
+EVENTS = 40
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home as a service leaves it: events, a token, two chunks of a recording with a label, a night."""
+    home = create_home(tmp_path / "home")
+    store = Store(home / "state.sqlite")
+    Tokens(store.database).add("ada", "vet", 5.0)
+    for i in range(EVENTS):
+        store.append_audit("ada", "vet", f"event {i}", float(i), {"comment": "x" * 200})
+    store.write([(EVENT, WHY)])
+    store.close()
+    values = np.zeros((2, 120, 4), np.float32)
+    values[..., 3] = 1
+    settings = RecordingSettings(chunk_s=60)
+    with Recorder.create(home / "recording", {"n1": (0, 1)}, settings=settings) as recorder:
+        recorder.append(Trace("n1", (0, 1), 60, CPU, values, np.ones((2, 120), np.bool_)))
+        recorder.label(JobSpan("7", "n1", (0, 1), 60.0, 90.0))
+    (home / "nights/2026-01-01").mkdir(parents=True)
+    (home / "nights/2026-01-01/plan.json").write_text("{}")
+    return home
+
+
+def damaged(home, repair=False):
+    """part -> finding, of the parts that are or were not sound."""
+    return {found.part: found for found in check_home(home, repair) if not found.ok or found.repaired}
+
+
+def test_a_sound_home_is_sound_and_nothing_changes(home):
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
+    assert damaged(home) == damaged(home, repair=True) == {}
+    after = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
+    after.pop(home / "service.lock")
+    assert {path: at for path, at in after.items() if path.suffix not in (".sqlite-wal", ".sqlite-shm")} == before
+
+
+def hurt_page(home, name):
+    path = home / "state.sqlite"
+    with sqlite3.connect(path) as database:
+        page_bytes = database.execute("PRAGMA page_size").fetchone()[0]
+        root = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+    database.close()
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * page_bytes : root * page_bytes] = b"\xa5" * page_bytes
+    path.write_bytes(data)
+
+
+def test_a_database_with_a_damaged_page_is_rescued(home):
+    hurt_page(home, "audit_by_subject")
+    assert "damaged" in damaged(home)["state.sqlite"].detail
+    assert not (home / ASIDE).exists()  # a check repairs nothing
+    repaired = damaged(home, repair=True)["state.sqlite"].repaired
+    assert f"{EVENTS + 1} audit" in repaired
+    store = Store(home / "state.sqlite")
+    store.database.check()
+    assert store.event(EVENT.id).event.owner == EVENT.owner
+    assert len(store.audit(limit=1000)) == EVENTS + 1
+    assert [holder.name for holder in Tokens(store.database).all()] == ["ada"]
+    assert damaged(home) == {}
+    store.close()
+
+
+def test_a_database_of_other_bytes_is_set_aside_and_clients_still_need_a_token(home):
+    (home / "state.sqlite").write_bytes(b"\xa5" * 9000)
+    assert "nothing" in damaged(home, repair=True)["state.sqlite"].repaired
+    (kept,) = (home / ASIDE).glob("*/state.sqlite")
+    assert kept.read_bytes() == b"\xa5" * 9000
+    store = Store(home / "state.sqlite")
+    assert Tokens(store.database).needed()
+    store.close()
+
+
+def test_damaged_chunks_and_lines_of_a_recording_are_set_aside_and_the_rest_is_read(home):
+    chunk = home / "recording/n1/c.0.0.0"
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    labels = home / "recording/labels.jsonl"
+    labels.write_bytes(b'{"job": 5}\n' + labels.read_bytes())
+    (home / "recording/gone").mkdir()
+    assert set(damaged(home)) == {"recording/n1/c.0.0.0", "recording/labels.jsonl", "recording/gone"}
+    done = damaged(home, repair=True)
+    assert "1 of 2 lines were kept" in done["recording/labels.jsonl"].repaired
+    recording = Recording.open(home / "recording")
+    assert recording.trace("n1", 120, 180).valid.all()
+    assert [span.job for span in recording.spans] == ["7"]
+    assert damaged(home) == {}
+
+
+def test_other_damage(home):
+    (home / "format.json").write_text("[")
+    (home / "recording/zarr.json").write_text("{}")
+    (home / "recording/.zarr.json.abc.new").write_text("{")
+    (home / "models/.ae-1.77").mkdir(parents=True)
+    (home / "nights/2026-01-01/plan.json").write_bytes(b"[" * 100_000)
+    (home / "champion.json").write_bytes(b"\xff")
+    (home / "state.sqlite").chmod(0o644)
+    os.mkfifo(home / "source.json")
+    wrong = damaged(home)
+    assert len(wrong) == 8
+    assert all(not found.repaired for found in wrong.values())
+    assert all(found.ok and found.repaired for found in damaged(home, repair=True).values())
+    assert damaged(home) == {}
+    kept = {path.relative_to(home / ASIDE).parts[1] for path in (home / ASIDE).rglob("*") if path.is_file()}
+    assert {"format.json", "recording", "nights", "champion.json"} <= kept
+
+
+def test_a_home_of_a_newer_release_is_left_alone(home):
+    (home / "format.json").write_text(json.dumps({"format": 99, "written_by": "clustertwin 9"}))
+    (home / "champion.json").write_bytes(b"\xff")
+    with pytest.raises(HomeFormatError, match="clustertwin 9 wrote this"):
+        check_home(home, repair=True)
+    assert not (home / ASIDE).exists()
+
+
+def test_a_home_in_use_is_checked_and_not_repaired(home):
+    lock = os.open(home / "service.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert damaged(home) == {}
+    with pytest.raises(SettingsError, match="stop it before"):
+        check_home(home, repair=True)
+    os.close(lock)
+
+
+def test_the_command_says_what_it_did(home, twin_here):
+    (home / "nights/2026-01-01/plan.json").write_text("[")
+    result = twin_here("doctor", "--home", home)
+    assert (result.returncode, "✗ nights/2026-01-01/plan.json" in result.stdout) == (1, True)
+    result = twin_here("doctor", "--home", home, "--repair", "--json")
+    (plan,) = [row for row in json.loads(result.stdout) if row["part"] == "nights/2026-01-01/plan.json"]
+    assert (result.returncode, plan["ok"], "moved to" in plan["repaired"]) == (0, True, True)
+    assert twin_here("doctor", "--repair").returncode == 2
