@@ -93,8 +93,8 @@ def load_detector(directory: Path | str | None = None) -> TraceDetector:
     >>> events = ct.load_detector().events(cluster, every_s=30)
     >>> {event.job for event in events.events} == {span.job for span in cluster.jobs if span.anomaly}
     True
-    >>> events.titles[0][:17]
-    'Job 2 looks hung:'
+    >>> any("looks hung" in title for title in events.titles)
+    True
     """
     from clustertwin.telemetry.detection.bundled import bundled
     from clustertwin.telemetry.detection.detector_store import read
