@@ -21,7 +21,7 @@ from clustertwin.workload.formats import read
 from clustertwin.workload.generators import make
 from clustertwin.workload.generators.private import Private
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.machine_size import counted_sizes
+from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 EPSILONS = (1.0, 4.0, 8.0, 16.0, 32.0, float("inf"))
 HEAD = ("", "EASY wait / real", "load", "KS run", "row AUC", "user-days", "found at 1 %", "jobs", "user names")
@@ -80,13 +80,14 @@ def holdout(card: Scorecard) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path)
-    parser.add_argument("--procs", type=int, required=True, help="size of the machine")
+    parser.add_argument("--procs", type=int, help="size of the machine (default: as the log states it)")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--public-load", action="store_true", help="take the offered load as published")
     options = parser.parse_args()
     log = clean(read(options.log, lenient=True)).jobs
-    rows = measure(log, options.procs, tuple(options.epsilon), options.seeds, options.public_load)
+    procs = options.procs or machine_size(log)
+    rows = measure(log, procs, tuple(options.epsilon), options.seeds, options.public_load)
     lines = [list(HEAD), ["---"] * len(HEAD), holdout(rows[0].cards[0]), *(row.cells() for row in rows)]
     for line in lines:
         print("| " + " | ".join(line) + " |")
