@@ -92,6 +92,7 @@ BENCHES := exporter parser recording metrics scoring training detection events h
 bench: setup servers ## LOG=log.swf and DATA=directory of labelled servers for the two that need real data
 	@for b in $(BENCHES); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || exit 1; done
 	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/generators.py $(LOG); else echo "generators: skipped, needs LOG="; fi
+	@if test -n "$(LOG)"; then $(BIN)/python benchmarks/privacy.py $(LOG); else echo "privacy: skipped, needs LOG="; fi
 	@if test -n "$(DATA)"; then $(BIN)/python benchmarks/detection_real.py $(DATA); else echo "detection_real: skipped, needs DATA="; fi
 
 EPISODES ?= 30
