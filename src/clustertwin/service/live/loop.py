@@ -22,7 +22,7 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, describe
 from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
-from clustertwin.service.live.champion_loading import Loading
+from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -32,7 +32,7 @@ from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.scoring_turns import ScoringRound
 from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.live.stride import Stride
-from clustertwin.service.live.turn_failures import RESTART_AFTER, TurnFailures
+from clustertwin.service.live.turn_failures import RESTART_AFTER, LoopFailed, TurnFailures
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
@@ -108,6 +108,8 @@ class Loop:
                 self.turn()
                 self._beat()
                 self._failures.check()
+                if isinstance(self._loading, RepeatedLoading) and self._loading.gave_up:
+                    raise LoopFailed(self._problems.get("model", "the detector cannot be loaded"))
                 stop.wait(self._pause_s())
         finally:
             # Store events first: the service waits only a few seconds for this thread.
