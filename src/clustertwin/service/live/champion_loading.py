@@ -38,6 +38,7 @@ class RepeatedLoading:
         self._reason: Exception | None = None  # why the last attempt failed
         self._failed_s, self._failures = 0.0, 0
         self._attempt = self._begin()
+        self._judged: Future[Handover] | None = None  # the last attempt whose failure is counted
 
     def done(self) -> bool:
         """Whether an attempt has ended. From then on this stays true."""
@@ -48,7 +49,8 @@ class RepeatedLoading:
             error = self._attempt.exception()
             if error is None:
                 return self._attempt.result()
-            if self._reason is not error:
+            if self._judged is not self._attempt:
+                self._judged = self._attempt
                 self._reason, self._failed_s = error if isinstance(error, Exception) else None, self._clock()
                 self._failures += 1
             if self._clock() - self._failed_s >= AGAIN_S:
