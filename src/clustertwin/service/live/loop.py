@@ -55,6 +55,8 @@ EVERY_SECOND_THREADS = 4096
 TURN_S = 0.4
 #: The speed of scoring that is assumed before the first scoring.
 THREADS_PER_S = 50_000
+#: The file that names the detector in service.
+CHAMPION = "champion.json"
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
 
@@ -207,7 +209,7 @@ class Loop:
         detector = self._handover.poll()
         if detector is not before:
             self._since_s = now_s
-        if self._handover.reason:
+        if self._handover.reason and (self._handover.home / CHAMPION).exists():  # a deleted one is no problem any more
             self._problems["model"] = f"the new champion is refused: {self._handover.reason}"
         return detector
 
