@@ -91,6 +91,7 @@ class Loop:
         self._failures = TurnFailures(self._problems)
         self._windows: list[MaintenanceWindow] = []  # the last that could be read
         self._since_s = 0.0
+        self._refused_file = False  # the refused champion was named by a file
         self._round, self._round_s, self._took_s = (
             ScoringRound(),
             0,
@@ -209,7 +210,12 @@ class Loop:
         detector = self._handover.poll()
         if detector is not before:
             self._since_s = now_s
-        if self._handover.reason and (self._handover.home / CHAMPION).exists():  # a deleted one is no problem any more
+        if not self._handover.reason:
+            self._refused_file = False
+            return detector
+        exists = (self._handover.home / CHAMPION).exists()
+        self._refused_file |= exists
+        if exists or not self._refused_file:  # a file that was deleted since is no problem any more
             self._problems["model"] = f"the new champion is refused: {self._handover.reason}"
         return detector
 
