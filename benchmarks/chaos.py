@@ -264,6 +264,8 @@ class Stage:
         """Seconds until all is well; None if it takes longer."""
         begun_s = time.monotonic()
         while time.monotonic() - begun_s < limit_s:
+            if self.service is not None and self.service.poll() is not None:
+                self.start_service()  # as systemd does
             if self.is_well():
                 return time.monotonic() - begun_s
             time.sleep(0.25)
@@ -473,6 +475,8 @@ def try_fault(stage: Stage, name: str, fault_s: float) -> Outcome:
             oldest_s = max(oldest_s, time.time() - stage.newest_s().get("a", 0.0)) if of_one_node else 0.0
             time.sleep(0.25)
     recovered_s = stage.wait_well(RECOVERY_S)
+    if recovered_s is None:
+        problems |= dict.fromkeys((stage.get("/api/v1/snapshot") or {}).get("problems", ["no answer"]))
     return Outcome(
         name,
         len(stage.acknowledged) - acknowledged,

@@ -221,3 +221,13 @@ def test_a_recording_deleted_while_it_is_written_is_named_and_begins_again(part,
     assert (part == "zarr.json") == ("had lost its zarr.json" in again.problem)
     again.close()
     assert Recording.open(tmp_path / "recording").trace("n1", 300, 305).valid.all()
+
+
+def test_a_refused_champion_that_is_deleted_is_no_problem_any_more(loop_of, clock, state):
+    (source,) = begun(clock, "a")
+    loop = loop_of(live(clock, source), stride_s=5)
+    state.home.mkdir(exist_ok=True)
+    (state.home / "champion.json").write_bytes(b"\xff")
+    assert any("the new champion is refused" in problem for problem in loop.turn().problems)
+    (state.home / "champion.json").unlink()
+    assert loop.turn().problems == ()

@@ -131,6 +131,7 @@ SETTINGS = {"interval_s": 1, "chunk_s": 60, "flush_s": 5, "level": 1, "keep_s": 
         {"nodes": {"n1": {"cpus": [0, 0]}}},
         {"nodes": {"n1": {"cpus": []}}},
         {"nodes": {}},
+        {"nodes": {"n1": {"cpus": [10**18, 1]}}},
         {"schema": [{"name": f"c{i}"} for i in range(100_000)]},
         {"schema": []},
         {"schema": [{"name": 5, "group": {}}]},

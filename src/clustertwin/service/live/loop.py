@@ -22,7 +22,7 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, describe
 from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
-from clustertwin.service.live.champion_loading import Loading
+from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -32,7 +32,7 @@ from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.scoring_turns import ScoringRound
 from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.live.stride import Stride
-from clustertwin.service.live.turn_failures import RESTART_AFTER, TurnFailures
+from clustertwin.service.live.turn_failures import RESTART_AFTER, LoopFailed, TurnFailures
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
@@ -55,6 +55,8 @@ EVERY_SECOND_THREADS = 4096
 TURN_S = 0.4
 #: The speed of scoring that is assumed before the first scoring.
 THREADS_PER_S = 50_000
+#: The file that names the detector in service.
+CHAMPION = "champion.json"
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
 
@@ -89,6 +91,7 @@ class Loop:
         self._failures = TurnFailures(self._problems)
         self._windows: list[MaintenanceWindow] = []  # the last that could be read
         self._since_s = 0.0
+        self._refused_file = False  # the refused champion was named by a file
         self._round, self._round_s, self._took_s = (
             ScoringRound(),
             0,
@@ -108,6 +111,8 @@ class Loop:
                 self.turn()
                 self._beat()
                 self._failures.check()
+                if isinstance(self._loading, RepeatedLoading) and self._loading.gave_up:
+                    raise LoopFailed(self._problems.get("model", "the detector cannot be loaded"))
                 stop.wait(self._pause_s())
         finally:
             # Store events first: the service waits only a few seconds for this thread.
@@ -205,7 +210,12 @@ class Loop:
         detector = self._handover.poll()
         if detector is not before:
             self._since_s = now_s
-        if self._handover.reason:
+        if not self._handover.reason:
+            self._refused_file = False
+            return detector
+        exists = (self._handover.home / CHAMPION).exists()
+        self._refused_file |= exists
+        if exists or not self._refused_file:  # a file that was deleted since is no problem any more
             self._problems["model"] = f"the new champion is refused: {self._handover.reason}"
         return detector
 

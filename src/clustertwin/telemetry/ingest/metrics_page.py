@@ -114,6 +114,7 @@ def _job_operands(
         raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
     of_job: dict[str, dict[int, tuple[str, dict[str, str]]]] = {job.job: {} for job in jobs}
     for i, (name, labels, _, _) in enumerate(series):
-        if labels.get("jobid", "") in of_job and name.startswith(_OF_JOBS):
-            of_job[labels["jobid"]][i] = name, labels
+        job = labels.get("jobid", "")
+        if job in of_job and name.startswith(_OF_JOBS):
+            of_job[job][i] = name, labels
     return tuple(OperandSlots(list(found.values()), dialect.name, JOB, list(found)) for found in of_job.values())

@@ -156,8 +156,8 @@ def _check(description: RecordingDescription) -> None:
     if not description.nodes:
         raise ValueError("no nodes")
     for node, cpus in description.nodes.items():
-        if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and cpu >= 0 for cpu in cpus):
-            raise ValueError(f"the cpus of node {node[:80]!r} are not distinct whole numbers")
+        if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and 0 <= cpu < 1 << 20 for cpu in cpus):
+            raise ValueError(f"the cpus of node {node[:80]!r} are not distinct numbers of cpus")
     segments = (*description.node_segments, *description.job_segments)
     if any(not names or len(set(names)) < len(names) for names in segments):
         raise ValueError("a segment has no channels, or one of them twice")
