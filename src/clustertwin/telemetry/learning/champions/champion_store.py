@@ -129,7 +129,8 @@ def parse_champion(text: str | bytes, where: Path | str = FILE) -> Champion:
             _check(isinstance(getattr(champion, name), str) and getattr(champion, name).isprintable(), name)
         _check(isinstance(champion.fence, int), "fence")
         _check(isinstance(champion.since_s, int | float) and isfinite(champion.since_s), "since_s")
-        _check(all(isinstance(version, str) for version in champion.before), "before")
+        _check(isinstance(document.get("before", []), list), "before")
+        _check(all(isinstance(version, str) and version.isprintable() for version in champion.before), "before")
         return champion
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise InputError(where, f"does not name a champion: {error}") from error
