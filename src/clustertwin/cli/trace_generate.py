@@ -116,6 +116,8 @@ def study(options: TraceStudyOptions) -> None:
     settings = GeneratorStudySettings(options.seeds, options.slow_seeds, options.procs)
     with err.status("") as status:
         result = run(real, chosen, published, options.out / "logs", settings, done=status.update)
+    for name, reason in result.refused.items():
+        err.print(f"without {name}: {reason}", markup=False, soft_wrap=True)
     _write_study(result, options.out)
     if options.json:
         print_json(result.document())

@@ -1,6 +1,7 @@
 """`twin trace generate` and the study of generators: files, seeds, refusals."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.fidelity import ComparedLog
 from clustertwin.workload.formats import read, write
+from clustertwin.workload.jobs import Machine
 from clustertwin.workload.studies.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
 
 
@@ -39,6 +41,18 @@ def test_a_study_has_real_against_real_every_generator_and_every_published_file(
     page = study_page(result)
     assert "theirs (published)" in page
     assert page.count("<tr class=yard>") == 4  # the real log and three yardsticks
+
+
+@pytest.mark.slow
+def test_a_study_names_a_generator_that_refuses_the_log_and_goes_on(log, tmp_path):
+    real = ComparedLog("ours", replace(log.take(slice(0, 400)), machine=Machine()))
+    settings = GeneratorStudySettings(seeds=1)
+    result = study(real, ["private", "bootstrap"], [], tmp_path / "logs", settings)
+    assert [row.name for row in result.rows if row.kind == "generator"] == ["bootstrap"]
+    assert "size of its machine" in result.refused["private"]
+    assert "Without private" in study_page(result)
+    with pytest.raises(SettingsError, match="size of its machine"):
+        study(real, ["private"], [], tmp_path / "logs", settings)
 
 
 def test_an_interrupted_study_continues_with_the_logs_it_has(log, tmp_path):

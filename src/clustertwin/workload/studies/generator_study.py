@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 
 from clustertwin.core import files
+from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.engine import each
 from clustertwin.page import page, table
 from clustertwin.workload.fidelity.measures.arrivals import SCALES
@@ -70,6 +71,7 @@ class GeneratorStudy:
     unit: str
     real: dict[str, float]  # the real log's own value of those measures that have one
     rows: tuple[GeneratorScores, ...] = field(default=())
+    refused: dict[str, str] = field(default_factory=dict)  # generators that cannot learn this log, and why
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -172,15 +174,25 @@ def study(
     settings: GeneratorStudySettings = GeneratorStudySettings(),
     done: Callable[[str], None] = lambda step: None,
 ) -> GeneratorStudy:
-    """Fit, sample and score. `directory` keeps the synthetic logs; `done` is called with each step."""
+    """Fit, sample and score. `directory` keeps the synthetic logs; `done` is called with each step.
+
+    A generator that refuses the log is left out, unless it is the only one.
+    """
     on = capacity(real.jobs, settings.procs)
     references = yardsticks(real, np.random.default_rng(0))
     tasks = [_ScoringTask(pair.name, pair.real, pair.synthetic, on.procs) for pair in references]
     kinds = {task.row: "yardstick" for task in tasks}
     costs: dict[str, SamplingCost] = {}
+    refused: dict[str, str] = {}
     for name in generators:
         done(f"fitting {name}")
-        logs, costs[name] = synthetic_logs(real, name, settings.seeds_of(name), directory, done)
+        try:
+            logs, costs[name] = synthetic_logs(real, name, settings.seeds_of(name), directory, done)
+        except (TraceError, SettingsError) as error:
+            if len(generators) == 1:
+                raise
+            refused[name] = str(error)
+            continue
         kinds[name] = "generator"
         tasks += [_ScoringTask(name, real, log, on.procs) for log in logs]
     for log in published:
@@ -199,7 +211,7 @@ def study(
         rows.append(GeneratorScores(row, kind, scores[row], cost.fit_s, cost.jobs_per_s))
     # The first yardsticks compare halves; the longest real side is the complete log.
     longest = max(range(len(tasks)), key=lambda i: len(tasks[i].real))
-    return GeneratorStudy(real.name, len(real), on.procs, on.unit, results[longest][1], tuple(rows))
+    return GeneratorStudy(real.name, len(real), on.procs, on.unit, results[longest][1], tuple(rows), refused)
 
 
 def _score(task: _ScoringTask) -> tuple[dict[str, float], dict[str, float]]:
@@ -231,6 +243,7 @@ def study_page(study: GeneratorStudy) -> str:
         "Shaded: the real log's own values, and real against real. KS complement: 1 is the same distribution. AUC: 0.5 "
         "is chance. Copies and closest of the real log compare one half of it with the other."
     )
+    note += "".join(f" Without {name}: {reason}." for name, reason in study.refused.items())
     title = f"{study.log}: generators"
     heading = f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p>"
     return page(title, heading + table(["", "seeds", *study.measures], cells, shaded))
