@@ -136,7 +136,7 @@ CAUSES: dict[str, Cause] = {
     "stall-bursts": Cause(
         "stalls in bursts",
         "Look at the swap traffic of the node, at the file system that the job uses and at the kernel's log.",
-        ("The job loses time in the kernel or in I/O, every now and then. Look at its memory:",
+        ("The job loses time in the kernel or in I/O, in bursts. Look at its memory:",
          "  #SBATCH --mem   a larger limit, if it swaps"),
         question="change",
         faults=("swap-bursts",),
