@@ -484,8 +484,13 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _free_range(count: int) -> int:
-    """The first of `count` neighbouring ports below those that the system hands out."""
-    for first in range(20_000, 32_000 - count, max(count, 50)):
+    """The first of `count` neighbouring ports below those that the system hands out.
+
+    The search begins at a place of this process, because another may look for ports at the same moment.
+    """
+    places = range(20_000, 32_000 - count, max(count, 50))
+    begin = os.getpid() * 37 % len(places)
+    for first in (*places[begin:], *places[:begin]):
         with ExitStack() as held:
             try:
                 for port in range(first, first + count):
