@@ -91,6 +91,7 @@ class RunSettings:
     factor: float = 20.0
     extra: str = ""
     horizon_s: float = math.inf
+    give_up_s: float = math.inf  # a run in which jobs have not ended by then has failed
     topology: str = ""
     watch: tuple[tuple[str, ...], ...] = ()
     watch_every_s: float = 60.0
@@ -130,7 +131,7 @@ def run_site(
     job.chmod(0o755)
     (directory / "extra.sh").write_text(settings.extra)
     (directory / "factor").write_text(f"{settings.factor}")
-    (directory / "horizon").write_text(f"{settings.horizon_s}")
+    (directory / "horizon").write_text(f"{settings.horizon_s} {settings.give_up_s}")
     (directory / "watch.json").write_text(json.dumps([settings.watch, settings.watch_every_s]))
     if settings.topology:
         (directory / "topology.conf").write_text(settings.topology)
@@ -283,7 +284,7 @@ def main(directory: Path) -> None:
         began_s = math.floor(time.time()) + 5
         names = _submit_all(directory, began_s)
         (directory / "names.json").write_text(json.dumps(names))
-        _wait_for_jobs(began_s, float((directory / "horizon").read_text()))
+        _wait_for_jobs(began_s, *map(float, (directory / "horizon").read_text().split()))
         records = _records()
         rows = [_row(record, names[_own_id(record)], began_s) for record in records if _own_id(record) in names]
         (directory / "result.json").write_text(json.dumps(rows))
@@ -401,9 +402,11 @@ class _Watch:
         self.due_s = time.time() + self.every_s
 
 
-def _wait_for_jobs(began_s: float, horizon_s: float) -> None:
+def _wait_for_jobs(began_s: float, horizon_s: float, give_up_s: float) -> None:
     states = "PENDING,REQUEUED" if math.isfinite(horizon_s) else "PENDING,RUNNING,SUSPENDED,COMPLETING,REQUEUED"
     while time.time() < began_s + horizon_s and (_says("squeue", "-h", "-t", states, "-o", "%i %r") or "").strip():
+        if time.time() > began_s + give_up_s:
+            raise RuntimeError(f"jobs have not ended: {_says('squeue', '-h')}")
         time.sleep(20)
 
 

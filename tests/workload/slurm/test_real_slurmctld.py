@@ -63,7 +63,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     @cache
     def run(number: int) -> Both:
         directory = tmp_path_factory.mktemp("site")
-        real = run_site(directory, CONF, ACCOUNTS, SUBMISSIONS, RunSettings(FACTOR, RESERVE))
+        real = run_site(directory, CONF, ACCOUNTS, SUBMISSIONS, RunSettings(FACTOR, RESERVE, give_up_s=1500.0))
         jobs = {job.name: job for job in real}
         return Both(jobs, starts, schedule.preemptions, directory / "jobs.sacct", site)
 
