@@ -2,11 +2,11 @@
 
     python benchmarks/slurm.py SITE_DIR EVENTS --jobs 100 --factor 50 --repeats 1 --horizon 18000
 
-Prints mean waits, the share of starts within one bf_interval of the simulated ones and preemptions for each repeat of
-the real run, simulated waits by partition, and Slurm's own spread over the repeats. A run ends at the horizon, in
-seconds of the site. A job that starts after it on one side only counts as a disagreement; the mean waits are those of
-the jobs that start before it on both sides. It needs root, the packages of deploy/install-test-servers, and a host
-that is otherwise idle: at factor f a delay of 0.1 s counts as f / 10 seconds.
+Prints mean waits, utilisation, the share of starts within one bf_interval of the simulated ones and preemptions for
+each repeat of the real run, waits by partition on both sides, and Slurm's own spread over the repeats. A run ends at
+the horizon, in seconds of the site. A job that starts after it on one side only counts as a disagreement; means and
+utilisation are those of the jobs that start before it on both sides. It needs root, the packages of
+deploy/install-test-servers, and a host that is nearly idle: at factor f a delay of 0.1 s counts as f / 10 seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.workload.slurm.real_site import RealJob, RunSettings, Submission, rea
 
 from clustertwin.workload.slurm.joblog.job_readers import read_log
 from clustertwin.workload.slurm.site.site_directory import read_site
-from clustertwin.workload.slurm.site_simulation import SiteSchedule, group_figures, simulate_site
+from clustertwin.workload.slurm.site_simulation import SiteSchedule, simulate_site
 
 
 def submissions(log_path: Path, count: int) -> list[Submission]:
@@ -49,25 +49,50 @@ def submissions(log_path: Path, count: int) -> list[Submission]:
 
 
 def compare(real: list[RealJob], schedule: SiteSchedule, interval_s: float, horizon_s: float) -> dict[str, float]:
-    starts = {job.name: job.start_s for job in real if job.start_s <= horizon_s}
+    names = _names(schedule)
+    real_start_s = {job.name: job.start_s for job in real if job.start_s <= horizon_s}
+    real_end_s = {job.name: min(job.end_s, horizon_s) for job in real}
     submits = {job.name: job.submit_s for job in real}
-    names = [f"jobid_{job.id:05d}" for job in schedule.log.jobs]
-    ours = {n: start_s for n, start_s in zip(names, schedule.start_s.tolist(), strict=True) if start_s <= horizon_s}
-    both = [name for name in names if name in starts and name in ours]
-    differences = np.array([ours[name] - starts[name] for name in both])
+    ours = {
+        name: (start_s, min(end_s, horizon_s), cpus)
+        for name, start_s, end_s, cpus in zip(names, schedule.start_s, schedule.end_s, schedule.cpus, strict=True)
+        if start_s <= horizon_s
+    }
+    both = [name for name in names if name in real_start_s and name in ours]
+    differences = np.array([ours[name][0] - real_start_s[name] for name in both])
     accepted = [name for name in names if name in submits]
-    agreed = sum((name in starts) == (name in ours) for name in accepted) - (np.abs(differences) > interval_s).sum()
+    agreed = sum((n in real_start_s) == (n in ours) for n in accepted) - (np.abs(differences) > interval_s).sum()
+    capacity = schedule.site.cpus * horizon_s
     return {
         "jobs": len(accepted),
         "jobs started on both sides": len(both),
-        "real mean wait s": float(np.mean([starts[n] - submits[n] for n in both])),
+        "real mean wait s": float(np.mean([real_start_s[n] - submits[n] for n in both])),
         "simulated mean wait s": float(np.mean([w for n, w in zip(names, schedule.wait_s, strict=True) if n in both])),
+        "real utilisation": sum(ours[n][2] * (real_end_s[n] - real_start_s[n]) for n in both) / capacity,
+        "simulated utilisation": sum(ours[n][2] * (ours[n][1] - ours[n][0]) for n in both) / capacity,
         "within bf_interval": float(agreed / max(len(accepted), 1)),
         "median difference s": float(np.median(np.abs(differences))),
         "largest difference s": float(np.abs(differences).max()),
         "real preemptions": float(sum(job.restarts for job in real)),
         "simulated preemptions": float(schedule.preemptions),
     }
+
+
+def print_partitions(real: list[RealJob], schedule: SiteSchedule, horizon_s: float) -> None:
+    """Mean waits of the jobs that start before the horizon on both sides, by partition."""
+    starts = {job.name: job for job in real if job.start_s <= horizon_s}
+    rows: dict[str, list[tuple[float, float]]] = {}
+    columns = zip(_names(schedule), schedule.partitions(), schedule.start_s, schedule.wait_s, strict=True)
+    for name, partition, start_s, wait_s in columns:
+        if name in starts and start_s <= horizon_s:
+            rows.setdefault(partition, []).append((starts[name].start_s - starts[name].submit_s, wait_s))
+    for partition, waits in rows.items():
+        real_s, simulated_s = np.mean(waits, axis=0)
+        print(f"  {partition}: {len(waits)} jobs, mean wait {real_s:.0f} s, simulated {simulated_s:.0f} s")
+
+
+def _names(schedule: SiteSchedule) -> list[str]:
+    return [f"jobid_{job.id:05d}" for job in schedule.log.jobs]
 
 
 def main() -> None:
@@ -86,8 +111,6 @@ def main() -> None:
     schedule = simulate_site(site, log)
     seconds, last_s = time.perf_counter() - began, np.nanmax(schedule.start_s)
     print(f"simulated: {options.jobs} jobs in {seconds:.2f} s; last start {last_s:.0f} s")
-    for figure in group_figures(schedule.partitions(), schedule.wait_s):
-        print(f"  {figure.name}: {figure.jobs} jobs, mean wait {figure.mean_wait_s:.0f} s (simulated)")
     if reason := reason_to_skip():
         print(reason)
         return
@@ -108,6 +131,7 @@ def main() -> None:
         print(f"repeat {repeat + 1} at {options.factor:g} x real time, {time.perf_counter() - began:.0f} s:")
         for name, value in figures.items():
             print(f"  {name}: {value:.4g}")
+        print_partitions(real, schedule, options.horizon)
         for line in log_text.splitlines()[:5]:
             print(f"  {line}")
     if len(waits) > 1:

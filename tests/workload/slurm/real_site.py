@@ -137,7 +137,9 @@ def run_site(
     environment = os.environ | {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": _path(), "TZ": "UTC"}
     for name in ("SLURM_JOB_ID", "LD_PRELOAD"):
         environment.pop(name, None)
+    _remove_dead_clocks()
     with ExitStack() as running:
+        running.callback(_remove_dead_clocks)
         _start_database(directory, running)
         wrapped = environment | {
             "LD_PRELOAD": str(WRAPPER),
@@ -157,6 +159,17 @@ def run_site(
     if code:
         raise RuntimeError(f"the run failed\n{(directory / 'log' / 'run.out').read_text()[-3000:]}")
     return [RealJob(*row) for row in json.loads((directory / "result.json").read_text())]
+
+
+def _remove_dead_clocks() -> None:
+    """Remove the clocks in shared memory that killed processes left behind.
+
+    libfaketime names a clock by the number of its process. A process whose number was another's fails at its start if
+    that one's clock is still there: a job then ends in its first second.
+    """
+    for path in Path("/dev/shm").glob("*faketime_s[eh]m_*"):
+        if not Path("/proc", path.name.rpartition("_")[2]).exists():
+            path.unlink(missing_ok=True)
 
 
 def _write_configuration(directory: Path, conf: str) -> None:
