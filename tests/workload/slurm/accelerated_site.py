@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NODES_AT_ONCE = 20
+_REGISTRATION_S = 30.0  # of the host
+_TRIES = 5
 
 
 def main(directory: Path) -> None:
@@ -43,10 +45,11 @@ class _Daemons:
     directory: Path
     running: ExitStack
 
-    def __call__(self, name: str, *command: str) -> None:
+    def __call__(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         log = self.running.enter_context((self.directory / "log" / f"{name}.out").open("wb"))
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self.running.callback(stop_process, process)
+        return process
 
 
 def _start_slurm(start: _Daemons) -> None:
@@ -72,18 +75,26 @@ def _start_slurm(start: _Daemons) -> None:
                 sys.stderr.write(f"sacctmgr {command}: {done.stdout.strip()} {done.stderr.strip()}\n")
     start("slurmctld", "slurmctld", "-D", "-i")
     nodes = (_says("scontrol", "show", "hostnames", _node_names(directory)) or "").split()
-    # A slurmd whose first registration is refused by a busy slurmctld tries again only after minutes.
-    limit_s = 120.0 * float((directory / "factor").read_text())
     for first in range(0, len(nodes), _NODES_AT_ONCE):
-        begun = nodes[first : first + _NODES_AT_ONCE]
-        for node in begun:
-            (directory / "spool" / node).mkdir(exist_ok=True)
-            start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
+        _start_nodes(start, nodes[first : first + _NODES_AT_ONCE])
+
+
+def _start_nodes(start: _Daemons, nodes: list[str]) -> None:
+    """Start a slurmd for each node; start one again that died or waits minutes for its next registration."""
+    limit_s = _REGISTRATION_S * float((start.directory / "factor").read_text())
+    slurmds: dict[str, subprocess.Popen[bytes]] = {}
+    for _ in range(_TRIES):
+        for node in set(nodes) - _idle_nodes():
+            if node in slurmds:
+                stop_process(slurmds[node])
+            (start.directory / "spool" / node).mkdir(exist_ok=True)
+            slurmds[node] = start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
         try:
-            wait_until("the nodes", lambda begun=begun: set(begun) <= _idle_nodes(), limit_s)
+            wait_until("the nodes", lambda: set(nodes) <= _idle_nodes(), limit_s)
+            return
         except RuntimeError:
             sys.stderr.write(_says("sinfo", "-o", "%D %t %E %N") or "")
-            raise
+    raise RuntimeError(f"the nodes did not start: {', '.join(sorted(set(nodes) - _idle_nodes()))}")
 
 
 def _idle_nodes() -> set[str]:
