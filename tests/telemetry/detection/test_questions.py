@@ -12,7 +12,7 @@ from clustertwin.core.channels import CPU, Channel, Schema
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.events.causes import CAUSES
 from clustertwin.telemetry.detection.questions.assess import Assessment, assess
-from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding
+from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding, naming_finding
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import programs_from_json, programs_to_json
@@ -181,6 +181,31 @@ def test_a_thread_that_stops_while_the_others_work_is_left_behind() -> None:
     assert finding.cpus == (2,)
     assert finding.compared_with == "ranks"
     assert when_s <= 780
+
+
+def naming(cause: str, since_s: int, cpus: tuple[int, ...] = (0, 1, 2, 3)) -> Finding:
+    return Finding("change", cause, "j", "n1", cpus, "system", 0.5, 0.1, "own past", since_s, 5.0)
+
+
+def test_a_finding_that_explains_a_symptom_names_the_event() -> None:
+    """Seven ranks poll for one that stopped: the mean of the kernel time moves first, and says least."""
+    polling, hung = naming("kernel-time", 1000), naming("hung-rank", 1020, (2,))
+    assert naming_finding([polling, hung], 1080) is None  # none has lasted
+    assert naming_finding([polling, hung], 1090) is hung
+    assert naming_finding([polling, replace(hung, since_s=1065)], 1090) is polling  # it may be chance
+    assert naming_finding([polling], 1090) is polling
+    stopped = naming("idle", 1010)
+    assert naming_finding([stopped, hung], 1120) is stopped  # both say why: the one that holds longest
+    assert naming_finding([], 1120) is None
+
+
+def test_a_thread_that_deviates_is_one_finding_whatever_it_is_called() -> None:
+    rest = (0.6, 0.38, 0.0)
+    slow, stopped = (0.98, 0.01, 0.0), IDLE
+    seen = watch(a_job((600, rest), (60, [rest, rest, slow, rest]), (300, [rest, rest, stopped, rest])))
+    named = {f.cause: f for _, each in seen for f in each.findings if f.channel == "apart"}
+    assert set(named) == {"straggler", "hung-rank"}
+    assert named["hung-rank"].since_s == named["straggler"].since_s < 660
 
 
 def test_a_master_that_rests_from_the_start_is_not_left_behind() -> None:

@@ -145,7 +145,8 @@ def _finding(
     if candidate.signal == "apart":
         threads, cause = _deviating(moment, threads)
         compared_with = "ranks"
-    since_s, clear_s = memory.hold(place, cause, moment.end_s, float(candidate.ratio[part]))
+    # Under the name of the rule: a thread that deviates deviates for as long, whether it is called hung or slow now.
+    since_s, clear_s = memory.hold(place, candidate.cause, moment.end_s, float(candidate.ratio[part]))
     return Finding(
         question=candidate.question,
         cause=cause,
