@@ -196,6 +196,8 @@ def test_a_finding_that_explains_a_symptom_names_the_event() -> None:
     assert naming_finding([polling], 1090) is polling
     stopped = naming("idle", 1010)
     assert naming_finding([stopped, hung], 1120) is stopped  # both say why: the one that holds longest
+    quota = replace(naming("throttled", 1030), clear_s=30)
+    assert naming_finding([stopped, quota], 1090) is quota  # it has lasted, and the older one has not yet
     assert naming_finding([], 1120) is None
 
 
@@ -235,6 +237,21 @@ def test_other_work_harms_a_job_only_while_the_job_waits_for_a_cpu() -> None:
     competes = a_job((600, BUSY), (400, BUSY))
     assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5), job_cpu_pressure=(0.0, 0.5))) == {"cpu-contention"}
     assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5))) == {"cpu-contention"}  # a kernel without PSI
+
+
+def test_other_work_that_runs_while_a_quota_stops_the_job_takes_nothing_from_it() -> None:
+    filled = a_job((600, BUSY), (400, BUSY))
+    channels = {"job_cpu": (0.99, 0.5), "job_cpu_pressure": (0.0, 0.5), "job_throttled": (0.0, 0.48)}
+    assert "cpu-contention" not in causes(in_cgroup(filled, 400, **channels))
+    assert "throttled" in causes(in_cgroup(filled, 400, **channels))
+
+
+def test_a_cause_is_as_clear_as_its_clearest_rule() -> None:
+    """The limit over 100 s speaks later and less clearly than the change over 30 s."""
+    trace = in_cgroup(a_job((600, BUSY), (400, BUSY)), 400, job_cpu=(0.99, 0.8), job_cpu_pressure=(0.0, 0.2))
+    found = [(now_s, f) for now_s, each in watch(trace) for f in each.findings if f.cause == "cpu-contention"]
+    now_s, last = found[-1]
+    assert last.clear_s == now_s - last.since_s > 200
 
 
 def test_a_stopped_job_is_found_although_other_work_fills_its_threads() -> None:

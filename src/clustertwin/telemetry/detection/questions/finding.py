@@ -93,9 +93,7 @@ def naming_finding(findings: Sequence[Finding], now_s: int) -> Finding | None:
     held = [finding for finding in findings if finding.held(now_s)]
     if not held:
         return None
-    explaining = [
-        finding
-        for finding in findings
-        if not FINDING_CAUSES[finding.cause].symptom and (finding in held or now_s - finding.since_s >= EXPLAINS_S)
-    ]
-    return min(explaining or held, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
+    reasons = [finding for finding in findings if not FINDING_CAUSES[finding.cause].symptom]
+    lasting = [finding for finding in reasons if finding in held]
+    recent = [finding for finding in reasons if now_s - finding.since_s >= EXPLAINS_S]
+    return min(lasting or recent or held, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
