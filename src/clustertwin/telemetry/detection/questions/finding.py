@@ -45,7 +45,6 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
-    "spinning": Persistence(),  # the job computes, and neither transfers nor waits any more
     "misbound": Persistence(),  # all tasks share one thread
     "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
