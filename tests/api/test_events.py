@@ -53,6 +53,19 @@ def test_events_are_a_table_with_reasons(detector: Detector):  # noqa: F811
     assert events.caption() == "1 event, 1 still open at the end"
 
 
+def test_the_title_of_a_hung_rank_names_the_thread_and_what_the_others_do(detector: Detector):  # noqa: F811
+    """The ranks that wait poll in the kernel. That is the larger change, and it is not the news."""
+    cluster = ct.simulate_cluster(minutes=16, fault="hung-rank")
+    (span,) = {(span.job, span.node) for span in cluster.jobs if span.anomaly == "hung-rank"}
+    (event,) = TraceDetector(detector).events(cluster, every_s=20).events
+    ((node, (cpu,)),) = event.places
+    assert (event.job, node) == span
+    trace = next(trace for trace in cluster if trace.node == node)
+    assert trace.values[trace.cpus.index(cpu), -60:, trace.schema.index("other")].mean() > 0.9
+    assert f"1 of 8 threads ({node} CPU {cpu}) looks hung, idle for" in event.title
+    assert event.title.endswith("while the other 7 are busy")
+
+
 def test_looks_that_are_too_far_apart_are_refused(detector: Detector):  # noqa: F811
     with pytest.raises(ct.TwinError, match="between 1 and 30 s, not 60"):
         TraceDetector(detector).events(ct.simulate_cluster(minutes=3), every_s=60)

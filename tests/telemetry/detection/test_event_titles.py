@@ -53,10 +53,10 @@ FOUND = {
     "bad-io": {"stalled-io"},
     "slow-io": {"stalled-io"},
     "hung-job": {"idle"},
-    "hung-rank": {"hung-rank", "kernel-time"},  # the ranks that wait poll in the kernel
+    "hung-rank": {"hung-rank"},  # the ranks that wait poll in the kernel: a symptom
     "misbound": {"misbound"},
-    "straggler-x2": {"straggler", "kernel-time"},
-    "straggler-x1.5": {"straggler", "kernel-time"},
+    "straggler-x2": {"straggler"},
+    "straggler-x1.5": {"straggler"},
     "throttled": {"hung-rank", "straggler"},  # one thread works less than the others
     "noisy-neighbour": {"straggler", "kernel-time"},
     "swap-bursts": {"kernel-time"},

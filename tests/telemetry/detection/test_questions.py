@@ -12,7 +12,7 @@ from clustertwin.core.channels import CPU, Channel, Schema
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.events.causes import CAUSES
 from clustertwin.telemetry.detection.questions.assess import Assessment, assess
-from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding
+from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding, naming_finding
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import programs_from_json, programs_to_json
@@ -183,6 +183,33 @@ def test_a_thread_that_stops_while_the_others_work_is_left_behind() -> None:
     assert when_s <= 780
 
 
+def naming(cause: str, since_s: int, cpus: tuple[int, ...] = (0, 1, 2, 3)) -> Finding:
+    return Finding("change", cause, "j", "n1", cpus, "system", 0.5, 0.1, "own past", since_s, 5.0)
+
+
+def test_a_finding_that_explains_a_symptom_names_the_event() -> None:
+    """Seven ranks poll for one that stopped: the mean of the kernel time moves first, and says least."""
+    polling, hung = naming("kernel-time", 1000), naming("hung-rank", 1020, (2,))
+    assert naming_finding([polling, hung], 1080) is None  # none has lasted
+    assert naming_finding([polling, hung], 1090) is hung
+    assert naming_finding([polling, replace(hung, since_s=1065)], 1090) is polling  # it may be chance
+    assert naming_finding([polling], 1090) is polling
+    stopped = naming("idle", 1010)
+    assert naming_finding([stopped, hung], 1120) is stopped  # both say why: the one that holds longest
+    quota = replace(naming("throttled", 1030), clear_s=30)
+    assert naming_finding([stopped, quota], 1090) is quota  # it has lasted, and the older one has not yet
+    assert naming_finding([], 1120) is None
+
+
+def test_a_thread_that_deviates_is_one_finding_whatever_it_is_called() -> None:
+    rest = (0.6, 0.38, 0.0)
+    slow, stopped = (0.98, 0.01, 0.0), IDLE
+    seen = watch(a_job((600, rest), (60, [rest, rest, slow, rest]), (300, [rest, rest, stopped, rest])))
+    named = {f.cause: f for _, each in seen for f in each.findings if f.channel == "apart"}
+    assert set(named) == {"straggler", "hung-rank"}
+    assert named["hung-rank"].since_s == named["straggler"].since_s < 660
+
+
 def test_a_master_that_rests_from_the_start_is_not_left_behind() -> None:
     assert causes(a_job((1500, [IDLE, BUSY, BUSY, BUSY]))) == set()
 
@@ -210,6 +237,21 @@ def test_other_work_harms_a_job_only_while_the_job_waits_for_a_cpu() -> None:
     competes = a_job((600, BUSY), (400, BUSY))
     assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5), job_cpu_pressure=(0.0, 0.5))) == {"cpu-contention"}
     assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5))) == {"cpu-contention"}  # a kernel without PSI
+
+
+def test_other_work_that_runs_while_a_quota_stops_the_job_takes_nothing_from_it() -> None:
+    filled = a_job((600, BUSY), (400, BUSY))
+    channels = {"job_cpu": (0.99, 0.5), "job_cpu_pressure": (0.0, 0.5), "job_throttled": (0.0, 0.48)}
+    assert "cpu-contention" not in causes(in_cgroup(filled, 400, **channels))
+    assert "throttled" in causes(in_cgroup(filled, 400, **channels))
+
+
+def test_a_cause_is_as_clear_as_its_clearest_rule() -> None:
+    """The limit over 100 s speaks later and less clearly than the change over 30 s."""
+    trace = in_cgroup(a_job((600, BUSY), (400, BUSY)), 400, job_cpu=(0.99, 0.8), job_cpu_pressure=(0.0, 0.2))
+    found = [(now_s, f) for now_s, each in watch(trace) for f in each.findings if f.cause == "cpu-contention"]
+    now_s, last = found[-1]
+    assert last.clear_s == now_s - last.since_s > 200
 
 
 def test_a_stopped_job_is_found_although_other_work_fills_its_threads() -> None:

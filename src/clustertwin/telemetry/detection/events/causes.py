@@ -149,11 +149,6 @@ CAUSES: dict[str, Cause] = {
         question="change",
         faults=("hung-rank",),
     ),
-    "spinning": Cause(
-        "spins",
-        "Look at a stack of one thread: it uses its CPU and seems to make no progress.",
-        ("The threads are busy and make no progress. Look at a stack:", "  srun --jobid={job} --overlap gdb -p PID"),
-    ),
     "unlike-itself": Cause(
         "is unlike itself",
         "Compare with the job's output at this time: a new phase of the program is normal.",

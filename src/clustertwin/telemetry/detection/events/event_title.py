@@ -52,6 +52,7 @@ class Figures:
     compared_with: Baseline = ""
     known: str = ""  # a known fault that the threads are closest to
     by_shape: bool = True  # whether the shape of the job shows the cause: which threads are idle, busy or waiting
+    place: str = ""  # where the only thread is that shows the cause, if the job has others
 
 
 def write_title(subject: str, cause: str, figures: Figures | None = None) -> str:
@@ -65,7 +66,7 @@ def write_title(subject: str, cause: str, figures: Figures | None = None) -> str
         return f"{subject} looks hung: {counted(k, 'thread')} idle for {lasted} while allocated"
     if cause == HUNG_RANK:
         rest = f"the other {n - k} are busy" if n - k > 1 else "the other one is busy"
-        return f"{subject}: {_share(k, n)} {'looks' if k == 1 else 'look'} hung, idle for {lasted} while {rest}"
+        return f"{subject}: {_threads(figures)} {'looks' if k == 1 else 'look'} hung, idle for {lasted} while {rest}"
     if cause == MISBOUND:
         work = "does" if n - k == 1 else "do"
         return f"{subject} looks misbound: {_share(n - k, n)} {work} all the work, {k} idle for {lasted}"
@@ -74,7 +75,7 @@ def write_title(subject: str, cause: str, figures: Figures | None = None) -> str
         phrase += f", similar to the known fault “{fault_label(figures.known)}”"
     if cause == STRAGGLER:
         value, comparison = compare(figures)
-        waits = f"{_share(k, n)} {'works' if k == 1 else 'work'} while the others wait"
+        waits = f"{_threads(figures)} {'works' if k == 1 else 'work'} while the others wait"
         return f"{subject} {phrase}: {waits}, {value} for {lasted}{', ' if comparison else ''}{comparison}"
     return _figure_title(subject, phrase, figures)
 
@@ -82,7 +83,7 @@ def write_title(subject: str, cause: str, figures: Figures | None = None) -> str
 def _figure_title(subject: str, phrase: str, figures: Figures) -> str:
     """What the job does, and the channel that shows it."""
     value, comparison = compare(figures)
-    threads = _share(figures.threads, figures.of_threads)
+    threads = _threads(figures)
     if not value:
         return f"{subject} {phrase}: the pattern over time of {threads}, not an average"
     lasted = round_duration(figures.lasted_s)
@@ -157,6 +158,12 @@ def round_duration(seconds: int) -> str:
     if seconds < 120:
         return f"{max(seconds, 0)} s"
     return duration(seconds - seconds % 60) if seconds >= 7200 else f"{seconds // 60} min"
+
+
+def _threads(figures: Figures) -> str:
+    """How many threads show the cause, and which one if it is one of several."""
+    share = _share(figures.threads, figures.of_threads)
+    return f"{share} ({figures.place})" if figures.place and figures.threads == 1 < figures.of_threads else share
 
 
 def _share(k: int, n: int) -> str:

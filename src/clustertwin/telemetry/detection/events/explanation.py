@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.causes import HUNG_RANK, STRAGGLER, UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, subject_of, write_title
@@ -182,8 +182,17 @@ def title_of(event: Event, why: Explanation | None = None) -> str:
         compared_with=against,
         known=why.known_fault,
         by_shape=why.by_shape,
+        place=_place_of_odd_thread(event),
     )
     return write_title(subject, cause, figures)
+
+
+def _place_of_odd_thread(event: Event) -> str:
+    """Where the thread is that is unlike its job, if it is one."""
+    if event.cause not in (HUNG_RANK, STRAGGLER) or event.threads != 1:
+        return ""
+    ((node, (cpu,)),) = event.places
+    return f"{node} CPU {cpu}"
 
 
 def with_measure(why: Explanation, found: Finding) -> Explanation:

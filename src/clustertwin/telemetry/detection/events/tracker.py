@@ -2,7 +2,8 @@
 
 A finding that answers "is it harmed?" or "is it unlike itself?" opens an event once it has held for as long as its
 cause needs. A job has at most one event about its progress and one about its memory; the finding that holds longest
-names it. A score alone says that work is new, and opens no event.
+names it. Where that is a mean of the whole job, such as its time in the kernel, a finding that says why names it: one
+thread that stopped explains the others, which poll. A score alone says that work is new, and opens no event.
 
 With `opened_by = "scores"`, or where no findings are given, scores open events, as before release 0.2. A thread alarms
 while its score is above a bar. The bar is higher than the detector's threshold, because one window in a
@@ -39,7 +40,7 @@ from clustertwin.telemetry.detection.events.event import (
 )
 from clustertwin.telemetry.detection.events.event_title import subject_of, write_title
 from clustertwin.telemetry.detection.events.open_events import OpenEvent, OpenEventIndex
-from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding, naming_finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
@@ -127,18 +128,20 @@ class Tracker:
         """Open or extend the event of every finding that has held long enough, one for a job and kind of cause."""
         groups: dict[tuple[str, bool], list[Finding]] = {}
         for finding in alarming:
-            if finding.held(moment.end_s):
-                about = finding.job or f"\0{finding.node}", finding.cause in MEMORY_CAUSES
-                groups.setdefault(about, []).append(finding)
+            about = finding.job or f"\0{finding.node}", finding.cause in MEMORY_CAUSES
+            groups.setdefault(about, []).append(finding)
         if not groups:
             return []
         index, changes = OpenEventIndex(self._open.values()), []
         for found in groups.values():
-            lead = min(found, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
+            lead = naming_finding(found, moment.end_s)
+            if lead is None:
+                continue
             new = _event_of(lead, found, moment, model, owners)
             known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
-            if known is not None and any(finding.cause == known.event.cause for finding in found):
-                new = replace(new, cause=known.event.cause, question=known.event.question)  # it still holds
+            if known is not None and known.event.cause != new.cause:
+                still = [f for f in found if f.cause == known.event.cause and f.held(moment.end_s)]
+                new = _event_of(still[0], found, moment, model, owners) if still else new
             changes += self._admit(new, moment, index)
         return changes
 
@@ -279,9 +282,9 @@ class Tracker:
 
 
 def _event_of(lead: Finding, found: Sequence[Finding], moment: Moment, model: str, owners: Mapping[str, str]) -> Event:
-    """The event that findings about one job, or about one node's threads without a job, make together."""
+    """The event of the finding that names it, on all nodes of its job. Other findings add their strength."""
     places: Places = ()
-    for finding in (lead, *found):
+    for finding in (lead, *(finding for finding in found if finding.cause == lead.cause)):
         places = join_places(places, ((finding.node, finding.cpus),))
     return Event(
         id="",

@@ -74,6 +74,7 @@ def assess(
     beside_jobs = np.isin(parts.node, parts.node[held])
     ratio = np.zeros(len(parts))
     findings: list[Finding] = []
+    clearest = _clearest((*harmed, *changed))
     for candidate in (*harmed, *changed):
         # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
         applies = started & (held | (candidate.question == "harm") & ~beside_jobs)
@@ -83,7 +84,8 @@ def assess(
             ratio = np.maximum(ratio, rated)
         for part in np.flatnonzero(hit).tolist():
             other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
-            findings.append(_finding(moment, parts, memory, candidate, part, other, threshold))
+            clear = float(clearest[candidate.cause][part])
+            findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
     findings += forecast_findings(parts, moment, forecasts, threshold)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
@@ -108,6 +110,14 @@ def _rebuild(moment: Moment, parts: JobParts, memory: QuestionMemory, rows: NDAr
         memory.past.append(
             rows[inside], signals, np.zeros(signals.shape, np.bool_), moment.end_s - end + settings.block_s
         )
+
+
+def _clearest(candidates: Sequence[Candidate]) -> dict[str, PerPart]:
+    """Cause -> (part,) the highest ratio of its rules."""
+    out: dict[str, PerPart] = {}
+    for each in candidates:
+        out[each.cause] = np.fmax(out.get(each.cause, 0.0), each.ratio)
+    return out
 
 
 def _on_one_thread(moment: Moment, parts: JobParts, memory: QuestionMemory) -> NDArray[np.bool_]:
@@ -139,13 +149,16 @@ def _finding(
     part: int,
     compared_with: Comparison,
     threshold: float,
+    clearest: float,
 ) -> Finding:
+    """`clearest` is the highest ratio of all rules for this cause: they are held together."""
     place = parts.jobs[part], parts.nodes[part]
     threads, cause = parts.threads(part), candidate.cause
     if candidate.signal == "apart":
         threads, cause = _deviating(moment, threads)
         compared_with = "ranks"
-    since_s, clear_s = memory.hold(place, cause, moment.end_s, float(candidate.ratio[part]))
+    # Under the name of the rule: a thread that deviates deviates for as long, whether it is called hung or slow now.
+    since_s, clear_s = memory.hold(place, candidate.cause, moment.end_s, clearest)
     return Finding(
         question=candidate.question,
         cause=cause,

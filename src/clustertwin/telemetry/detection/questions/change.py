@@ -17,7 +17,6 @@ from clustertwin.telemetry.detection.questions.usual import Usual
 _OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
-_FALLEN = 0.2  # of the usual level: what a job still does when it only spins
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
 
@@ -76,7 +75,6 @@ def change_candidates(
         candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
         candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
-        candidate("spinning", "user", _spinning(now, usual)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 
@@ -123,18 +121,6 @@ def _is_serial(parts: JobParts, longer: Signals) -> NDArray[np.bool_]:
     busiest, n = longer[:, S["busiest"]], parts.count
     rest_idle = (n * longer[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
     return np.asarray((busiest > 0.8) & (rest_idle > 0.8))
-
-
-def _spinning(now: Signals, usual: Usual) -> PerPart:
-    """The job computes on all threads, and no longer switches tasks or transfers, as it did before."""
-    switches, traffic = (_fallen(now, usual, name) for name in ("context_switches", "traffic"))
-    computes = (now[:, S["user"]] > 0.97) & (now[:, S["user"]] >= usual.centre[:, S["user"]])
-    return np.where(computes & switches & traffic, 2.0, 0.0)
-
-
-def _fallen(now: Signals, usual: Usual, name: str) -> NDArray[np.bool_]:
-    i = S[name]
-    return np.asarray((now[:, i] < _FALLEN * usual.centre[:, i]) & (now[:, i] < usual.lowest[:, i] / 2))
 
 
 def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

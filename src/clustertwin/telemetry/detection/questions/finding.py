@@ -7,11 +7,13 @@ new     never seen here; it is listed and learnt, and it opens no event
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 MAX_STRENGTH = 30.0  # as of scores
 CLEAR = 1.5  # a finding is clear if it is this many times beyond its limit
+EXPLAINS_S = 30  # a finding that has held for this long explains a symptom
 
 Question = Literal["harm", "change", "new"]
 Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
@@ -24,6 +26,7 @@ class Persistence:
     opens_event: bool = True  # False: shown as information
     hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
     from_outside: bool = False  # no phase of healthy work looks like it: a clear finding opens in half of the time
+    symptom: bool = False  # only a mean of the job changed: a finding that says why names the event
 
 
 #: Every cause that a finding can have. `events/causes.py` has their texts.
@@ -37,14 +40,13 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "swapping": Persistence(hold_s=60),
     "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
     "leak": Persistence(hold_s=60),  # memory grows steadily
-    "kernel-time": Persistence(),  # much more time than usual in the kernel
-    "stall-bursts": Persistence(hold_s=180),  # such time in bursts: a single burst raises the mean for two minutes
+    "kernel-time": Persistence(symptom=True),  # much more time than usual in the kernel
+    "stall-bursts": Persistence(hold_s=180, symptom=True),  # such time in bursts; one raises the mean for 2 min
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
-    "spinning": Persistence(),  # the job computes, and neither transfers nor waits any more
     "misbound": Persistence(),  # all tasks share one thread
-    "unlike-program": Persistence(),  # more idle time than in any earlier run of the program
+    "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
     "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
     "new-program": Persistence(opens_event=False),
@@ -79,3 +81,18 @@ class Finding:
         """Whether it has held long enough. A clear second counts twice where the cause comes from outside."""
         needed = FINDING_CAUSES[self.cause]
         return now_s - self.since_s + needed.from_outside * self.clear_s >= needed.hold_s
+
+
+def naming_finding(findings: Sequence[Finding], now_s: int) -> Finding | None:
+    """The finding that names the event of a job: of those that have held long enough, the one that holds longest.
+
+    If that is a symptom, a finding that explains it names the event. The symptom was seen for long enough, so the
+    explanation need not be. None while none has held long enough.
+    """
+    held = [finding for finding in findings if finding.held(now_s)]
+    if not held:
+        return None
+    reasons = [finding for finding in findings if not FINDING_CAUSES[finding.cause].symptom]
+    lasting = [finding for finding in reasons if finding in held]
+    recent = [finding for finding in reasons if now_s - finding.since_s >= EXPLAINS_S]
+    return min(lasting or recent or held, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))

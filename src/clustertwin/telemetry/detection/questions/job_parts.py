@@ -202,13 +202,16 @@ def _own_share(
 ) -> Signals:
     """What the job itself did, where its cgroup tells: the counters of a thread also hold the work of others.
 
-    Other work takes time from a job only while a task of the job waits for a CPU. What it uses beyond that was left
-    free by the job, so the job idled then, or waited for I/O. Unknown values change nothing.
+    Other work takes time from a job only while a task of the job waits for a CPU, and not while the job's own quota
+    stops it. What it uses beyond that was left free by the job, so the job idled then, or waited for I/O. Unknown
+    values change nothing.
     """
     out = signals.copy()
     user, system, iowait, idle = (out[:, S[name]] for name in ("user", "system", "iowait", "idle"))  # views
     others = user + system - own
     taken = np.where(np.isnan(cpu_pressure), others, np.minimum(others, cpu_pressure))
+    stopped = np.nan_to_num(out[:, S["throttled"]])
+    taken = np.where(stopped > 0, np.maximum(taken - stopped, 0), taken)
     out[:, S["others"]] = taken
     free = np.nan_to_num(np.maximum(others - taken, 0))
     waits = np.where(np.isnan(io_pressure), iowait, np.minimum(io_pressure, iowait + free))
