@@ -84,3 +84,28 @@ def test_one_site_cannot_be_compared(files):
 def test_a_directory_without_a_configuration_is_refused(files, tmp_path):
     with pytest.raises(SiteError, match=r"no slurm\.conf here"):
         call("simulate-site", files[0], "--site", tmp_path)
+
+
+def test_gpus_in_like_need_a_site_and_a_site_that_has_them(files, tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("")
+    like = ("start", "--squeue", queue, "--like", "1 node, 2 h, gpu")
+    with pytest.raises(SettingsError, match="set --site to the directory"):
+        call(*like, "--procs", 8, "--unit", "nodes")
+    with pytest.raises(SettingsError, match="no node of small has GPUs"):
+        call(*like, "--site", files[1])
+
+
+@pytest.mark.slow
+def test_starts_on_a_site_come_with_what_had_no_part_in_them(files, tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    running = "|RUNNING|4|1|1:00:00|30:00|None|batch|normal|root|90|100M|N/A|"
+    queue.write_text(f"1|ann{running}n1|OK|(null)\n2|ann{running}n2|OK|(null)\n")
+    log, old, _ = files
+    question = ("start", "--squeue", queue, "--like", "1 node, 2 h, user u1", "--site", old)
+    (answer,) = json.loads(call(*question, "--json"))["starts"]
+    assert (answer["job"], answer["user"]) == ("like", "u1")
+    assert 1800 <= answer["p50_s"] <= 1860
+    document = json.loads(call(*question, "--past", log, "--hours", 0, "--futures", 2, "--json"))
+    assert document["starts"][0]["futures"] == 2
+    assert any("memory that squeue prints is per CPU in batch" in note for note in document["not_used"])

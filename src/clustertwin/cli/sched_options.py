@@ -192,8 +192,12 @@ class WhatifOptions:
 class StartOptions:
     job: Annotated[str, typer.Option(help="A waiting job, by its Slurm id; by default all waiting jobs.")] = ""
     like: Annotated[
-        str, typer.Option(help="A job that you might submit now, for example '4 nodes, 2 h, user ada'.")
+        str, typer.Option(help="A job that you might submit now, for example '4 nodes, 2 h, gpu, user ada'.")
     ] = ""
+    site: Annotated[
+        Path | None,
+        typer.Option(help="Schedule as slurmctld would on this site: a directory with slurm.conf, or a .toml file."),
+    ] = None
     squeue: Annotated[
         Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
     ] = None
