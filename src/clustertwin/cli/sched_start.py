@@ -31,7 +31,7 @@ from clustertwin.workload.simulator.forecast.start_replay import judge_forecasts
 @dataclass(frozen=True, slots=True)
 class Starts:
     answers: Sequence[StartAnswer]
-    running: int
+    running: dict[str, float]  # jobs that run, and since how many seconds
     held: int
     asked_s: float | None  # Unix time at which Slurm was asked; None for a file
     notes: tuple[str, ...] = ()  # what the site and the queue say that had no part in the forecast
@@ -56,7 +56,8 @@ def run_start(options: StartOptions) -> Starts:
         past = LivePast(log, future_submissions(log, 1.0, options.hours, rng) if options.hours > 0 else None)
     settings = FutureSettings(futures=options.futures)
     answers = forecast_queue(queue, past, procs, question, unit=options.unit, settings=settings, seed=options.seed)
-    return Starts(answers, queue.running, queue.held, asked_s)
+    running = dict(zip(queue.names[: queue.running], queue.elapsed_s[: queue.running].tolist(), strict=True))
+    return Starts(answers, running, queue.held, asked_s)
 
 
 def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | None) -> Starts:
@@ -74,7 +75,8 @@ def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | No
     with err.status("simulating (the first run compiles for a minute or two)"):
         starts = forecast_site(site, queue, past, question, future)
     notes = (*site.report.lines("not modelled", "unknown", "assumed"), *starts.notes)
-    return Starts(starts.answers, len(queue.running), queue.held, asked_s, notes)
+    running = {live.name: live.elapsed_s for live in queue.running}
+    return Starts(starts.answers, running, queue.held, asked_s, notes)
 
 
 def run_replay(options: StartOptions) -> dict[str, Any]:
@@ -96,8 +98,14 @@ def run_replay(options: StartOptions) -> dict[str, Any]:
 
 def as_document(starts: Starts) -> dict[str, Any]:
     """The JSON document of `start`."""
-    counts = {"asked_s": starts.asked_s, "running": starts.running, "held": starts.held}
-    return {**counts, "starts": [asdict(answer) for answer in starts.answers], "not_used": list(starts.notes)}
+    return {
+        "asked_s": starts.asked_s,
+        "running": len(starts.running),
+        "held": starts.held,
+        "starts": [asdict(answer) for answer in starts.answers],
+        "running_jobs": [{"job": job, "elapsed_s": elapsed_s} for job, elapsed_s in starts.running.items()],
+        "not_used": list(starts.notes),
+    }
 
 
 def print_starts(starts: Starts) -> None:
