@@ -64,7 +64,26 @@ def test_recorded_waits_are_compared_with_simulated_ones(files):
     assert row["within_minute_ratio"] == 1.0
     assert row["spearman"] > 0.8
     assert set(found["agreement"]) == {"all", "partition", "qos", "user", "nodes"}
-    assert "Spearman" in call("validate", log, "--site", old)
+    assert found["rest"]["jobs"] == {"outage": 0, "held": 0, "busy": 0, "early": 0, "met": 6}
+    table = call("validate", log, "--site", old)
+    assert "Spearman" in table
+    assert "what explains the rest" in table
+
+
+@pytest.mark.slow
+def test_an_outage_is_named_with_its_begin_and_its_length(files, tmp_path: Path):
+    """Four jobs of two users are submitted to an idle machine and start ten hours later."""
+    log = tmp_path / "out.sacct"
+    rows = (
+        f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|{1000 + k}|{37000 + k}|{37100 + k}|100|5|1|1\n" for k in range(4)
+    )
+    log.write_text(HEADER + "".join(rows))
+    (outage,) = json.loads(call("validate", log, "--site", files[1], "--json"))["rest"]["outages"]
+    assert outage["waiting"] == 4
+    table = call("validate", log, "--site", files[1])
+    assert "1 outages inferred" not in table
+    assert "1 outage inferred" in table
+    assert "1970-01-01 00:" in table
 
 
 @pytest.mark.slow
