@@ -148,10 +148,10 @@ def _print_rest(rest: Any, epoch_s: float) -> None:
     if rest.outages:
         print_table(
             f"{counted(len(rest.outages), 'outage')} inferred from the log",
-            ["partition", "from (UTC)", "hours", "idle CPUs", "jobs that would have fitted"],
+            ["partition", "from (UTC)", "hours", "CPUs in use", "jobs that would have fitted"],
             [
                 [each.partition, datetime.fromtimestamp(epoch_s + each.start_s, UTC).strftime("%Y-%m-%d %H:%M"),
-                 round((each.end_s - each.start_s) / 3600, 1), f"{each.idle_ratio:.0%}", each.waiting]
+                 round((each.end_s - each.start_s) / 3600, 1), f"{each.used_ratio:.0%}", each.waiting]
                 for each in rest.outages[:50]
             ],
         )  # fmt: skip

@@ -38,9 +38,17 @@ def test_an_idle_machine_with_jobs_of_two_users_waiting_was_out():
     assert (outage.partition, outage.waiting) == ("batch", 4)
     assert outage.start_s == pytest.approx(1000, abs=120)
     assert outage.end_s == pytest.approx(20_000, abs=120)
-    assert outage.idle_ratio == pytest.approx(1.0)
+    assert outage.used_ratio == pytest.approx(0.0)
     assert causes.jobs == {"outage": 4, "held": 0, "busy": 0, "early": 0, "met": 1}
     assert causes.extra_s["outage"] == pytest.approx(4 * 19_000, abs=10)
+
+
+def test_a_queue_that_catches_up_after_an_outage_is_not_one():
+    """Nothing runs until 10,000 s; then the machine is full, and two jobs wait longer than in the simulation."""
+    out = [(job(user, 0.0, 10_000.0, 30_000.0), 0.0) for user in "abcdefghi"]
+    behind = [(job(user, 0.0, 40_000.0), 0.0) for user in ("ann", "bob")]
+    (outage,) = explain(*out, *behind).outages
+    assert outage.end_s == pytest.approx(10_000, abs=120)
 
 
 def test_one_user_who_waits_on_an_idle_machine_is_held():

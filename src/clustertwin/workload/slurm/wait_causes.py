@@ -1,8 +1,8 @@
 """What explains waits that the simulation misses: a schedule and its sacct log -> outages and counts of jobs.
 
-An outage is inferred where recorded jobs left much of a partition idle while jobs of at least two users waited that
-would have fitted and that the simulation, which knows the site's limits, had started. Jobs with GPUs, constraints or
-reservations are no evidence: their own nodes may have been full.
+An outage is inferred where recorded jobs held few CPUs of a partition, or far fewer than simulated jobs did, while jobs
+of at least two users waited that would have fitted and that the simulation, which knows the site's limits, had started.
+Jobs with GPUs, constraints or reservations are no evidence: their own nodes may have been full.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Bools = NDArray[np.bool_]
 LEAST_S = 600.0  # shorter spans are no outages; spans that are closer together are one
 LATE_S = 120.0  # a start that is this much later than the simulated one needs a cause
 FREE_RATIO = 0.5  # a job fits if it needs at most this part of what is free: free CPUs are spread over nodes
-IDLE_RATIO = 0.2  # of the partition's CPUs, which must be free
+FEW_RATIO = 0.2  # of the partition's CPUs: at most this many are in use, or this many less than in the simulation
 MOST_MOMENTS = 20_000
 
 #: Why a job started later, or earlier, than in the simulation.
 CAUSES = {
     "outage": "most of the extra wait lies in an inferred outage",
-    "held": "it would have fitted into free CPUs: a hold, a limit or a dependency that log and site do not tell",
-    "busy": "no free CPUs would have held it: other jobs went first, or ran elsewhere",
+    "held": "few CPUs were in use, and it would have fitted: a hold, a limit or a dependency that nothing tells",
+    "busy": "many CPUs were in use, or it would not have fitted: other jobs went first",
     "early": "it started earlier than in the simulation",
     "met": f"it started within {LATE_S:.0f} s of the simulated start",
 }
@@ -35,12 +35,12 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class InferredOutage:
-    """A span in which a partition was used far below its size while jobs waited that would fit."""
+    """A span in which a partition was used far less than it could have been, while jobs waited that would fit."""
 
     partition: str
     start_s: float  # of the log
     end_s: float
-    idle_ratio: float  # mean share of the partition's CPUs that no recorded job held
+    used_ratio: float  # mean share of the partition's CPUs that recorded jobs held
     waiting: int  # jobs that would have fitted at some moment of it
 
 
@@ -60,11 +60,11 @@ def explain_waits(schedule: SiteSchedule) -> WaitCauses:
     outages: list[InferredOutage] = []
     jobs, extra_s = dict.fromkeys(CAUSES, 0), dict.fromkeys(CAUSES, 0.0)
     for name in sorted(set(facts.partitions.tolist())):
-        idle, size = facts.idle(name, moments)
-        fits = facts.fits(name, moments, idle, size)
-        found = _outages(
-            name, moments, idle / max(size, 1.0), {k: fits[k] for k in fits if facts.evidence[k]}, facts.users
-        )
+        size, used, simulated = facts.use(name, moments)
+        low = (used <= FEW_RATIO * size) | (simulated - used >= FEW_RATIO * size)
+        fits = facts.fits(name, moments, np.where(low, np.maximum(size - used, 0.0), 0.0))
+        witnesses = {k: fit for k, fit in fits.items() if facts.evidence[k]}
+        found = _outages(name, moments, used / max(size, 1.0), witnesses, facts.users)
         outages += found
         out = np.zeros(len(moments), np.bool_)
         for outage in found:
@@ -89,6 +89,7 @@ class _Facts:
         rows = np.flatnonzero(np.isfinite(start_s) & np.isfinite(schedule.start_s))
         kept = [jobs[row] for row in rows]
         self.start_s, self.simulated_s = start_s[rows], schedule.start_s[rows]
+        self.simulated_end_s = schedule.end_s[rows]
         self.extra_s = self.start_s - self.simulated_s
         self.end_s = np.array([job.end_s if np.isfinite(job.end_s) else np.inf for job in kept])
         self.ready_s = np.array([max(job.submit_s, job.begin_s) for job in kept])
@@ -108,27 +109,28 @@ class _Facts:
         first_s, last_s = float(self.ready_s.min()), float(self.start_s.max())
         return np.arange(first_s, last_s, max(60.0, (last_s - first_s) / MOST_MOMENTS))
 
-    def idle(self, name: str, moments: Floats) -> tuple[Floats, float]:
-        """CPUs of a partition that no recorded job held, and all its CPUs.
+    def use(self, name: str, moments: Floats) -> tuple[float, Floats, Floats]:
+        """CPUs of a partition, and how many of them recorded and simulated jobs hold at each moment.
 
-        Jobs of partitions that share nodes with it count fully, so that more may have been idle.
+        Jobs of partitions that share nodes with it count fully.
         """
-        size = self._size.get(name, 0.0)
         shares = [other for other, nodes in self._nodes.items() if nodes & self._nodes.get(name, set())]
         there = np.isin(self.partitions, shares)
         cpus = self.cpus[there]
-        used = _total(moments, self.start_s[there], cpus) - _total(moments, self.end_s[there], cpus)
-        return np.maximum(size - used, 0.0), size
+        used, simulated = (
+            _total(moments, start_s[there], cpus) - _total(moments, end_s[there], cpus)
+            for start_s, end_s in ((self.start_s, self.end_s), (self.simulated_s, self.simulated_end_s))
+        )
+        return self._size.get(name, 0.0), used, simulated
 
-    def fits(self, name: str, moments: Floats, idle: Floats, size: float) -> dict[int, Fit]:
-        """Jobs of a partition that started late, and when free CPUs would have held them."""
-        roomy = idle >= IDLE_RATIO * max(size, 1.0)
+    def fits(self, name: str, moments: Floats, idle: Floats) -> dict[int, Fit]:
+        """Jobs of a partition that started late, and when free CPUs would have held them; `idle` is 0 if use is high."""
         found = {}
         for k in np.flatnonzero((self.partitions == name) & (self.extra_s > LATE_S)):
             from_s = max(self.ready_s[k], self.simulated_s[k])
             first, last = np.searchsorted(moments, [from_s, self.start_s[k]])
             span = slice(int(first), int(last))
-            found[int(k)] = span, roomy[span] & (self.cpus[k] <= FREE_RATIO * idle[span])
+            found[int(k)] = span, self.cpus[k] <= FREE_RATIO * idle[span]
         return found
 
 
@@ -150,13 +152,14 @@ def _total(moments: Floats, times_s: Floats, cpus: Floats) -> Floats:
 
 
 def _outages(
-    name: str, moments: Floats, idle_ratio: Floats, fits: dict[int, Fit], users: list[str]
+    name: str, moments: Floats, used_ratio: Floats, fits: dict[int, Fit], users: list[str]
 ) -> list[InferredOutage]:
     """Spans in which jobs of two users would have fitted."""
     by_user: dict[str, Bools] = {}
     for k, (span, would_fit) in fits.items():
         by_user.setdefault(users[k], np.zeros(len(moments), np.bool_))[span] |= would_fit
-    several = np.flatnonzero(sum(by_user.values(), np.zeros(len(moments), np.int64)) > 1)
+    users_waiting = sum(by_user.values(), np.zeros(len(moments), np.int64))
+    several = np.flatnonzero(users_waiting > 1)
     found = []
     for group in np.split(several, np.flatnonzero(np.diff(moments[several]) > LEAST_S) + 1) if len(several) else []:
         first, last = int(group[0]), int(group[-1])
@@ -166,6 +169,6 @@ def _outages(
             bool(would_fit[max(first - span.start, 0) : max(last + 1 - span.start, 0)].any())
             for span, would_fit in fits.values()
         )
-        mean = float(idle_ratio[first : last + 1].mean())
+        mean = float(used_ratio[first : last + 1].mean())
         found.append(InferredOutage(name, float(moments[first]), float(moments[last]), mean, waiting))
     return found
