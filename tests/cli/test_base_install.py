@@ -102,6 +102,7 @@ LINES = {
     "sched start --squeue @/queue.txt --procs 4": "workload",
     "sched simulate-site @/jobs.sacct --site @/site.toml": "workload",
     "sched validate @/jobs.sacct --site @/site.toml": "workload",
+    "sched search @/jobs.sacct --site @/site.toml --candidates 2": "workload",
     "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "workload",
 }
 

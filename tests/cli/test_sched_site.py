@@ -128,3 +128,26 @@ def test_starts_on_a_site_come_with_what_had_no_part_in_them(files, tmp_path: Pa
     document = json.loads(call(*question, "--past", log, "--hours", 0, "--futures", 2, "--json"))
     assert document["starts"][0]["futures"] == 2
     assert any("memory that squeue prints is per CPU in batch" in note for note in document["not_used"])
+
+
+@pytest.mark.slow
+def test_a_search_prints_the_front_and_writes_lines_for_slurm_conf(files, tmp_path: Path):
+    from clustertwin.core.errors import OutputError
+
+    log, old, _ = files
+    rows = "".join(
+        f"{k}|{k}|u{k % 3}|root|batch|normal|COMPLETED|{1000 + 20 * k}|{2000 + 20 * k}|{2300 + 20 * k}|300|10"
+        f"|{1 + (k % 3 == 0)}|{8 if k % 3 == 0 else 1}\n"
+        for k in range(40)
+    )
+    log.write_text(HEADER + rows)
+    old.write_text(f"{SITE}[priority]\njob_size = 1000\n")
+    out = tmp_path / "weights.conf"
+    command = ("search", log, "--site", old, "--candidates", 8, "--out", out)
+    found = json.loads(call(*command, "--seed", 3, "--json"))
+    assert found["points"][0]["present"]
+    (chosen,) = [point for point in found["points"] if point["chosen"]]
+    assert f"PriorityWeightAge={chosen['weights']['age']:.0f}\n" in out.read_text()
+    with pytest.raises(OutputError, match="already exists"):
+        call(*command)
+    assert "present" in call(*command, "--force")

@@ -11,6 +11,7 @@ from clustertwin.cli.output import print_json, print_table
 from clustertwin.cli.sched_options import (
     EvaluateOptions,
     SchedStudyOptions,
+    SearchOptions,
     SimulateOptions,
     StartOptions,
     TrainOptions,
@@ -108,6 +109,15 @@ def start(options: StartOptions) -> None:
         print_json(as_document(starts))
     else:
         print_starts(starts)
+
+
+@app.command()
+@options(SearchOptions)
+def search(options: SearchOptions) -> None:
+    """Search priority weights of a Slurm site: choose on the first part of a log, judge on the rest."""
+    from clustertwin.cli.sched_search import run_search
+
+    run_search(options)
 
 
 app.command("simulate-site")(sched_site.simulate_site)

@@ -217,3 +217,28 @@ class StartOptions:
     hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     json: bool = Json
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    log: Annotated[
+        Path, typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
+    ]
+    site: Annotated[
+        Path,
+        typer.Option(help="A directory with slurm.conf, a slurm.conf, or a .toml file.", exists=True),
+    ]
+    objective: Annotated[
+        str, typer.Option(help="What to lower, separated by commas: wait, p95, slowdown, fairness, large.")
+    ] = "wait,fairness"
+    candidates: Annotated[int, typer.Option(min=2, max=10_000, help="Number of weights to try.")] = 40
+    first_part: Annotated[
+        float, typer.Option(min=0.1, max=0.9, help="Part of the log on which weights are chosen; the rest judges them.")
+    ] = 0.6
+    out: Annotated[
+        Path | None, typer.Option(help="Write the chosen weights to this file, as lines for slurm.conf.")
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False
+    jobs: Annotated[int, typer.Option(min=0, help="Take only the first jobs of the log; 0 takes all.")] = 0
+    seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0
+    json: bool = Json

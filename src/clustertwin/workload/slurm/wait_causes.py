@@ -124,7 +124,7 @@ class _Facts:
         return self._size.get(name, 0.0), used, simulated
 
     def fits(self, name: str, moments: Floats, idle: Floats) -> dict[int, Fit]:
-        """Jobs of a partition that started late, and when free CPUs would have held them; `idle` is 0 if use is high."""
+        """Jobs of a partition that started late, and when free CPUs held room for them; `idle` is 0 if use is high."""
         found = {}
         for k in np.flatnonzero((self.partitions == name) & (self.extra_s > LATE_S)):
             from_s = max(self.ready_s[k], self.simulated_s[k])
