@@ -151,3 +151,21 @@ def test_a_search_prints_the_front_and_writes_lines_for_slurm_conf(files, tmp_pa
     with pytest.raises(OutputError, match="already exists"):
         call(*command)
     assert "present" in call(*command, "--force")
+
+
+@pytest.mark.slow
+def test_a_change_is_tried_on_a_queue_in_a_file(files, tmp_path: Path):
+    queue, sprio = tmp_path / "queue.txt", tmp_path / "sprio.txt"
+    running = "|RUNNING|4|1|1:00:00|30:00|None|batch|normal|root|90|100M|N/A|"
+    waiting = "3|bo|PENDING|4|1|1:00:00|0:00|Resources|batch|normal|root|9|100M|N/A||OK|(null)"
+    queue.write_text(f"1|ann{running}n1|OK|(null)\n2|ann{running}n2|OK|(null)\n{waiting}\n")
+    sprio.write_text("3|0.5|0|0|0|0\n")
+    command = ("try", "--site", files[1], "--squeue", queue, "--sprio", sprio, "--weight", "age=10")
+    found = json.loads(call(*command, "--add-nodes", 1, "--json"))
+    (job,) = found["jobs"]
+    assert job["old_s"] >= 1800
+    assert job["new_s"] == 0
+    assert found["new_weights"]["age"] == 10
+    assert "changed / present" in call(*command, "--drain", "n1")
+    with pytest.raises(SettingsError, match="age=1000"):
+        call("try", "--site", files[1], "--squeue", queue, "--weight", "age")

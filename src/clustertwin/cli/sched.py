@@ -15,6 +15,7 @@ from clustertwin.cli.sched_options import (
     SimulateOptions,
     StartOptions,
     TrainOptions,
+    TryOptions,
     WhatifOptions,
 )
 
@@ -118,6 +119,19 @@ def search(options: SearchOptions) -> None:
     from clustertwin.cli.sched_search import run_search
 
     run_search(options)
+
+
+@app.command("try")
+@options(TryOptions)
+def try_change(options: TryOptions) -> None:
+    """Try a change on the live queue: other weights, nodes added or drained. Nothing is changed in Slurm."""
+    from clustertwin.cli.sched_try import print_change, run_change
+
+    change, asked_s = run_change(options)
+    if options.json:
+        print_json({"asked_s": asked_s, **asdict(change)})
+    else:
+        print_change(change)
 
 
 app.command("simulate-site")(sched_site.simulate_site)

@@ -242,3 +242,28 @@ class SearchOptions:
     jobs: Annotated[int, typer.Option(min=0, help="Take only the first jobs of the log; 0 takes all.")] = 0
     seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0
     json: bool = Json
+
+
+@dataclass(frozen=True)
+class TryOptions:
+    site: Annotated[Path, typer.Option(help="A directory with slurm.conf, a slurm.conf, or a .toml file.", exists=True)]
+    weight: Annotated[
+        list[str],
+        typer.Option(help="NAME=NUMBER: age, fair_share, job_size, partition or qos; repeat it for more weights."),
+    ] = field(default_factory=list)
+    add_nodes: Annotated[int, typer.Option(min=0, help="Add this number of nodes.")] = 0
+    like_node: Annotated[
+        str, typer.Option(help="Added nodes are like this one; by default like those of the largest group.")
+    ] = ""
+    drain: Annotated[str, typer.Option(help="Nodes to drain, for example n[1-4]: running jobs end there.")] = ""
+    squeue: Annotated[
+        Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
+    ] = None
+    sprio: Annotated[
+        Path | None, typer.Option(help="Read factors of priorities from a file; by default ask Slurm.")
+    ] = None
+    past: Annotated[Path | None, typer.Option(help="A sacct log; run times and new jobs are drawn from it.")] = None
+    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
+    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    json: bool = Json

@@ -18,6 +18,7 @@ from clustertwin.workload.slurm.weight_search import (
     conf_fragment,
     parse_objectives,
     search_weights,
+    worse_on_the_rest,
 )
 
 
@@ -73,3 +74,5 @@ def _print_front(options: SearchOptions, points: list[WeightPoint]) -> None:
         err.print("no candidate is better on average than the present weights; nothing is written")
     elif options.out is not None:
         err.print(f"the chosen weights are in {options.out}", markup=False, highlight=False)
+    for sentence in worse_on_the_rest(next(point for point in points if point.chosen), points[0]):
+        err.print(sentence, markup=False, highlight=False)

@@ -235,6 +235,7 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading
     if not settings.on:
         return
     from clustertwin.service.live.queue import start_watch
+    from clustertwin.service.live.queue.change_desk import ChangeDesk
 
     for key, text in (("site", settings.site), ("past", settings.past)):
         if text and not Path(text).expanduser().exists():
@@ -243,6 +244,8 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading
     def publish(board: StartBoard) -> None:
         state.starts = board
 
+    if settings.site:
+        state.changes = ChangeDesk(settings)
     starts = start_watch.StartWatch(settings, publish)
     publish(starts.board)
     threading.Thread(target=start_watch.watch, args=(starts, stop), name="starts", daemon=True).start()

@@ -78,6 +78,9 @@ def test_a_fragment_has_the_weights_and_the_figures_of_the_judging_part():
     text = conf_fragment(found, WeightPoint(weights, {"wait": 2.0}, {"wait": 100.0}), ["twin sched search"])
     assert "# wait: 80 (present weights 100)" in text
     assert "\nPriorityWeightFairshare=5\n" in text
+    assert "times that of the present weights" not in text
+    worse = conf_fragment(found, WeightPoint(weights, {"wait": 2.0}, {"wait": 40.0}), [])
+    assert "# on the rest, wait is 2.00 times that of the present weights\n" in worse
 
 
 @pytest.mark.slow

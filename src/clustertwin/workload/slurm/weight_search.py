@@ -171,11 +171,21 @@ def _values(schedule: SiteSchedule, rows: slice, objectives: Sequence[str]) -> l
     return [OBJECTIVES[name][1](schedule, rows) for name in objectives]
 
 
+def worse_on_the_rest(point: WeightPoint, present: WeightPoint) -> list[str]:
+    """Objectives in which weights lose to the present ones on the part that chose nothing, one sentence each."""
+    return [
+        f"on the rest, {name} is {point.last[name] / present.last[name]:.2f} times that of the present weights"
+        for name in point.last
+        if point.last[name] > present.last[name] > 0
+    ]
+
+
 def conf_fragment(point: WeightPoint, present: WeightPoint, about: Sequence[str]) -> str:
     """Lines for slurm.conf, with the figures of the last part as comments."""
     figures = [
         f"{name}: {point.last[name]:.4g} (present weights {present.last[name]:.4g})" for name in point.last
     ]  # fmt: skip
     comments = [*about, "Simulated on the last part of the log, which was not used to choose:", *figures]
+    comments += worse_on_the_rest(point, present)
     lines = [f"# {line}" for line in comments] + ["PriorityType=priority/multifactor"]
     return "\n".join([*lines, *(f"{WEIGHTS[name]}={value:.0f}" for name, value in point.weights.items())]) + "\n"

@@ -18,7 +18,19 @@ from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.pages import STATIC
 from clustertwin.telemetry.learning.champions import learning_state as learning
 
-PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models", "/quiet", "/audit")
+PAGES = (
+    "/",
+    "/nodes/n1",
+    "/events",
+    "/events/e1",
+    "/jobs",
+    "/jobs/17",
+    "/embedding",
+    "/models",
+    "/quiet",
+    "/audit",
+    "/try",
+)
 HOSTILE = "<img src=x onerror=alert(1)>'\"&{{7*7}}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,9 @@ class QueueSettings:
         """Without a site and without a past, Slurm is not asked."""
         return bool(self.site or self.past)
 
-    def command(self) -> list[str]:
-        """The arguments of `twin` that make a forecast."""
-        words = ["sched", "start", "--json", "--futures", str(self.futures), "--hours", f"{self.hours:g}"]
+    def command(self, verb: Literal["start", "try"] = "start") -> list[str]:
+        """The arguments of `twin` that make a forecast, or that try a change."""
+        words = ["sched", verb, "--json", "--futures", str(self.futures), "--hours", f"{self.hours:g}"]
         for option, value in (("--site", self.site), ("--past", self.past)):
             words += [option, value] if value else []
         return words

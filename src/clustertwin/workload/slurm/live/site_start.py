@@ -8,7 +8,7 @@ queue's fair shares will be is not known. Every future is scheduled as slurmctld
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,7 +74,6 @@ def forecast_site(
     if question.job and question.job not in [live.name for live in queue.waiting]:
         raise SettingsError(f"job {question.job} does not wait in this queue, or it is held")
     live_site, moment, history = site_of_now(site), _moment(site, queue, past), _history(queue, past)
-    rng = np.random.default_rng(future.seed)
     by_limits = play_queue(live_site, queue, moment.limit_s - moment.elapsed_s)
     left_out = dict(zip((live.name for live in queue.jobs), by_limits.state, strict=True))
     if LIKE in left_out and left_out[LIKE] in ("refused", "rejected"):
@@ -84,11 +83,8 @@ def forecast_site(
     limits_s = _starts(by_limits, first, len(queue.jobs))
     samples = limits_s[None]
     if past is not None:
-        runs_s = draw_run_times(moment, history, future.draws, rng)
-        samples = np.array([
-            _starts(play_queue(live_site, queue, drawn, _arrivals(queue, past, future, rng)), first, len(queue.jobs))
-            for drawn in runs_s
-        ])  # fmt: skip
+        drawn = queue_futures(site, queue, past, future)
+        samples = np.array([_starts(play_queue(live_site, queue, *each), first, len(queue.jobs)) for each in drawn])
     wanted = LIKE if question.like is not None else question.job
     answers = [
         _answer(
@@ -103,6 +99,19 @@ def forecast_site(
     if site.reservations:
         notes.append(f"not modelled: {len(site.reservations)} advance reservations")
     return SiteStarts(tuple(sorted(answers, key=lambda answer: answer.p50_s)), tuple(notes))
+
+
+def queue_futures(
+    site: SlurmSite, queue: SiteQueue, past: SlurmLog | None, future: SiteFuture
+) -> Iterator[tuple[Floats, list[SlurmJob]]]:
+    """Run times from now on of the queue's jobs, and new jobs; without a past, the limits and no new jobs."""
+    moment = _moment(site, queue, past)
+    if past is None:
+        yield moment.limit_s - moment.elapsed_s, []
+        return
+    rng = np.random.default_rng(future.seed)
+    for runs_s in draw_run_times(moment, _history(queue, past), future.draws, rng):
+        yield runs_s, _arrivals(queue, past, future, rng)
 
 
 def site_of_now(site: SlurmSite) -> SlurmSite:
