@@ -102,6 +102,8 @@ LINES = {
     "sched start --squeue @/queue.txt --procs 4": "workload",
     "sched simulate-site @/jobs.sacct --site @/site.toml": "workload",
     "sched validate @/jobs.sacct --site @/site.toml": "workload",
+    "sched try --site @/site.toml --squeue @/no-queue.txt --sprio @/no-queue.txt": "workload",
+    "sched search @/jobs.sacct --site @/site.toml --candidates 2": "workload",
     "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "workload",
 }
 
@@ -145,6 +147,7 @@ def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> 
     )  # fmt: skip
     write(jobs, place / "log.swf")
     (place / "queue.txt").write_text("1|a|RUNNING|4|1|10:00|0:00|None\n2|b|PENDING|4|1|10:00|0:00|Resources\n")
+    (place / "no-queue.txt").write_text("")
     (place / "site.toml").write_text(site.SITE)
     (place / "jobs.sacct").write_text(site.HEADER + site.ROWS)
     (place / "service.toml").write_text(f'[service]\nhome = "{place}/served"\nport = 0\n')

@@ -64,7 +64,26 @@ def test_recorded_waits_are_compared_with_simulated_ones(files):
     assert row["within_minute_ratio"] == 1.0
     assert row["spearman"] > 0.8
     assert set(found["agreement"]) == {"all", "partition", "qos", "user", "nodes"}
-    assert "Spearman" in call("validate", log, "--site", old)
+    assert found["rest"]["jobs"] == {"outage": 0, "held": 0, "busy": 0, "early": 0, "met": 6}
+    table = call("validate", log, "--site", old)
+    assert "Spearman" in table
+    assert "what explains the rest" in table
+
+
+@pytest.mark.slow
+def test_an_outage_is_named_with_its_begin_and_its_length(files, tmp_path: Path):
+    """Four jobs of two users are submitted to an idle machine and start ten hours later."""
+    log = tmp_path / "out.sacct"
+    rows = (
+        f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|{1000 + k}|{37000 + k}|{37100 + k}|100|5|1|1\n" for k in range(4)
+    )
+    log.write_text(HEADER + "".join(rows))
+    (outage,) = json.loads(call("validate", log, "--site", files[1], "--json"))["rest"]["outages"]
+    assert outage["waiting"] == 4
+    table = call("validate", log, "--site", files[1])
+    assert "1 outages inferred" not in table
+    assert "1 outage inferred" in table
+    assert "1970-01-01 00:" in table
 
 
 @pytest.mark.slow
@@ -84,3 +103,69 @@ def test_one_site_cannot_be_compared(files):
 def test_a_directory_without_a_configuration_is_refused(files, tmp_path):
     with pytest.raises(SiteError, match=r"no slurm\.conf here"):
         call("simulate-site", files[0], "--site", tmp_path)
+
+
+def test_gpus_in_like_need_a_site_and_a_site_that_has_them(files, tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("")
+    like = ("start", "--squeue", queue, "--like", "1 node, 2 h, gpu")
+    with pytest.raises(SettingsError, match="set --site to the directory"):
+        call(*like, "--procs", 8, "--unit", "nodes")
+    with pytest.raises(SettingsError, match="no node of small has GPUs"):
+        call(*like, "--site", files[1])
+
+
+@pytest.mark.slow
+def test_starts_on_a_site_come_with_what_had_no_part_in_them(files, tmp_path: Path):
+    queue = tmp_path / "queue.txt"
+    running = "|RUNNING|4|1|1:00:00|30:00|None|batch|normal|root|90|100M|N/A|"
+    queue.write_text(f"1|ann{running}n1|OK|(null)\n2|ann{running}n2|OK|(null)\n")
+    log, old, _ = files
+    question = ("start", "--squeue", queue, "--like", "1 node, 2 h, user u1", "--site", old)
+    (answer,) = json.loads(call(*question, "--json"))["starts"]
+    assert (answer["job"], answer["user"]) == ("like", "u1")
+    assert 1800 <= answer["p50_s"] <= 1860
+    document = json.loads(call(*question, "--past", log, "--hours", 0, "--futures", 2, "--json"))
+    assert document["starts"][0]["futures"] == 2
+    assert any("memory that squeue prints is per CPU in batch" in note for note in document["not_used"])
+
+
+@pytest.mark.slow
+def test_a_search_prints_the_front_and_writes_lines_for_slurm_conf(files, tmp_path: Path):
+    from clustertwin.core.errors import OutputError
+
+    log, old, _ = files
+    rows = "".join(
+        f"{k}|{k}|u{k % 3}|root|batch|normal|COMPLETED|{1000 + 20 * k}|{2000 + 20 * k}|{2300 + 20 * k}|300|10"
+        f"|{1 + (k % 3 == 0)}|{8 if k % 3 == 0 else 1}\n"
+        for k in range(40)
+    )
+    log.write_text(HEADER + rows)
+    old.write_text(f"{SITE}[priority]\njob_size = 1000\n")
+    out = tmp_path / "weights.conf"
+    command = ("search", log, "--site", old, "--candidates", 8, "--out", out)
+    found = json.loads(call(*command, "--seed", 3, "--json"))
+    assert found["points"][0]["present"]
+    (chosen,) = [point for point in found["points"] if point["chosen"]]
+    assert f"PriorityWeightAge={chosen['weights']['age']:.0f}\n" in out.read_text()
+    with pytest.raises(OutputError, match="already exists"):
+        call(*command)
+    assert "present" in call(*command, "--force")
+
+
+@pytest.mark.slow
+def test_a_change_is_tried_on_a_queue_in_a_file(files, tmp_path: Path):
+    queue, sprio = tmp_path / "queue.txt", tmp_path / "sprio.txt"
+    running = "|RUNNING|4|1|1:00:00|30:00|None|batch|normal|root|90|100M|N/A|"
+    waiting = "3|bo|PENDING|4|1|1:00:00|0:00|Resources|batch|normal|root|9|100M|N/A||OK|(null)"
+    queue.write_text(f"1|ann{running}n1|OK|(null)\n2|ann{running}n2|OK|(null)\n{waiting}\n")
+    sprio.write_text("3|0.5|0|0|0|0\n")
+    command = ("try", "--site", files[1], "--squeue", queue, "--sprio", sprio, "--weight", "age=10")
+    found = json.loads(call(*command, "--add-nodes", 1, "--json"))
+    (job,) = found["jobs"]
+    assert job["old_s"] >= 1800
+    assert job["new_s"] == 0
+    assert found["new_weights"]["age"] == 10
+    assert "changed / present" in call(*command, "--drain", "n1")
+    with pytest.raises(SettingsError, match="age=1000"):
+        call("try", "--site", files[1], "--squeue", queue, "--weight", "age")

@@ -11,9 +11,11 @@ from clustertwin.cli.output import print_json, print_table
 from clustertwin.cli.sched_options import (
     EvaluateOptions,
     SchedStudyOptions,
+    SearchOptions,
     SimulateOptions,
     StartOptions,
     TrainOptions,
+    TryOptions,
     WhatifOptions,
 )
 
@@ -108,6 +110,28 @@ def start(options: StartOptions) -> None:
         print_json(as_document(starts))
     else:
         print_starts(starts)
+
+
+@app.command()
+@options(SearchOptions)
+def search(options: SearchOptions) -> None:
+    """Search priority weights of a Slurm site: choose on the first part of a log, judge on the rest."""
+    from clustertwin.cli.sched_search import run_search
+
+    run_search(options)
+
+
+@app.command("try")
+@options(TryOptions)
+def try_change(options: TryOptions) -> None:
+    """Try a change on the live queue: other weights, nodes added or drained. Nothing is changed in Slurm."""
+    from clustertwin.cli.sched_try import print_change, run_change
+
+    change, asked_s = run_change(options)
+    if options.json:
+        print_json({"asked_s": asked_s, **asdict(change)})
+    else:
+        print_change(change)
 
 
 app.command("simulate-site")(sched_site.simulate_site)

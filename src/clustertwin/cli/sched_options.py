@@ -192,8 +192,12 @@ class WhatifOptions:
 class StartOptions:
     job: Annotated[str, typer.Option(help="A waiting job, by its Slurm id; by default all waiting jobs.")] = ""
     like: Annotated[
-        str, typer.Option(help="A job that you might submit now, for example '4 nodes, 2 h, user ada'.")
+        str, typer.Option(help="A job that you might submit now, for example '4 nodes, 2 h, gpu, user ada'.")
     ] = ""
+    site: Annotated[
+        Path | None,
+        typer.Option(help="Schedule as slurmctld would on this site: a directory with slurm.conf, or a .toml file."),
+    ] = None
     squeue: Annotated[
         Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
     ] = None
@@ -210,6 +214,56 @@ class StartOptions:
         Path | None, typer.Option(help="Judge forecasts on this log instead: ask at submissions, then see the starts.")
     ] = None
     asked: Annotated[int, typer.Option(min=2, help="With --replay: jobs of each half of the log to ask about.")] = 200
+    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    log: Annotated[
+        Path, typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
+    ]
+    site: Annotated[
+        Path,
+        typer.Option(help="A directory with slurm.conf, a slurm.conf, or a .toml file.", exists=True),
+    ]
+    objective: Annotated[
+        str, typer.Option(help="What to lower, separated by commas: wait, p95, slowdown, fairness, large.")
+    ] = "wait,fairness"
+    candidates: Annotated[int, typer.Option(min=2, max=10_000, help="Number of weights to try.")] = 40
+    first_part: Annotated[
+        float, typer.Option(min=0.1, max=0.9, help="Part of the log on which weights are chosen; the rest judges them.")
+    ] = 0.6
+    out: Annotated[
+        Path | None, typer.Option(help="Write the chosen weights to this file, as lines for slurm.conf.")
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False
+    jobs: Annotated[int, typer.Option(min=0, help="Take only the first jobs of the log; 0 takes all.")] = 0
+    seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class TryOptions:
+    site: Annotated[Path, typer.Option(help="A directory with slurm.conf, a slurm.conf, or a .toml file.", exists=True)]
+    weight: Annotated[
+        list[str],
+        typer.Option(help="NAME=NUMBER: age, fair_share, job_size, partition or qos; repeat it for more weights."),
+    ] = field(default_factory=list)
+    add_nodes: Annotated[int, typer.Option(min=0, help="Add this number of nodes.")] = 0
+    like_node: Annotated[
+        str, typer.Option(help="Added nodes are like this one; by default like those of the largest group.")
+    ] = ""
+    drain: Annotated[str, typer.Option(help="Nodes to drain, for example n[1-4]: running jobs end there.")] = ""
+    squeue: Annotated[
+        Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
+    ] = None
+    sprio: Annotated[
+        Path | None, typer.Option(help="Read factors of priorities from a file; by default ask Slurm.")
+    ] = None
+    past: Annotated[Path | None, typer.Option(help="A sacct log; run times and new jobs are drawn from it.")] = None
+    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
     hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     json: bool = Json

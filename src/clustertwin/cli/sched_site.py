@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.core.formatting import counted
 
 Log = typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
 SITE_HELP = "A directory with slurm.conf (and sacctmgr files), a slurm.conf, or a .toml file."
@@ -49,12 +50,13 @@ def validate(
 ) -> None:
     """Compare simulated with recorded waits of a sacct log, by partition, QOS, user and size."""
     from clustertwin.workload.slurm.site_comparison import agreement, unused
+    from clustertwin.workload.slurm.wait_causes import explain_waits
 
     schedule = _schedule(log, site, jobs)
-    table, notes = agreement(schedule), unused(schedule, schedule.log)
+    table, notes, rest = agreement(schedule), unused(schedule, schedule.log), explain_waits(schedule)
     if json:
         groups = {kind: [asdict(row) for row in rows] for kind, rows in table.items()}
-        print_json({**_whole(schedule), "agreement": groups, "not_used": notes})
+        print_json({**_whole(schedule), "agreement": groups, "rest": asdict(rest), "not_used": notes})
         return
     print_table(
         f"{log.name}: simulated against recorded waits",
@@ -66,6 +68,7 @@ def validate(
             for r in rows[:10]
         ],
     )  # fmt: skip
+    _print_rest(rest, schedule.log.epoch_s)
     _print_notes(notes)
 
 
@@ -129,6 +132,29 @@ def _schedule(log: Path, site: Path, jobs: int) -> Any:
     read = read_log(log)
     with err.status(COMPILING):
         return run(read_site(site), read.first(jobs) if jobs else read)
+
+
+def _print_rest(rest: Any, epoch_s: float) -> None:
+    """What explains the difference between recorded and simulated waits."""
+    from datetime import UTC, datetime
+
+    from clustertwin.workload.slurm.wait_causes import CAUSES
+
+    print_table(
+        "what explains the rest",
+        ["cause", "jobs", "recorded − simulated h", "which means"],
+        [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), CAUSES[cause]] for cause in CAUSES],
+    )
+    if rest.outages:
+        print_table(
+            f"{counted(len(rest.outages), 'outage')} inferred from the log",
+            ["partition", "from (UTC)", "hours", "CPUs in use", "jobs that would have fitted"],
+            [
+                [each.partition, datetime.fromtimestamp(epoch_s + each.start_s, UTC).strftime("%Y-%m-%d %H:%M"),
+                 round((each.end_s - each.start_s) / 3600, 1), f"{each.used_ratio:.0%}", each.waiting]
+                for each in rest.outages[:50]
+            ],
+        )  # fmt: skip
 
 
 def _whole(schedule: Any) -> dict[str, Any]:

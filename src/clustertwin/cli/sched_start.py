@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,16 +23,18 @@ from clustertwin.workload.simulator.forecast.live_start import (
     forecast_queue,
     parse_like,
 )
-from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
+from clustertwin.workload.simulator.forecast.squeue import parse_squeue, read_size, read_squeue
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
 from clustertwin.workload.simulator.forecast.start_replay import judge_forecasts
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    answers: list[StartAnswer]
-    queue: LiveQueue
+    answers: Sequence[StartAnswer]
+    running: dict[str, float]  # jobs that run, and since how many seconds
+    held: int
     asked_s: float | None  # Unix time at which Slurm was asked; None for a file
+    notes: tuple[str, ...] = ()  # what the site and the queue say that had no part in the forecast
 
 
 def run_start(options: StartOptions) -> Starts:
@@ -40,6 +43,8 @@ def run_start(options: StartOptions) -> Starts:
         raise SettingsError("set either --job or --like")
     question = StartQuestion(options.job, parse_like(options.like) if options.like else None, options.within_h * 3600)
     asked_s = time.time() if options.squeue is None else None
+    if options.site is not None:
+        return _on_site(options, question, asked_s)
     queue = parse_squeue(read_squeue() if options.squeue is None else options.squeue.read_text())
     procs = options.procs or (read_size(options.unit) if options.squeue is None else 0)
     if not procs:
@@ -51,7 +56,27 @@ def run_start(options: StartOptions) -> Starts:
         past = LivePast(log, future_submissions(log, 1.0, options.hours, rng) if options.hours > 0 else None)
     settings = FutureSettings(futures=options.futures)
     answers = forecast_queue(queue, past, procs, question, unit=options.unit, settings=settings, seed=options.seed)
-    return Starts(answers, queue, asked_s)
+    running = dict(zip(queue.names[: queue.running], queue.elapsed_s[: queue.running].tolist(), strict=True))
+    return Starts(answers, running, queue.held, asked_s)
+
+
+def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | None) -> Starts:
+    """The starts as slurmctld would give them, with the site's nodes, partitions and limits."""
+    from clustertwin.workload.slurm.joblog.job_readers import read_log
+    from clustertwin.workload.slurm.live.site_queue import SITE_COMMAND, parse_site_queue
+    from clustertwin.workload.slurm.live.site_start import SiteFuture, forecast_site
+    from clustertwin.workload.slurm.site.site_directory import read_site
+
+    assert options.site is not None
+    site = read_site(options.site)
+    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else options.squeue.read_text())
+    past = read_log(options.past) if options.past else None
+    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
+    with err.status("simulating (the first run compiles for a minute or two)"):
+        starts = forecast_site(site, queue, past, question, future)
+    notes = (*site.report.lines("not modelled", "unknown", "assumed"), *starts.notes)
+    running = {live.name: live.elapsed_s for live in queue.running}
+    return Starts(starts.answers, running, queue.held, asked_s, notes)
 
 
 def run_replay(options: StartOptions) -> dict[str, Any]:
@@ -73,8 +98,14 @@ def run_replay(options: StartOptions) -> dict[str, Any]:
 
 def as_document(starts: Starts) -> dict[str, Any]:
     """The JSON document of `start`."""
-    counts = {"asked_s": starts.asked_s, "running": starts.queue.running, "held": starts.queue.held}
-    return {**counts, "starts": [asdict(answer) for answer in starts.answers]}
+    return {
+        "asked_s": starts.asked_s,
+        "running": len(starts.running),
+        "held": starts.held,
+        "starts": [asdict(answer) for answer in starts.answers],
+        "running_jobs": [{"job": job, "elapsed_s": elapsed_s} for job, elapsed_s in starts.running.items()],
+        "not_used": list(starts.notes),
+    }
 
 
 def print_starts(starts: Starts) -> None:
@@ -94,3 +125,5 @@ def print_starts(starts: Starts) -> None:
         ],
         whole=["job"],
     )  # fmt: skip
+    for note in starts.notes:
+        err.print(note, markup=False, highlight=False)

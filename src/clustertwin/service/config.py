@@ -24,6 +24,7 @@ from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
 from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.outgoing.notifications import NotifySettings
 from clustertwin.service.store.history_limits import HistoryLimits
 from clustertwin.service.store.home_format import DEFAULT_HOME
@@ -35,13 +36,14 @@ from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 PREFIX = "CLUSTERTWIN_"
 
 _DAY, _DUEL, _HISTORY = DayLimits(), DuelRule(), HistoryLimits()
-_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND = (
+_BINDING, _SOURCE, _LOOP, _EVENTS, _NOTIFY, _HAND, _QUEUE = (
     Binding(),
     SourceSettings(),
     LoopSettings(),
     EventSettings(),
     NotifySettings(),
     HandSettings(),
+    QueueSettings(),
 )
 
 
@@ -198,6 +200,20 @@ class HandSection(_Section):
         return HandSettings(self.policy, self.past, self.every_s)
 
 
+class QueueSection(_Section):
+    """Forecasts of starts. Without a site and without a past, Slurm is not asked for the queue."""
+
+    site: str = _QUEUE.site
+    past: str = _QUEUE.past
+    every_s: float = Field(default=_QUEUE.every_s, ge=10)
+    budget_s: float = Field(default=_QUEUE.budget_s, ge=1, le=3600)
+    futures: int = Field(default=_QUEUE.futures, ge=1, le=1000)
+    hours: float = Field(default=_QUEUE.hours, ge=0, le=24 * 14)
+
+    def settings(self) -> QueueSettings:
+        return QueueSettings(**self.model_dump())
+
+
 class ServiceConfig(_Section):
     """The whole configuration, one section for each table of the TOML file."""
 
@@ -210,6 +226,7 @@ class ServiceConfig(_Section):
     notify: NotifySection = NotifySection()
     learning: LearningSection = LearningSection()
     hand: HandSection = HandSection()
+    queue: QueueSection = QueueSection()
 
     @property
     def home(self) -> Path:

@@ -25,6 +25,7 @@ from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, r
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import LoopFailed
@@ -87,6 +88,7 @@ def run(
         _notify(config, state, stop)
         if replay is None:
             _hand(config, state, stop)
+            _forecast_starts(config, state, stop)
         nights = _nightly(config, stop) if replay is None else None
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
@@ -225,6 +227,28 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
         )
     hand = Hand(state.home, state.store, settings, take, deliver=queue_notices(state.home, config.notify.settings()))
     threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
+
+
+def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+    """Start forecasting when waiting jobs start, if a site or a past is configured. A missing file is an error."""
+    settings = config.queue.settings()
+    if not settings.on:
+        return
+    from clustertwin.service.live.queue import start_watch
+    from clustertwin.service.live.queue.change_desk import ChangeDesk
+
+    for key, text in (("site", settings.site), ("past", settings.past)):
+        if text and not Path(text).expanduser().exists():
+            raise SettingsError(f"queue.{key}: {text} does not exist")
+
+    def publish(board: StartBoard) -> None:
+        state.starts = board
+
+    if settings.site:
+        state.changes = ChangeDesk(settings)
+    starts = start_watch.StartWatch(settings, publish)
+    publish(starts.board)
+    threading.Thread(target=start_watch.watch, args=(starts, stop), name="starts", daemon=True).start()
 
 
 def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread | None:

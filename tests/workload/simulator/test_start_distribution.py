@@ -52,7 +52,12 @@ def test_a_job_like_the_one_described_stands_at_the_end_of_the_queue():
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("4 nodes", "time limit"), ("2 h", "a size"), ("4 nodes, 2 h, blue", "'blue'"), ("4 nodes, 2 h, gpu", "GPU")],
+    [
+        ("4 nodes", "time limit"),
+        ("2 h", "a size"),
+        ("4 nodes, 2 h, blue", "'blue'"),
+        ("4 nodes, 2 h, 2 x gpu", "2 x gpu"),
+    ],
 )
 def test_a_description_that_is_not_understood_is_refused_with_its_part(text, reason):
     with pytest.raises(SettingsError, match=reason):

@@ -221,3 +221,11 @@ def test_no_job_starts_before_it_is_submitted_and_no_node_is_overfull():
         running = (schedule.start_s <= moment) & (schedule.end_s > moment)
         assert schedule.cpus[running].sum() <= 16
     assert play(site(), *jobs).start_s.tolist() == schedule.start_s.tolist()
+
+
+def test_no_whole_node_job_starts_on_a_node_that_is_down():
+    up, down = (replace(site().groups[0], names=names) for names in (("n1",), ("n2", "n3", "n4")))
+    where = site(groups=(up, replace(down, available=False)))
+    schedule = play(where, job(1, 0.0, 100.0, exclusive=True), job(2, 0.0, 100.0, exclusive=True))
+    assert schedule.nodes == (("n1",), ("n1",))
+    assert schedule.start_s.tolist() == [0, 100]

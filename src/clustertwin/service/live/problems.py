@@ -21,7 +21,8 @@ _NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
 def problems(state: ServiceState) -> tuple[str, ...]:
     """The first problems, and the number of the others."""
-    sentences = (*nights(state.home), *state.snapshot.problems)
+    starts = (state.starts.problem,) if state.starts and state.starts.problem else ()
+    sentences = (*nights(state.home), *state.snapshot.problems, *starts)
     if len(sentences) <= MOST:
         return sentences
     return (*sentences[:MOST], f"and {len(sentences) - MOST} more")

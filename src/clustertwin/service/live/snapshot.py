@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.service.live.queue.change_desk import ChangeDesk
+from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.scores import Scores
@@ -163,6 +165,8 @@ class ServiceState:
         self.past: TraceArchive | None = None  # the archive of seconds that are no longer in the snapshot
         self.replayed = False  # a replay: it neither learns nor changes a model
         self.may_be_in_shadow = False  # a live service: nobody is notified until it knows its site
+        self.changes: ChangeDesk | None = None  # compares the live queue on a changed site, if a site is known
+        self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 
     @property

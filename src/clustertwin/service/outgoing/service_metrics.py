@@ -20,6 +20,7 @@ import numpy as np
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import Journal
+from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
@@ -68,6 +69,7 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
         *_actions(state.store),
         *_model(snapshot.model),
         *_home(state.home),
+        *_starts(state.starts),
     ]
     if threads:
         families += _threads(snapshot, limits.threads)
@@ -283,6 +285,31 @@ def _home(home: Path) -> Iterator[MetricFamily]:
             "twin_learning_ended_timestamp_seconds", "When the last night ended, with or without success.", ended_s
         )
     yield _single("twin_notifications_pending", "Messages that are not delivered yet.", notifications.pending(home))
+
+
+def _starts(board: StartBoard | None) -> Iterator[MetricFamily]:
+    """Forecasts of starts and their calibration; nothing if the service makes none."""
+    if board is None:
+        return
+    record = board.record
+    if board.asked_s:
+        yield _single("twin_start_forecast_timestamp_seconds", "When the newest forecast was made.", board.asked_s)
+        yield _single("twin_start_forecast_seconds", "How long the newest forecast took.", board.took_s)
+        yield _single("twin_start_waiting_jobs", "Waiting jobs in the newest forecast.", len(board.waiting))
+    yield _single("twin_start_forecast_failing", "1 if the newest forecast failed.", float(bool(board.problem)))
+    yield _single("twin_start_forecasts_total", "Waiting jobs whose start was forecast.", record.forecasts)
+    yield _single("twin_start_judged_total", "First forecasts of jobs that were then seen running.", record.judged)
+    yield _single("twin_start_lost_total", "Jobs with a forecast that left the queue and were not seen.", record.lost)
+    yield _single(
+        "twin_start_within_minute_ratio",
+        "Share of the newest judged first forecasts whose likeliest start was right within 60 s.",
+        record.within_minute_ratio,
+    )
+    yield _single(
+        "twin_start_interval_ratio",
+        "Share of the newest judged first forecasts whose start lay in the 80 % interval.",
+        record.interval_ratio,
+    )
 
 
 def _single(name: str, about: str, value: float) -> MetricFamily:

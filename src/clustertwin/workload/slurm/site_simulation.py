@@ -7,6 +7,7 @@ schedule.wait_s, schedule.summary()
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.tables import ColumnTable
+from clustertwin.workload.slurm.controller.site_arrays import Prepared
 from clustertwin.workload.slurm.controller.site_preparation import prepare
 from clustertwin.workload.slurm.joblog.job_table import SlurmLog
 from clustertwin.workload.slurm.site.slurm_site import SlurmSite
@@ -108,12 +110,16 @@ def group_figures(names: list[str], wait_s: Floats) -> list[GroupFigures]:
 
 
 def simulate_site(
-    site: SlurmSite, log: SlurmLog, requeue_delay_s: float = 0.0, bf_phase_s: float = 0.0
+    site: SlurmSite,
+    log: SlurmLog,
+    requeue_delay_s: float = 0.0,
+    bf_phase_s: float = 0.0,
+    placed: Sequence[Sequence[str]] = (),
 ) -> SiteSchedule:
     """Schedule a log as slurmctld would.
 
     `bf_phase_s` is the time of the first backfill cycle (0: one interval after the start). `requeue_delay_s` is how
-    long a preempted job stays ineligible.
+    long a preempted job stays ineligible. `placed` names the nodes of the log's first jobs: they run from second 0 on.
     """
     from clustertwin.workload.slurm.controller.backfill import new_node_space
     from clustertwin.workload.slurm.controller.controller_state import BACKFILLED, CYCLES, PREEMPTIONS, new_state
@@ -122,6 +128,7 @@ def simulate_site(
     prepared = prepare(site, log, requeue_delay_s, bf_phase_s)
     arrays = prepared.arrays
     state = new_state(arrays)
+    _start_placed(prepared, state, placed)
     cancel_s = arrays.jobs["cancel_s"]
     cancels = np.argsort(cancel_s, kind="stable")
     run_events(arrays, state, new_node_space(arrays), cancels[np.isfinite(cancel_s[cancels])].astype(np.int64))
@@ -146,3 +153,20 @@ def simulate_site(
         site, log, start_s, end_s, cpus, tuple(names), restarts, tuple(nodes), int(state.counts[PREEMPTIONS]),
         int(state.counts[BACKFILLED]), int(state.counts[CYCLES]), reasons,
     )  # fmt: skip
+
+
+def _start_placed(prepared: Prepared, state: Any, placed: Sequence[Sequence[str]]) -> None:
+    """Start the first jobs of the log on the nodes that they hold, CPUs spread evenly; unknown nodes are left out."""
+    from clustertwin.workload.slurm.controller.controller_state import start_job
+
+    index = {name: i for i, name in enumerate(prepared.node_names)}
+    for j, row in enumerate(prepared.rows):
+        if row >= len(placed):
+            break
+        job = prepared.arrays.jobs[j]
+        nodes = [index[name] for name in placed[row] if name in index][: int(job["place_to"] - job["place_from"])]
+        for k, node in enumerate(nodes):
+            cpus, more = divmod(int(job["cpus"]), len(nodes))
+            state.work.room[k]["node"], state.work.room[k]["cpus"] = node, cpus + (k < more)
+        if nodes:
+            start_job(prepared.arrays, state, int(job["entry_from"]), 0.0, len(nodes))

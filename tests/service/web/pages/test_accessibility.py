@@ -15,9 +15,13 @@ import pytest
 from tests.service import sample_state
 from tests.service.web.pages.browser import chromium, serving
 from tests.service.web.pages.test_browser import until
+from tests.service.web.pages.test_pages import forecast
+from tests.service.web.pages.test_try_change import PaperTwin
 from tests.service.web.test_route_tables import address
 
 from clustertwin.service.application import create_app
+from clustertwin.service.live.queue.change_desk import ChangeDesk
+from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.live.snapshot import NodeState, ScoreHistory, ServiceState, Snapshot
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web import pages
@@ -72,6 +76,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Ser
     periods = state.store.quiet_periods
     periods.add_maintenance(MaintenanceWindow(("n2",), now_s - 60, now_s + 7200, "new disks"), now_s)
     periods.add_silence(Silence(now_s + 3600, owner="ada", reason="known"), now_s)
+    state.starts = forecast()
+    state.changes = ChangeDesk(QueueSettings(site="/etc/slurm"), PaperTwin())
     state.publish(snapshot(), None)
     with serving(create_app(state)) as url:
         yield url, state
@@ -125,6 +131,20 @@ def test_axe_finds_no_violation_on_any_page(
             nodes = [f"{node['html'][:120]} {node['failureSummary'][-160:]}" for node in violation["nodes"][:4]]
             found[f"{path} {violation['id']}"] = nodes
     assert not found, "\n".join(f"{place}: {nodes}" for place, nodes in found.items())
+
+
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
+def test_axe_finds_no_violation_in_the_answer_of_a_comparison(visit: Any, viewport: Any, tmp_path: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = visit("/try", "light", viewport)
+    page.get_by_label("PriorityWeightAge").fill("2000")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_text("Median start of each job").wait_for()
+    directory = Path(os.environ.get("CLUSTERTWIN_SCREENSHOTS", tmp_path)) / "axe"
+    page.screenshot(path=directory / f"try-answer-{viewport['width']}.png", full_page=True)
+    assert page.get_by_label("PriorityWeightAge").input_value() == "2000"
+    assert [violation["id"] for violation in axe.run(page).response["violations"]] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
 
 def test_axe_finds_no_violation_in_the_list_of_keys(visit: Any) -> None:

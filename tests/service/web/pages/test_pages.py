@@ -12,12 +12,25 @@ from urllib.parse import quote
 import pytest
 from tests.service.sample_state import EVENT, WHY, snapshot
 
+from clustertwin.service.live.queue.start_board import StartBoard, StartRecord, WaitingJob
 from clustertwin.service.live.snapshot import nothing_yet
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.pages import STATIC
 from clustertwin.telemetry.learning.champions import learning_state as learning
 
-PAGES = ("/", "/nodes/n1", "/events", "/events/e1", "/jobs", "/jobs/17", "/embedding", "/models", "/quiet", "/audit")
+PAGES = (
+    "/",
+    "/nodes/n1",
+    "/events",
+    "/events/e1",
+    "/jobs",
+    "/jobs/17",
+    "/embedding",
+    "/models",
+    "/quiet",
+    "/audit",
+    "/try",
+)
 HOSTILE = "<img src=x onerror=alert(1)>'\"&{{7*7}}"
 
 
@@ -240,3 +253,51 @@ def test_in_shadow_every_page_says_so_and_events_are_marked(client, published):
     assert client.get("/api/v1/models").json()["shadow"]["because"] == "learned here"
     assert "learned here" in client.get("/models").text
     assert client.get("/api/v1/events").json()["events"][0]["in_shadow"] is False
+
+
+def test_waiting_jobs_have_their_start_its_interval_and_the_age_of_the_forecast(client, published):
+    assert "Waiting" not in client.get("/jobs").text
+    published.starts = forecast()
+    page = client.get("/jobs").text
+    row = re.search(r"<tr><td><span class=\"cut\">4711<.*?</tr>", page, re.S)[0]
+    assert re.findall(r'<time datetime="(.{19})', row)[:3] == [
+        "1970-01-01T00:25:00",
+        "1970-01-01T00:20:00",
+        "1970-01-01T00:33:20",
+    ]
+    assert "no forecast of starts: squeue did not answer" in page
+    assert "50 % started within a minute of their first forecast, and 100 % within its 80 % interval" in page
+    part = client.get("/jobs?q=nobody", headers={"HX-Request": "true", "HX-Target": "waiting"}).text
+    assert "4711" not in part
+    assert "<html" not in part
+
+
+def test_a_forecast_that_was_never_made_is_said_to_be_missing(client, published):
+    published.starts = StartBoard()
+    assert "no forecast yet" in client.get("/jobs").text
+
+
+def test_the_api_lists_starts_with_their_age_or_says_what_to_configure(client, published):
+    answer = client.get("/api/v1/starts")
+    assert (answer.status_code, "queue.site" in answer.json()["detail"]) == (404, True)
+    published.starts = forecast()
+    found = client.get("/api/v1/starts").json()
+    assert found["waiting"][0]["job"] == "4711"
+    assert found["age_s"] > 0
+    assert found["record"]["within_minute_ratio"] == 0.5
+
+
+def test_the_calibration_of_forecasts_is_a_metric(client, published):
+    assert "twin_start_" not in client.get("/metrics").text
+    published.starts = forecast()
+    text = client.get("/metrics").text
+    for line in ("forecasts_total 3", "judged_total 2", "within_minute_ratio 0.5", "interval_ratio 1", "lost_total 0"):
+        assert f"\ntwin_start_{line}\n" in text
+    published.starts = StartBoard()
+    assert "\ntwin_start_within_minute_ratio " not in client.get("/metrics").text
+
+
+def forecast() -> StartBoard:
+    job = WaitingJob("4711", "<b>ada", 200.0, 500.0, 1000.0, 480.0, 900.0, 3600.0, 0.9, 20, "user")
+    record = StartRecord(3, 2, 0, 0.5, 1.0)
+    return StartBoard(1000.0, (job,), 2, ("a note",), "no forecast of starts: squeue did not answer", 1.0, record)

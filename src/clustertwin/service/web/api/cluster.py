@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import numpy as np
@@ -59,6 +60,14 @@ def router(state: ServiceState) -> APIRouter:
         answer: list[dict[str, Any]] = plain(state.snapshot.jobs)
         return answer
 
+    @api.get("/starts", summary="List waiting jobs with their forecast starts, and how good forecasts were")
+    def starts() -> dict[str, Any]:
+        board = state.starts
+        if board is None:
+            raise HTTPException(404, "no starts are forecast; set queue.site or queue.past in the configuration")
+        answer: dict[str, Any] = plain(board)
+        return {**answer, "age_s": plain(board.age_s(time.time()))}
+
     @api.get("/jobs/{job}", summary="Show the report of a running or recorded job")
     def job(job: str) -> dict[str, Any]:
         events = state.store.events(Filter(job=job), 50)
@@ -85,7 +94,7 @@ def router(state: ServiceState) -> APIRouter:
     return api
 
 
-ROUTES = RouteGroup(paths=("/snapshot", "/nodes", "/history", "/jobs", "/embedding"), router=router)
+ROUTES = RouteGroup(paths=("/snapshot", "/nodes", "/history", "/jobs", "/starts", "/embedding"), router=router)
 
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:

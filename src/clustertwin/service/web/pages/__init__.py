@@ -22,7 +22,19 @@ if TYPE_CHECKING:
     from clustertwin.service.web.contract import Page
 
 #: Every page: the modules of this folder that define `PAGE`. The navigation bar has the same order.
-PAGES = ("cluster", "events", "jobs", "embedding", "models", "actions", "quiet_periods", "audit", "node", "login")
+PAGES = (
+    "cluster",
+    "events",
+    "jobs",
+    "try_change",
+    "embedding",
+    "models",
+    "actions",
+    "quiet_periods",
+    "audit",
+    "node",
+    "login",
+)
 
 STATIC = Path(__file__).parent / "static"
 

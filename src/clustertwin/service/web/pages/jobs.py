@@ -1,7 +1,9 @@
-"""Jobs: the running jobs with the highest score first, and the report of one job."""
+"""Jobs: running jobs, highest score first; waiting jobs with their forecast starts; the report of one job."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -22,7 +24,7 @@ MOST_NODES = 24
 TAKEN = 0.05
 
 
-def router(state: ServiceState) -> APIRouter:
+def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/jobs")
@@ -36,7 +38,19 @@ def router(state: ServiceState) -> APIRouter:
                 for word in words
             )
         ]
-        return render(request, state, PAGE, "jobs.html", jobs=jobs[:ROWS], matches=len(jobs), q=q)
+        board = state.starts
+        waiting = [
+            job
+            for job in (board.waiting if board else ())
+            if all(word in f"{job.job} {job.user}".lower() for word in words)
+        ]
+        values: dict[str, Any] = {
+            "board": board,
+            "age_s": board.age_s(clock()) if board else 0.0,
+            "waiting": waiting[:ROWS],
+            "waiting_matches": len(waiting),
+        }
+        return render(request, state, PAGE, "jobs.html", jobs=jobs[:ROWS], matches=len(jobs), q=q, **values)
 
     @routes.get("/jobs/{job:path}")
     def show_job(request: Request, job: str) -> HTMLResponse:

@@ -49,6 +49,11 @@ class LikeJob:
     limit_s: float
     user: str = ""
     unit: Unit = "nodes"
+    gpus: int = 0  # on each node
+    gpu_type: str = ""  # empty: any
+    partition: str = ""  # empty: the default
+    qos: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,14 @@ INTERVAL_LEVELS = (0.025, 0.975)
 
 
 def parse_like(text: str) -> LikeJob:
-    """A description such as `4 nodes, 2 h, user ada`.
+    """A description such as `4 nodes, 2 h, 2 gpus, user ada`; GPUs are counted on each node.
 
-    >>> parse_like("4 nodes, 2 h")
-    LikeJob(size=4, limit_s=7200.0, user='', unit='nodes')
+    >>> like = parse_like("4 nodes, 2 h, gpu:v100:2")
+    >>> like.size, like.unit, like.limit_s, like.gpus, like.gpu_type
+    (4, 'nodes', 7200.0, 2, 'v100')
     """
-    size, unit, limit_s, user = 0, "", 0.0, ""
+    size, unit, limit_s, gpus, gpu_type = 0, "", 0.0, 0, ""
+    names: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         count = re.fullmatch(r"(\d{1,9})\s*(nodes?|cpus?|cores?|procs?|processors?)", part, re.I)
         span = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)", part, re.I)
@@ -106,15 +113,17 @@ def parse_like(text: str) -> LikeJob:
             limit_s = float(span[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[span[2][0].lower()]
         elif re.fullmatch(r"[\d:-]+:[\d:]+", part):
             limit_s = parse_duration(part)
-        elif part.lower().startswith("user "):
-            user = part[5:].strip()
-        elif re.fullmatch(r"(\d+\s*)?gpus?", part, re.I):
-            raise SettingsError(f"--like {part!r}: start times are forecast for CPUs or nodes, not for GPUs")
+        elif named := re.fullmatch(r"(user|partition|qos|account)\s+(\S+)", part, re.I):
+            names[named[1].lower()] = named[2]
+        elif asked := re.fullmatch(r"(\d{1,4})?\s*gpus?|gpu:([\w.-]*[a-z_][\w.-]*)(?::(\d{1,4}))?", part, re.I):
+            gpus, gpu_type = int(asked[1] or asked[3] or 1), (asked[2] or "").lower()
         else:
             raise SettingsError(f"--like does not understand {part!r}; write for example '4 nodes, 2 h, user ada'")
     if size < 1 or limit_s <= 0:
         raise SettingsError(f"--like needs a size and a time limit, for example '4 nodes, 2 h', not {text!r}")
-    return LikeJob(size, limit_s, user, "nodes" if unit == "nodes" else "cpus")
+    return LikeJob(
+        size, limit_s, unit="nodes" if unit == "nodes" else "cpus", gpus=gpus, gpu_type=gpu_type, **names
+    )  # fmt: skip
 
 
 def forecast_queue(
@@ -174,6 +183,11 @@ def _answer(
 
 def _with_like(queue: LiveQueue, like: LikeJob, unit: Unit) -> LiveQueue:
     """The queue with one more job at its end."""
+    if like.gpus or like.partition or like.qos or like.account:
+        raise SettingsError(
+            "--like asks for GPUs, a partition, a QOS or an account, and a machine of CPUs or nodes has none; "
+            "set --site to the directory of slurm.conf"
+        )
     if like.unit != unit:
         raise SettingsError(f"--like counts {like.unit}, and the machine is counted in {unit}; set --unit {like.unit}")
     users = list(queue.jobs.names["user"])

@@ -113,14 +113,17 @@ def recalculate(arrays, state, elapsed_s, now_s):  # type: ignore[no-untyped-def
 
 @borrowing
 def _submit(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
-    """Put a job into the queue, unless a limit on submissions refuses it."""
+    """Put a job into the queue, unless a limit on submissions refuses it or it runs from the first moment on."""
     jobs = arrays.jobs
+    runs = state.live[j].status == RUNNING
     for k in range(jobs[j].submit_from, jobs[j].submit_to):
-        if state.submitted[int(arrays.submits[k, 0])] + 1 > arrays.submits[k, 1]:
+        if not runs and state.submitted[int(arrays.submits[k, 0])] + 1 > arrays.submits[k, 1]:
             state.live[j].status = REJECTED
             return
     for k in range(jobs[j].submit_from, jobs[j].submit_to):
         state.submitted[int(arrays.submits[k, 0])] += 1
+    if runs:
+        return
     state.live[j].status = PENDING
     state.counts[CHANGED] = 1
     for e in range(jobs[j].entry_from, jobs[j].entry_to):

@@ -42,6 +42,7 @@ def all_free(arrays: SiteArrays) -> Free:
     rows = np.zeros(len(arrays.nodes), FREE)
     rows["cores"] = arrays.nodes["cores"] * arrays.nodes["up"]
     rows["memory_mb"] = arrays.nodes["memory_mb"]
+    rows["jobs"] = 1 - arrays.nodes["up"]  # no whole-node job starts on a node that is down
     return Free(rows, arrays.node_gres.copy())
 
 

@@ -1,0 +1,106 @@
+"""Forecasts of starts as the service publishes them: the document of `twin sched start` -> a board, judged later.
+
+A forecast is judged once its job runs: the first forecast of each job counts. All counts begin with the service.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+#: Jobs whose first forecast is remembered until they start.
+MOST_REMEMBERED = 20_000
+#: Of the newest judged forecasts, for the two ratios.
+RECENT = 1_000
+#: Slurm counts whole seconds.
+RESOLUTION_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waits, and when it is expected to start, in seconds after `StartBoard.asked_s`."""
+
+    job: str
+    user: str
+    p10_s: float
+    p50_s: float
+    p90_s: float
+    likeliest_s: float
+    by_limits_s: float
+    within_s: float
+    within_probability: float
+    futures: int
+    basis: str  # the class of jobs that its run time comes from
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """How good first forecasts were since the service started."""
+
+    forecasts: int = 0  # jobs that were forecast
+    judged: int = 0  # of them, those that were seen running
+    lost: int = 0  # of them, those that left the queue unseen: cancelled, held, or too short
+    within_minute_ratio: float = float("nan")  # of the newest judged ones: the likeliest start was right within 60 s
+    interval_ratio: float = float("nan")  # of the newest judged ones: the start lay in the 80 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class StartBoard:
+    """The newest forecasts, the first to start first."""
+
+    asked_s: float = 0.0  # Unix time at which Slurm was asked; 0: never
+    waiting: tuple[WaitingJob, ...] = ()
+    held: int = 0  # jobs that no scheduling decision can start
+    notes: tuple[str, ...] = ()  # what had no part in the forecast
+    problem: str = ""  # why there is no newer forecast
+    took_s: float = float("nan")
+    record: StartRecord = StartRecord()
+
+    def age_s(self, now_s: float) -> float:
+        """Since Slurm was asked; nan if it never was."""
+        return now_s - self.asked_s if self.asked_s else float("nan")
+
+
+def waiting_jobs(document: Mapping[str, Any]) -> tuple[WaitingJob, ...]:
+    """The starts in a document of `twin sched start --json`."""
+    names = [each.name for each in fields(WaitingJob)]
+    return tuple(WaitingJob(**{name: row[name] for name in names}) for row in document["starts"])
+
+
+class StartJudge:
+    """Remembers the first forecast of each job until the job runs."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, float, float]] = {}  # job -> Unix times: 10 %, likeliest, 90 %
+        self._right: deque[tuple[bool, bool]] = deque(maxlen=RECENT)
+        self._forecasts = self._judged = self._lost = 0
+
+    def look(self, document: Mapping[str, Any]) -> StartRecord:
+        """Judge the forecasts of jobs that run by now, and remember those of new ones."""
+        asked_s, waiting = float(document["asked_s"]), waiting_jobs(document)
+        for row in document["running_jobs"]:
+            first = self._first.pop(row["job"], None)
+            if first is not None:
+                self._judge(first, asked_s - float(row["elapsed_s"]))
+        still = {job.job for job in waiting}
+        for name in [name for name in self._first if name not in still]:
+            del self._first[name]
+            self._lost += 1
+        for job in waiting:
+            if job.job not in self._first and len(self._first) < MOST_REMEMBERED:
+                self._first[job.job] = (asked_s + job.p10_s, asked_s + job.likeliest_s, asked_s + job.p90_s)
+                self._forecasts += 1
+        return self.record()
+
+    def _judge(self, first: tuple[float, float, float], start_s: float) -> None:
+        low_s, likeliest_s, high_s = first
+        near = abs(start_s - likeliest_s) <= 60.0
+        inside = low_s - RESOLUTION_S <= start_s <= high_s + RESOLUTION_S
+        self._right.append((near, inside))
+        self._judged += 1
+
+    def record(self) -> StartRecord:
+        ratios = [sum(column) / len(self._right) for column in zip(*self._right, strict=True)] or [float("nan")] * 2
+        return StartRecord(self._forecasts, self._judged, self._lost, *ratios)
