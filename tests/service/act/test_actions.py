@@ -19,7 +19,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.savings import measure_action, overrun, read_overrun, rows_by, week
+from clustertwin.service.act.savings import measure_action, middle_of, overruns, read_overruns, rows_by, week
 from clustertwin.service.act.slurm_commands import check_job, read_facts
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -320,19 +320,24 @@ def test_an_advice_is_compared_with_the_time_that_the_job_went_on(journal, slurm
     assert measure_action(action, 0.0, slurm) == pytest.approx(0.5)
 
 
-def test_the_overrun_is_the_median_of_jobs_that_timed_out():
-    assert overrun("TIMEOUT|75|1\nTIMEOUT|150|2\nTIMEOUT|60|1\nCOMPLETED|500|1\n") == 15.0
-    assert overrun("") == 0.0
+def test_the_overruns_are_those_of_jobs_that_timed_out():
+    seen = overruns("TIMEOUT|75|1\nTIMEOUT|150|2\nTIMEOUT|60|1\nCOMPLETED|500|1\n")
+    assert seen == (0.0, 15.0, 30.0)
+    assert middle_of(seen) == 15.0
 
 
-def test_the_overrun_is_read_without_a_filter_that_sacct_ignores():
+def test_without_a_job_that_timed_out_the_overrun_is_that_of_slurms_checks():
+    assert read_overruns(lambda arguments: "COMPLETED|50|2\n")[-1] == 30.0
+
+
+def test_the_overruns_are_read_without_a_filter_that_sacct_ignores():
     asked = []
 
     def run(arguments):
         asked.append(" ".join(arguments))
         return "TIMEOUT|142|2\nCOMPLETED|50|2\n"
 
-    assert read_overrun(run) == 22.0
+    assert read_overruns(run) == (22.0,)
     assert "--state" not in asked[0]
 
 

@@ -17,7 +17,7 @@ HUNG = JobHealth("1", True, 1.0)
 
 
 def outcomes(text: str = QUEUE, health: JobHealth = HUNG, **settings):
-    chosen = ActionSettings(futures=40, grace_s=30.0, **settings)
+    chosen = ActionSettings(**{"futures": 40, "grace_s": 30.0, **settings})
     scenario = Scenario("now", "fcfs", "easy", 8)
     found = predict_outcomes(parse_squeue(text), health, scenario, None, np.random.default_rng(0), chosen)
     return {outcome.choice: outcome for outcome in found}
@@ -33,6 +33,7 @@ def test_a_waiting_job_starts_when_the_cancelled_one_has_ended():
     (start,) = outcomes()["cancel"].starts
     assert start.job == "2"
     assert start.earlier_s.middle == pytest.approx(3000 - 30)
+    assert start.start_s.middle == pytest.approx(30)
 
 
 def test_a_requeued_job_waits_behind_the_others():
@@ -63,7 +64,12 @@ def test_doubt_widens_the_interval():
 
 
 def test_the_time_that_slurm_allows_beyond_the_limit_counts():
-    assert outcomes(overrun_s=30.0)["cancel"].saved_node_hours.middle == pytest.approx(2 * 3000 / 3600)
+    assert outcomes(overruns_s=(30.0,))["cancel"].saved_node_hours.middle == pytest.approx(2 * 3000 / 3600)
+
+
+def test_the_interval_has_the_overruns_that_were_seen():
+    saved = outcomes(overruns_s=(0.0, 15.0, 30.0), futures=200)["cancel"].saved_node_hours
+    assert (saved.low, saved.high) == pytest.approx((2 * 2970 / 3600, 2 * 3000 / 3600))
 
 
 def test_the_same_seed_gives_the_same_outcomes():

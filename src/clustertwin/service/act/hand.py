@@ -22,7 +22,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
-from clustertwin.service.act.savings import measure_action, read_overrun
+from clustertwin.service.act.savings import measure_action, middle_of, read_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
@@ -78,10 +78,8 @@ class Hand:
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
         with suppress(SourceError, SettingsError):
-            overrun_s = read_overrun(self._run)
-            outcomes = outcomes_of(
-                facts.job, finding, _path(self.settings.past), self._run, ActionSettings(overrun_s=overrun_s)
-            )
+            settings = ActionSettings(overruns_s=read_overruns(self._run))
+            outcomes = outcomes_of(facts.job, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
         latest = lasting(self.evidence.of(event.id))
         assert latest is not None
@@ -176,7 +174,7 @@ class Hand:
         states = ("done", "advised", "dismissed", "expired")
         unmeasured = [a for a in self.journal.actions(states, limit=200) if a.measured_node_hours is None]
         if unmeasured:
-            overrun_s = read_overrun(self._run)
+            overrun_s = middle_of(read_overruns(self._run))
             for action in unmeasured[:10]:
                 if (hours := measure_action(action, overrun_s, self._run)) is not None:
                     self.journal.measure(action.id, hours)

@@ -43,6 +43,7 @@ class EarlierStart:
 
     job: str
     earlier_s: Estimate
+    start_s: Estimate  # from now, with this choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class ActionOutcome:
 class ActionSettings:
     futures: int = 100
     grace_s: float = 2.0  # from the cancellation to the end of a job that obeys the signal
-    overrun_s: float = 0.0  # how long Slurm lets a job run beyond its limit
+    overruns_s: tuple[float, ...] = (0.0,)  # how long jobs ran beyond their limit; each as likely
     checkpoint_s: float | None = None  # since the last checkpoint; None: since the start
     unit: Unit = "cpus"
 
@@ -121,12 +122,12 @@ def _futures(
     fractions = _limit_fractions(past)
     ahead_s = -queue.jobs.submit_s
     limit_s = queue.jobs.request_s - ahead_s + queue.elapsed_s
-    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + settings.overrun_s
+    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + rng.choice(settings.overruns_s, settings.futures)
     left_s, futures = np.empty(settings.futures), []
     for i in range(settings.futures):
         drawn = _draw(limit_s, queue.elapsed_s, fractions, rng) + ahead_s
         wrong = rng.random() >= (health.sure if health.hangs else 0.0)
-        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong else to_limit_s
+        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong else to_limit_s[i]
         futures.append(replace(queue.jobs, run_s=drawn))
     return left_s, [_with(jobs, row, s + ahead_s[row]) for jobs, s in zip(futures, left_s, strict=True)]
 
@@ -194,7 +195,7 @@ def _appended(jobs: Jobs, original: Jobs, row: int, queue: LiveQueue) -> Jobs:
 def _earlier(queue: LiveQueue, left: NDArray[np.float64], acted: NDArray[np.float64]) -> tuple[EarlierStart, ...]:
     names = queue.names[queue.running :]
     earlier = [
-        EarlierStart(name, _estimate(left[:, i] - acted[:, i]))
+        EarlierStart(name, _estimate(left[:, i] - acted[:, i]), _estimate(acted[:, i]))
         for i, name in enumerate(names)
         if not np.isnan(left[:, i] - acted[:, i]).any()
     ]
