@@ -2,9 +2,9 @@
 
 Both arms submit the same jobs, with the same faults, from the same seed, to one queue. In the arm `act` the twin's
 policy cancels by itself. The arm `watch` follows. Nothing is done in it, so a job that hangs runs to its time limit.
-So the promises of the first arm are made before what they are compared with. Some jobs that only sleep run first, so that the
-cluster has an accounting from which the twin reads how far Slurm lets jobs exceed their limit. In the same run: the
-rule that cancels a job without CPU time in every sample, the plain time limit, and `squeue --start`.
+So the promises of the first arm are made before what they are compared with. Some jobs that only sleep run first:
+from their accounting the twin reads how far Slurm lets jobs exceed their limit. In the same run: the rule that cancels
+a job without CPU time in every sample, the plain time limit, and `squeue --start`.
 
 Events are opened by this program for every job that runs: the detector's windows are longer than these jobs. The faults
 of the jobs are real, and so are the processes, the evidence, the queue, the commands and the accounting. The ranks run
