@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.service.act.hand_settings import HandSettings
+from clustertwin.service.act.slurm_commands import RunCommand, run_command
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.outgoing.notifications import NotifySettings
@@ -193,9 +194,21 @@ class HandSection(_Section):
     helper_username: str = "twin"
     helper_password_file: str = ""
     helper_ca_file: str = ""
+    rest: str = ""  # slurmrestd, as https://HOST:6820 or unix:/PATH; empty: Slurm's commands
+    rest_user: str = ""
+    rest_token_file: str = ""
+    rest_version: str = "v0.0.38"
 
     def settings(self) -> HandSettings:
         return HandSettings(self.policy, self.past, self.every_s)
+
+    def runner(self) -> RunCommand:
+        """How the twin speaks to Slurm."""
+        if not self.rest:
+            return run_command
+        from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
+
+        return SlurmRest(RestSettings(self.rest, self.rest_user, self.rest_token_file, self.rest_version))
 
 
 class ServiceConfig(_Section):

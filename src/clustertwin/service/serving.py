@@ -223,7 +223,8 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
                 section.helper, section.helper_username, section.helper_password_file, section.helper_ca_file
             )
         )
-    hand = Hand(state.home, state.store, settings, take, deliver=queue_notices(state.home, config.notify.settings()))
+    deliver = queue_notices(state.home, config.notify.settings())
+    hand = Hand(state.home, state.store, settings, take, section.runner(), deliver)
     threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
 
 

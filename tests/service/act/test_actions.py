@@ -55,7 +55,7 @@ def executor(tmp_path, journal, slurm) -> Executor:
 
 def plan_of(slurm: PaperSlurm, **values) -> ActionPlan:
     plan = ActionPlan(read_facts("42", slurm), "stopped", "Rank 3 of 8 is stopped.", 0.99, "ask", "TERM", 0.0)
-    return replace(plan, **values)
+    return replace(plan, **{"reserve_s": 5400.0, **values})
 
 
 def propose(journal: Journal, slurm: PaperSlurm, verb: str = "cancel") -> ActionRecord:
@@ -105,6 +105,11 @@ def test_a_job_that_ignores_the_signal_is_killed_after_the_grace(journal, execut
         ("requeue", "scontrol requeue 42"),
         ("suspend", "scontrol suspend 42"),
         ("drain", "scontrol update nodename=n1 state=drain reason=clustertwin {id}"),
+        (
+            "reserve",
+            "scontrol create reservation reservationname=clustertwin_{id} starttime=now duration=90 users=root "
+            "flags=maint,ignore_jobs nodes=n1",
+        ),
     ],
 )
 def test_each_action_is_one_command_that_a_dry_run_shows_first(journal, executor, slurm, verb, command):
@@ -116,6 +121,35 @@ def test_each_action_is_one_command_that_a_dry_run_shows_first(journal, executor
     journal.approve(action.id, journal.code(action), "ada", NOW_S)
     assert executor.execute(action.id).state == "done"
     assert slurm.calls == [command.format(id=action.id)]
+
+
+def test_a_reservation_that_exists_is_not_made_again(tmp_path, journal, executor, slurm):
+    action = propose(journal, slurm, "reserve")
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    journal.begin(action.id, NOW_S)
+    journal.begin_step(action.id, 1)
+    slurm.reservations.append(f"clustertwin_{action.id}")  # made before a kill -9
+    (done,) = executor.recover()
+    assert (done.state, done.result) == ("done", "after a restart: Slurm shows that it was done")
+    assert slurm.calls == []
+
+
+@pytest.mark.parametrize("verb", ["drain", "reserve"])
+def test_the_nodes_of_a_job_that_ended_meanwhile_are_left_alone(journal, executor, slurm, verb):
+    action = propose(journal, slurm, verb)
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    slurm.state = "COMPLETED"
+    done = executor.execute(action.id)
+    assert (done.state, done.result) == ("failed", "nothing was done: the job has ended")
+    assert slurm.calls == []
+
+
+def test_a_node_that_someone_has_drained_keeps_its_reason(journal, executor, slurm):
+    action = propose(journal, slurm, "drain")
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    slurm.node_state, slurm.node_reason = "MIXED+DRAIN", "bad fan"
+    assert executor.execute(action.id).result == "nothing was done: its nodes are drained already"
+    assert slurm.node_reason == "bad fan"
 
 
 def test_an_action_that_was_approved_before_a_kill_is_done_after_it(tmp_path, journal, slurm):

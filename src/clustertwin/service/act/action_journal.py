@@ -54,6 +54,7 @@ class ActionPlan:
     promised_low: float = 0.0
     promised_high: float = 0.0
     outcomes: tuple[dict[str, Any], ...] = field(default=())
+    reserve_s: float = 0.0  # of a reservation
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class Hand:
             promised_low=promised["low"],
             promised_high=promised["high"],
             outcomes=outcomes,
+            reserve_s=rule.reserve_s,
         )
         action = self.journal.propose(event.id, rule.action, rule.name, plan, now_s)
         if action is None:

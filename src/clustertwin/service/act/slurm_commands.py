@@ -5,6 +5,7 @@ Ids of jobs and names of nodes come from exporters. They are checked before they
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -56,6 +57,12 @@ def run_command(arguments: Sequence[str]) -> str:
     return done.stdout
 
 
+def describe(arguments: Sequence[str], run: RunCommand = run_command) -> str:
+    """A command as a person would type it, or the request that `run` makes of it."""
+    spoken: Callable[[Sequence[str]], str] = getattr(run, "describe", " ".join)
+    return spoken(arguments)
+
+
 def check_job(job: str) -> str:
     if not _JOB.fullmatch(job):
         raise SettingsError(f"{job[:64]!r} is not the id of a Slurm job")
@@ -102,7 +109,14 @@ def partitions(run: RunCommand = run_command) -> set[str]:
     return set(run(["sinfo", "--noheader", "--format=%R"]).split())
 
 
-def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float) -> list[list[str]]:
+def reservation_of(action_id: str) -> str:
+    """The name of the reservation that an action makes. A name is given once, so that it is not made twice."""
+    return f"clustertwin_{action_id}"
+
+
+def commands_of(
+    verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float, reserve_s: float = 0.0
+) -> list[list[str]]:
     """The commands of an action, in order; a command that is one word `sleep` waits."""
     job = check_job(facts.job)
     comment = f"clustertwin {action_id}"
@@ -120,6 +134,13 @@ def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s
             ["scontrol", "update", f"nodename={check_node(node)}", "state=drain", f"reason={comment}"]
             for node in facts.nodes
         ]
+    if verb == "reserve":
+        nodes = ",".join(check_node(node) for node in facts.nodes)
+        words = [f"reservationname={reservation_of(action_id)}", "starttime=now", f"duration={_minutes(reserve_s)}"]
+        # ignore_jobs: jobs that run go on. Without it Slurm refuses to reserve nodes that are in use.
+        return [
+            ["scontrol", "create", "reservation", *words, "users=root", "flags=maint,ignore_jobs", f"nodes={nodes}"]
+        ]
     if verb == "notify":
         return []
     raise SettingsError(f"unknown action {verb!r}")
@@ -128,8 +149,9 @@ def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s
 def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_command) -> bool:
     """Whether Slurm shows the effect of an action, so that it must not be repeated, or the job has ended."""
     if verb == "drain":
-        states = [run(["scontrol", "--oneliner", "show", "node", check_node(node)]) for node in planned.nodes]
-        return all(f"clustertwin {action_id}" in text for text in states)
+        return all(is_drained(node, run) for node in planned.nodes)
+    if verb == "reserve":
+        return f"ReservationName={reservation_of(action_id)} " in run(["scontrol", "--oneliner", "show", "reservation"])
     now = read_facts(planned.job, run)
     if now.restarts != planned.restarts or abs(now.start_s - planned.start_s) > 1:
         return True  # another run of the job: a requeue has happened
@@ -138,6 +160,16 @@ def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_
     if verb == "suspend":
         return now.state != "RUNNING"
     return now.state not in ("RUNNING", "SUSPENDED")
+
+
+def is_drained(node: str, run: RunCommand = run_command) -> bool:
+    """Whether no job starts on a node already, so that a drain would only replace someone's reason."""
+    state = dict(_FIELD.findall(run(["scontrol", "--oneliner", "show", "node", check_node(node)]))).get("State", "")
+    return "DRAIN" in state.upper()
+
+
+def _minutes(seconds: float) -> int:
+    return max(math.ceil(seconds / 60), 1)
 
 
 def _time(text: str) -> float:
