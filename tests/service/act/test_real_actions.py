@@ -86,7 +86,7 @@ def test_a_reservation_keeps_new_jobs_away_and_the_running_one_goes_on(slurm, jo
     assert f"ReservationName=clustertwin_{action.id} " in shown
     assert "MAINT" in shown
     assert read_facts(job, run).state == "RUNNING"
-    with pytest.raises(SourceError, match="[Dd]uplicate"):  # the name makes a second one impossible
+    with pytest.raises(SourceError, match=r"[Dd]uplicate"):  # the name makes a second one impossible
         run(["scontrol", "create", "reservation", f"reservationname=clustertwin_{action.id}", "starttime=now",
              "duration=60", "users=root", "flags=maint,ignore_jobs", "nodes=n1"])  # fmt: skip
     slurm.run("scontrol", "delete", f"reservationname=clustertwin_{action.id}")
