@@ -68,7 +68,7 @@ class Hand:
     def look_at(self, event: Event, now_s: float) -> ActionRecord | None:
         """Take evidence of the job of an event, and propose or do what a rule allows."""
         facts = self._facts(event)
-        evidence = self._take(facts.job, facts.uid, facts.nodes)
+        evidence = self._take(facts.id_on_nodes or facts.job, facts.uid, facts.nodes)
         return self.judge(event, facts, evidence, now_s)
 
     def judge(self, event: Event, facts: JobFacts, evidence: JobEvidence, now_s: float) -> ActionRecord | None:
@@ -79,7 +79,7 @@ class Hand:
         outcomes: tuple[dict[str, Any], ...] = ()
         with suppress(SourceError, SettingsError):
             settings = ActionSettings(overruns_s=read_overruns(self._run))
-            outcomes = outcomes_of(facts.job, finding, _path(self.settings.past), self._run, settings)
+            outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
         latest = lasting(self.evidence.of(event.id))
         assert latest is not None

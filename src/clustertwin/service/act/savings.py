@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.service.act.action_journal import ActionRecord, Journal
-from clustertwin.service.act.slurm_commands import RunCommand, check_job, run_command
+from clustertwin.service.act.slurm_commands import RunCommand, run_command
 
 SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")
 #: Slurm compares run times with their limits about every 30 s, so that a job exceeds its limit by up to this much.
@@ -39,7 +39,7 @@ class SavingsRow:
 def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand = run_command) -> float | None:
     """The measured saving in node-hours; None while the job still runs, or if sacct does not know it."""
     facts = action.plan.facts
-    for line in run([*SACCT, f"--jobs={check_job(facts.job)}"]).splitlines():
+    for line in run([*SACCT, f"--jobs={facts.target}"]).splitlines():
         fields = line.split("|")
         if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not fields[3].isdigit():
             continue

@@ -19,6 +19,9 @@ TIMEOUT_S = 20.0
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
+#: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
+_READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
+         "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
 _DAYS = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 #: Arguments -> standard output. Raises `SourceError` if the command fails or does not answer.
 RunCommand = Callable[[Sequence[str]], str]
@@ -39,6 +42,13 @@ class JobFacts:
     limit_s: float | None
     priority: int
     restarts: int
+    name: str = ""  # for commands: the id of a task with its array, because a plain id may mean the whole array
+    id_on_nodes: str = ""  # SLURM_JOB_ID of its processes
+    het_job: str = ""  # the heterogeneous job that it is a component of
+
+    @property
+    def target(self) -> str:
+        return check_job(self.name or self.job)
 
 
 def run_command(arguments: Sequence[str]) -> str:
@@ -78,15 +88,35 @@ def check_node(node: str) -> str:
 def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
     """What Slurm knows of a job now."""
     text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
-    names = dict(_FIELD.findall(text))
-    hosts = names.get("NodeList", "")
+    hosts = record_of(job, text).get("NodeList", "")
     known = hosts not in ("", "(null)", "None")
     return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
 
 
+def record_of(job: str, text: str) -> dict[str, str]:
+    """The fields of one job. For an array or a heterogeneous job, `scontrol show job` prints a line for each part.
+
+    >>> record_of("7", "JobId=7 ArrayJobId=7 ArrayTaskId=2\\nJobId=8 ArrayJobId=7 ArrayTaskId=1")["ArrayTaskId"]
+    '2'
+    """
+    found = []
+    for line in text.splitlines():
+        pairs = _FIELD.findall(line)
+        fields = dict(pairs)
+        if job not in (fields.get("JobId"), _task(fields), _component(fields)):
+            continue
+        for name in _READ:
+            if len({value for key, value in pairs if key == name}) > 1:
+                raise SourceError(f"Slurm's answer about job {job} has two values of {name}, so it is not believed")
+        found.append(fields)
+    if len(found) != 1:
+        raise SourceError(f"Slurm's answer about job {job} cannot be read")
+    return found[0]
+
+
 def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
-    """Read the line of `scontrol --oneliner show job`."""
-    names = dict(_FIELD.findall(text))
+    """Read the answer of `scontrol --oneliner show job`."""
+    names = record_of(job, text)
     user = re.fullmatch(r"([^()]*)\((\d+)\)", names.get("UserId", ""))
     if "JobState" not in names or user is None:
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
@@ -102,7 +132,22 @@ def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
         limit_s=_duration(names.get("TimeLimit", "")),
         priority=int(names["Priority"]) if names.get("Priority", "").isdigit() else -1,
         restarts=int(names["Restarts"]) if names.get("Restarts", "").isdigit() else 0,
+        name=_task(names) or names["JobId"],
+        id_on_nodes=names["JobId"],
+        het_job=names.get("HetJobId", ""),
     )
+
+
+def _task(fields: dict[str, str]) -> str:
+    """`7_2` for a task of an array."""
+    array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
+    return f"{array}_{task}" if array and task.isdigit() else ""
+
+
+def _component(fields: dict[str, str]) -> str:
+    """`7+1` for a component of a heterogeneous job."""
+    het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
+    return f"{het}+{offset}" if het and offset else ""
 
 
 def partitions(run: RunCommand = run_command) -> set[str]:
@@ -118,7 +163,11 @@ def commands_of(
     verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float, reserve_s: float = 0.0
 ) -> list[list[str]]:
     """The commands of an action, in order; a command that is one word `sleep` waits."""
-    job = check_job(facts.job)
+    if facts.het_job and verb in ("hold", "requeue", "suspend", "cancel"):
+        raise SettingsError(
+            f"job {facts.job} is a part of the heterogeneous job {facts.het_job}, which ends as a whole"
+        )
+    job = facts.target
     comment = f"clustertwin {action_id}"
     if verb == "hold":
         return [["scontrol", "hold", job]]

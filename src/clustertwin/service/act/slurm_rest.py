@@ -148,8 +148,7 @@ def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
 def printed(command: str, rest: Sequence[str], answer: Mapping[str, Any]) -> str:
     """What the command would print."""
     if command == "scontrol" and "show" in rest:
-        (job,) = answer["jobs"]
-        return job_line(job)
+        return "\n".join(job_line(job) for job in answer["jobs"])
     if command == "squeue":
         jobs = [job for job in answer["jobs"] if _state(job) in ("RUNNING", "PENDING")]
         jobs.sort(key=lambda job: (-_count(job.get("priority")), int(job["job_id"])))
@@ -168,8 +167,13 @@ def job_line(job: Mapping[str, Any]) -> str:
     """A job as `scontrol --oneliner show job` prints it, as far as the twin reads it."""
     limit = _number(job.get("time_limit"))
     start = datetime.fromtimestamp(_number(job.get("start_time")) or 0).isoformat(timespec="seconds")
+    task, het = _number(job.get("array_task_id")), _count(job.get("het_job_id"))
+    parts = {"ArrayJobId": _count(job.get("array_job_id")), "ArrayTaskId": int(task)} if task is not None else {}
+    if het:
+        parts = {"HetJobId": het, "HetJobOffset": _count(job.get("het_job_offset"))}
     fields = {
         "JobId": int(job["job_id"]),
+        **(parts if any(parts.values()) else {}),
         "UserId": f"{_word(job.get('user_name'))}({int(job['user_id'])})",
         "Priority": _count(job.get("priority")),
         "Account": _word(job.get("account")),
