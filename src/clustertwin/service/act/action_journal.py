@@ -147,6 +147,10 @@ class Journal:
         self.suspend_rule(action.rule, who, now_s, f"action {action_id} was dismissed")
         return self.action(action_id)
 
+    def withdraw(self, action_id: str, why: str, now_s: float) -> None:
+        """Close a proposal that no longer holds."""
+        self._move(action_id, ("proposed",), "expired", "", now_s, why)
+
     def begin(self, action_id: str, now_s: float) -> ActionRecord:
         """The write ahead: from now on the action counts as begun, whatever happens."""
         self._move(action_id, ("approved",), "running", "", now_s)

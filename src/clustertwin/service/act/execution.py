@@ -85,7 +85,8 @@ class Executor:
                     self._deliver(action)
                 return self._journal.finish(action.id, True, f"{begun}the message was queued", self._clock())
             if is_done(action.verb, plan.facts, action.id, self._run):
-                ok = again  # this action did it before the crash; without a crash, someone else did
+                # This action did it before the crash, if a command was begun. Otherwise someone else did.
+                ok = again and action.step > 0
                 reason = (
                     "Slurm shows that it was done" if ok else f"nothing was done: {UNNEEDED.get(action.verb, CHANGED)}"
                 )
@@ -97,7 +98,9 @@ class Executor:
                 return self._journal.finish(action.id, False, "nothing was done: the job has ended", self._clock())
             self._commands(_commands_of(action), action)
         except SourceError as error:
-            return self._journal.finish(action.id, False, f"{begun}{error}", self._clock())
+            step = self._journal.action(action.id).step
+            sent = f"{describe(_commands_of(action)[step - 1], self._run)} was begun: " if step else ""
+            return self._journal.finish(action.id, False, f"{begun}{sent}{error}", self._clock())
         except TwinError as error:
             return self._journal.finish(action.id, False, f"{begun}nothing was done: {error}", self._clock())
         return self._journal.finish(action.id, True, f"{begun}done", self._clock())

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
@@ -34,6 +34,10 @@ from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettin
 CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
 
 
+class JobEnded(SettingsError):
+    """The job of an event does not run any more, which is no problem of the site."""
+
+
 class Hand:
     def __init__(
         self,
@@ -52,16 +56,19 @@ class Hand:
         self._looked_s: dict[str, float] = {}
 
     def turn(self, open_events: Iterable[Event], now_s: float) -> None:
-        """Look at one job, if one is due, and act as the policy allows."""
-        self.problem = ""
+        """Look at one job, if one is due, and act as the policy allows. A problem stays until a look succeeds."""
+        events = list(open_events)
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
-            event = self._due(open_events, now_s)
+            event = self._due(events, now_s)
             if event is not None:
                 self._looked_s[event.id] = now_s
-                self.look_at(event, now_s)
+                with suppress(JobEnded):
+                    self.look_at(event, now_s)
             self._measure()
+            if event is not None or not events:
+                self.problem = ""
         except TwinError as error:
             self.problem = str(error)
 
@@ -77,10 +84,11 @@ class Hand:
 
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
-        with suppress(SourceError, SettingsError):
+        with suppress(TwinError):
             settings = ActionSettings(overruns_s=read_overruns(self._run))
             outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
+        self._withdraw(event, finding, now_s)
         latest = lasting(self.evidence.of(event.id))
         assert latest is not None
         policy = self.policy()
@@ -135,6 +143,12 @@ class Hand:
             self._deliver(action)
         return action
 
+    def _withdraw(self, event: Event, finding: JobFinding, now_s: float) -> None:
+        """Close proposals whose finding has changed: a page that still shows them is stale."""
+        for action in self.journal.actions(("proposed",), event=event.id):
+            if action.plan.cause != finding.kind:
+                self.journal.withdraw(action.id, f"the finding has changed: {finding.sentence}", now_s)
+
     def _due(self, events: Iterable[Event], now_s: float) -> Event | None:
         """The open event of one job that was not looked at for the longest time."""
         due = [
@@ -148,7 +162,7 @@ class Hand:
         """Slurm's word on the job. An event whose nodes are not the job's is not believed."""
         facts = read_facts(event.job, self._run)
         if facts.state != "RUNNING":
-            raise SettingsError(f"job {event.job} is {facts.state}: nothing is done")
+            raise JobEnded(f"job {event.job} is {facts.state}: nothing is done")
         if not set(event.nodes) & set(facts.nodes):
             raise SettingsError(
                 f"event {event.id} is on {', '.join(event.nodes[:3])}, and Slurm runs job {event.job} elsewhere: "
@@ -190,6 +204,11 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
     with suppress(TwinError):
         hand.executor.recover()
     while not stop.wait(check_s):
-        hand.turn(state.snapshot.events, time.time())
-        with suppress(TwinError):
+        try:
+            hand.turn(state.snapshot.events, time.time())
             hand.executor.recover()  # what a page has approved
+        except TwinError as error:
+            hand.problem = str(error)
+        except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
+            hand.problem = f"unexpected {type(error).__name__}; nothing is done"
+        state.hand_problem = hand.problem

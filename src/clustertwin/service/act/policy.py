@@ -19,6 +19,7 @@ reserve = "4 h"                      # how long a reservation for maintenance la
 
 from __future__ import annotations
 
+import stat
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def read_policy(path: Path | None) -> ActionPolicy:
     if path is None:
         return ActionPolicy()
     try:
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise PolicyFileError(path, f"everyone can write it, and so decide what is done; run chmod o-w {path}")
         return parse_policy(path.read_text(), path)
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyFileError(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -122,6 +125,8 @@ def _rule(entry: Any, where: object, number: int) -> Rule:
             raise PolicyFileError(where, f"{name}: there is no setting {key}; the settings are {', '.join(keys)}")
         if not isinstance(value, keys[key]) or isinstance(value, bool):  # type: ignore[arg-type]
             raise PolicyFileError(where, f"{name}: {key} has the wrong type")
+        if isinstance(value, list) and not all(isinstance(text, str) for text in value):
+            raise PolicyFileError(where, f"{name}: {key} must be a list of texts")
     for key in ("name", "causes", "action"):
         if not entry.get(key):
             raise PolicyFileError(where, f"{name}: {key} is missing")

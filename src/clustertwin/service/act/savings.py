@@ -41,7 +41,7 @@ def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand
     facts = action.plan.facts
     for line in run([*SACCT, f"--jobs={facts.target}"]).splitlines():
         fields = line.split("|")
-        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not fields[3].isdigit():
+        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not _is_count(fields[3]):
             continue
         end_s, nodes = _time(fields[2]), int(fields[3])
         if not end_s:
@@ -59,7 +59,7 @@ def overruns(text: str) -> tuple[float, ...]:
     over = []
     for line in text.splitlines():
         fields = line.split("|")
-        if len(fields) == 3 and fields[0].startswith("TIMEOUT") and fields[1].isdigit() and fields[2].isdigit():
+        if len(fields) == 3 and fields[0].startswith("TIMEOUT") and _is_count(fields[1]) and _is_count(fields[2]):
             over.append(max(int(fields[1]) - 60.0 * int(fields[2]), 0.0))
     return tuple(sorted(over))
 
@@ -106,5 +106,12 @@ def _row(name: str, actions: Iterable[ActionRecord], dismissed: Callable[[str], 
     )
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 10
+
+
 def _time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0
+    except (ValueError, OverflowError, OSError):
+        return 0.0

@@ -22,7 +22,7 @@ _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
 #: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
 _READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
          "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
-_DAYS = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
 #: Arguments -> standard output. Raises `SourceError` if the command fails or does not answer.
 RunCommand = Callable[[Sequence[str]], str]
 
@@ -55,7 +55,12 @@ def run_command(arguments: Sequence[str]) -> str:
     """Run a command of Slurm."""
     try:
         done = subprocess.run(
-            list(arguments), capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
+            list(arguments),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # a job's name may have any bytes
+            timeout=TIMEOUT_S,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError as error:
         raise SourceError(f"{arguments[0]} is not installed") from error
@@ -117,7 +122,7 @@ def record_of(job: str, text: str) -> dict[str, str]:
 def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
     """Read the answer of `scontrol --oneliner show job`."""
     names = record_of(job, text)
-    user = re.fullmatch(r"([^()]*)\((\d+)\)", names.get("UserId", ""))
+    user = re.fullmatch(r"([^()]*)\((\d{1,10})\)", names.get("UserId", ""))
     if "JobState" not in names or user is None:
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return JobFacts(
@@ -130,8 +135,8 @@ def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
         start_s=_time(names.get("StartTime", "")),
         nodes=nodes,
         limit_s=_duration(names.get("TimeLimit", "")),
-        priority=int(names["Priority"]) if names.get("Priority", "").isdigit() else -1,
-        restarts=int(names["Restarts"]) if names.get("Restarts", "").isdigit() else 0,
+        priority=_count(names.get("Priority", ""), -1),
+        restarts=_count(names.get("Restarts", ""), 0),
         name=_task(names) or names["JobId"],
         id_on_nodes=names["JobId"],
         het_job=names.get("HetJobId", ""),
@@ -141,7 +146,7 @@ def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
 def _task(fields: dict[str, str]) -> str:
     """`7_2` for a task of an array."""
     array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
-    return f"{array}_{task}" if array and task.isdigit() else ""
+    return f"{array}_{task}" if array and task.isdecimal() else ""
 
 
 def _component(fields: dict[str, str]) -> str:
@@ -217,6 +222,10 @@ def is_drained(node: str, run: RunCommand = run_command) -> bool:
     return "DRAIN" in state.upper()
 
 
+def _count(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and len(text) <= 12 else otherwise
+
+
 def _minutes(seconds: float) -> int:
     return max(math.ceil(seconds / 60), 1)
 
@@ -224,7 +233,7 @@ def _minutes(seconds: float) -> int:
 def _time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return 0.0
 
 

@@ -1,4 +1,4 @@
-"""Current problems, one sentence each: those of the loop, and nightly learning that is halted or has failed."""
+"""Current problems, one sentence each: of the loop, of evidence and actions, and of nightly learning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
 def problems(state: ServiceState) -> tuple[str, ...]:
     """The first problems, and the number of the others."""
-    sentences = (*nights(state.home), *state.snapshot.problems)
+    hand = (f"evidence and actions: {state.hand_problem}",) if state.hand_problem else ()
+    sentences = (*nights(state.home), *hand, *state.snapshot.problems)
     if len(sentences) <= MOST:
         return sentences
     return (*sentences[:MOST], f"and {len(sentences) - MOST} more")

@@ -163,6 +163,7 @@ class ServiceState:
         self.past: TraceArchive | None = None  # the archive of seconds that are no longer in the snapshot
         self.replayed = False  # a replay: it neither learns nor changes a model
         self.may_be_in_shadow = False  # a live service: nobody is notified until it knows its site
+        self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 
     @property
