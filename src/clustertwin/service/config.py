@@ -194,6 +194,8 @@ class HandSection(_Section):
     helper_username: str = "twin"
     helper_password_file: str = ""
     helper_ca_file: str = ""
+    owner_url: str = ""  # an Apprise URL with {user}; empty: owners are not told
+    contact: str = ""  # whom an owner writes to
     rest: str = ""  # slurmrestd, as https://HOST:6820 or unix:/PATH; empty: Slurm's commands
     rest_user: str = ""
     rest_token_file: str = ""
