@@ -190,6 +190,7 @@ class HandSection(_Section):
     policy: str = _HAND.policy
     past: str = _HAND.past
     every_s: float = Field(default=_HAND.every_s, ge=5)
+    listen: bool = _HAND.listen
     helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
     helper_username: str = "twin"
     helper_password_file: str = ""
@@ -202,7 +203,7 @@ class HandSection(_Section):
     rest_version: str = "v0.0.38"
 
     def settings(self) -> HandSettings:
-        return HandSettings(self.policy, self.past, self.every_s)
+        return HandSettings(self.policy, self.past, self.every_s, self.listen)
 
     def runner(self) -> RunCommand:
         """How the twin speaks to Slurm."""

@@ -14,6 +14,7 @@ import pytest
 from tests.service.act.paper_slurm import START_S, PaperSlurm
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
@@ -373,6 +374,19 @@ def test_the_overruns_are_read_without_a_filter_that_sacct_ignores():
 
     assert read_overruns(run) == (22.0,)
     assert "--state" not in asked[0]
+
+
+def test_outcomes_listen_to_other_events_only_if_they_are_told_to(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    node = replace(EVENT, id="node", jobs=(), places=(("n7", (0,)),))
+    hand.turn([EVENT, node], NOW_S)
+    other = replace(EVENT, id="cd34")
+    assert hand.known_health(other) == ClusterHealth()
+    hand.settings = replace(hand.settings, listen=True)
+    assert hand.known_health(other) == ClusterHealth({"42": JobHealth("42", True, 0.99)}, frozenset({"n7"}))
+    assert hand.known_health(EVENT).jobs == {}
+    hand.turn([], NOW_S + 5)
+    assert hand.known_health(other) == ClusterHealth()
 
 
 KILLED = """

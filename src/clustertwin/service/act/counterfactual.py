@@ -29,7 +29,11 @@ def outcomes_of(
 ) -> tuple[dict[str, Any], ...]:
     """The outcomes for a job that runs now, from squeue and sinfo."""
     queue = parse_squeue(run(COMMAND))
-    scenario = Scenario("now", "fcfs", "easy", parse_cpus(run(("sinfo", "--noheader", "--format=%C"))))
+    procs = parse_cpus(run(("sinfo", "--noheader", "--format=%C")))
+    if settings.known.unfit_nodes:
+        nodes = run(("sinfo", "--noheader", "--Node", "--format=%N|%C"))
+        procs -= idle_cpus(nodes, settings.known.unfit_nodes)
+    scenario = Scenario("now", "fcfs", "easy", procs)
     health = JobHealth(job, finding.hang, finding.sure)
     log = read(past) if past else None
     found = predict_outcomes(queue, health, scenario, log, np.random.default_rng(seed), settings)
@@ -46,3 +50,19 @@ def parse_cpus(text: str) -> int:
     if not rows or any(len(row) != 4 or not all(re.fullmatch(r"[0-9]{1,9}", word) for word in row) for row in rows):
         raise SourceError("Slurm's answer about its CPUs cannot be read")
     return sum(int(row[0]) + int(row[1]) for row in rows)
+
+
+def idle_cpus(text: str, nodes: frozenset[str]) -> int:
+    """The idle CPUs of these nodes, from lines of NODE|allocated/idle/other/total. A node has a line a partition.
+
+    >>> idle_cpus("n1|2/6/0/8\\nn1|2/6/0/8\\nn2|0/8/0/8\\n", frozenset({"n1"}))
+    6
+    """
+    idle = {}
+    for line in text.split():
+        node, _, counts = line.partition("|")
+        match = re.fullmatch(r"[0-9]{1,9}/([0-9]{1,9})/[0-9]{1,9}/[0-9]{1,9}", counts)
+        if match is None:
+            raise SourceError("Slurm's answer about the CPUs of its nodes cannot be read")
+        idle[node] = int(match[1])
+    return sum(count for node, count in idle.items() if node in nodes)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
@@ -54,6 +55,8 @@ class Hand:
         self.problem = ""  # why the last turn did less than it should, in one sentence
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
+        self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
+        self._unfit: frozenset[str] = frozenset()
 
     def turn(self, open_events: Iterable[Event], now_s: float) -> None:
         """Look at one job, if one is due, and act as the policy allows. A problem stays until a look succeeds."""
@@ -61,6 +64,7 @@ class Hand:
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
+            self._listen(events)
             event = self._due(events, now_s)
             if event is not None:
                 self._looked_s[event.id] = now_s
@@ -85,9 +89,10 @@ class Hand:
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
         with suppress(TwinError):
-            settings = ActionSettings(overruns_s=read_overruns(self._run))
+            settings = ActionSettings(overruns_s=read_overruns(self._run), known=self.known_health(event))
             outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
+        self._health[event.id] = JobHealth(facts.target, finding.hang, finding.sure)
         self._withdraw(event, finding, now_s)
         latest = lasting(self.evidence.of(event.id))
         assert latest is not None
@@ -98,6 +103,19 @@ class Hand:
         if decision.rule is None:
             return None
         return self._propose(event, decision.rule, finding, facts, outcomes, now_s)
+
+    def known_health(self, event: Event) -> ClusterHealth:
+        """What the evidence of the other open events says of their jobs, and the nodes with a fault of their own."""
+        if not self.settings.listen:
+            return ClusterHealth()
+        jobs = {health.job: health for id, health in self._health.items() if id != event.id and health.hangs}
+        return ClusterHealth(jobs, self._unfit)
+
+    def _listen(self, events: list[Event]) -> None:
+        """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
+        now_open = {event.id for event in events}
+        self._health = {id: health for id, health in self._health.items() if id in now_open}
+        self._unfit = frozenset(node for event in events if not event.jobs for node in event.nodes)
 
     def policy(self) -> ActionPolicy:
         """The policy as it is on disk now. A policy that is not valid raises, and nothing is done."""
