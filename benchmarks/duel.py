@@ -280,8 +280,10 @@ def look(hand: Hand, jobs: list[str], events: Events, run: RunCommand) -> None:
 
 
 def first_waiting(run: RunCommand) -> tuple[str, float | None] | None:
-    """The job that waits first, and when it starts according to Slurm; None if none waits."""
-    lines = run(["squeue", "--start", "--noheader", "--states=PENDING", "--sort=i", "--format=%i|%S"]).split()
+    """The job that waits first, and when it starts according to Slurm; None if none waits or Slurm is busy."""
+    lines = []
+    with suppress(SourceError):
+        lines = run(["squeue", "--start", "--noheader", "--states=PENDING", "--sort=i", "--format=%i|%S"]).split()
     if not lines:
         return None
     job, start = lines[0].split("|")
