@@ -110,6 +110,42 @@ def test_suspend_requeue_and_drain_are_done_once(slurm, journal, tmp_path):
     slurm.run("scancel", job)
 
 
+def test_one_task_of_an_array_is_cancelled_and_the_others_go_on(slurm, journal, tmp_path):
+    run = commands(slurm)
+    words = ("--parsable", "--ntasks=1", "--mem=1", "--time=5", "--output=/dev/null", "--chdir=/")
+    array = slurm.run("sbatch", *words, "--array=1-2", "--wrap=exec sleep 300").strip()
+    wait_for(lambda: all(read_facts(f"{array}_{task}", run).state == "RUNNING" for task in (1, 2)))
+    # The plain id of the array is also the id of one task's processes, as an exporter reports them.
+    facts = read_facts(array, run)
+    other = f"{array}_{3 - int(facts.name[-1])}"
+    done = Executor(tmp_path, journal, run).execute(approved(journal, array, "cancel", run).id)
+    assert done.state == "done", done.result
+    wait_for(lambda: read_facts(facts.name, run).state not in ("RUNNING", "COMPLETING"))
+    assert read_facts(other, run).state == "RUNNING"
+    slurm.run("scancel", array)
+
+
+def test_a_component_of_a_heterogeneous_job_is_left_alone(slurm, journal, tmp_path):
+    run = commands(slurm)
+    each = ("--ntasks=1", "--mem=1", "--time=5")
+    job = slurm.run(
+        "sbatch", "--parsable", "--output=/dev/null", "--chdir=/", *each, ":", *each, "--wrap=exec sleep 300"
+    ).strip()
+    wait_for(lambda: read_facts(f"{job}+1", run).state == "RUNNING")
+    assert read_facts(job, run).het_job == job
+    done = Executor(tmp_path, journal, run).execute(approved(journal, f"{job}+1", "cancel", run).id)
+    assert (done.state, "is a part of the heterogeneous job" in done.result) == ("failed", True)
+    assert read_facts(f"{job}+1", run).state == "RUNNING"
+    slurm.run("scancel", job)
+
+
+def answers(run: RunCommand) -> bool:
+    try:
+        return bool(partitions(run))
+    except SourceError:
+        return False
+
+
 @pytest.fixture
 def rest(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRest]:
     """A slurmrestd that has the rights of one user, and no more."""
@@ -126,9 +162,10 @@ def rest(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slu
             env=slurm.env, user=USER, group=group, extra_groups=[], stdout=log, stderr=log, cwd="/",
         )  # fmt: skip
         try:
-            wait_for(lambda: (directory / "socket").exists() or server.poll() is not None)
+            client = SlurmRest(RestSettings(f"unix:{directory}/socket"))
+            wait_for(lambda: answers(client) or server.poll() is not None)
             assert server.poll() is None, (directory / "log").read_text()
-            yield SlurmRest(RestSettings(f"unix:{directory}/socket"))
+            yield client
         finally:
             server.terminate()
             server.wait(10)

@@ -83,7 +83,7 @@ class SlurmRest:
         if command == "sacct" and rest[-1].startswith("--jobs="):
             return "GET", f"{accounting}/job/{check_job(rest[-1].partition('=')[2])}", {}
         if command == "sacct":
-            return "GET", f"{accounting}/jobs/?start_time={int(time.time()) - 7 * 86_400}", {}
+            return "GET", f"{accounting}/jobs/?start_time=uts{int(time.time()) - 7 * 86_400}", {}
         words = [word for word in rest if not word.startswith("-")]
         name = " ".join(words[: 1 if words[0] in ("requeue", "suspend") else 2])
         raise SourceError(f"Slurm's REST interface has no {name}; this action needs Slurm's commands")
