@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -25,7 +26,14 @@ from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
 
 PROGRAM = Path(__file__).with_name("mpi_program.py")
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
+#: library -> launcher, and the variables with which mpi4py and the launcher find it
+LAUNCHERS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "mpich": ([str(Path(sys.executable).with_name("mpiexec"))], {}),
+    "openmpi": (
+        ["/usr/bin/mpiexec.openmpi", "--oversubscribe"],
+        {"MPI4PY_MPIABI": "openmpi", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    ),
+}
 KINDS = ("stopped", "blocked-io", "mismatch", "lost-message")
 HEALTHY = ("healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange")
 
@@ -55,6 +63,7 @@ def main() -> None:
     parser.add_argument("--looks", type=int, default=5, help="evidence taken of each healthy run")
     parser.add_argument("--window", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mpi", choices=LAUNCHERS, default="mpich")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -62,21 +71,24 @@ def main() -> None:
     for number in range(options.hangs):
         kind = KINDS[number % len(KINDS)]
         ranks = rng.randint(3 if kind == "mismatch" else 2, 8)
-        trials += run(kind, ranks, rng.randrange(ranks), options.window, 1)
+        trials += run(kind, ranks, rng.randrange(ranks), options.window, 1, options.mpi)
         print_trial(trials[-1], number + 1)
     for number in range(options.healthy):
-        trials += run(HEALTHY[number % len(HEALTHY)], rng.randint(2, 8), -1, options.window, options.looks)
+        kind = HEALTHY[number % len(HEALTHY)]
+        trials += run(kind, rng.randint(2, 8), -1, options.window, options.looks, options.mpi)
         print_trial(trials[-1], number + 1)
     report(trials)
     if options.out:
         options.out.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in trials))
 
 
-def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int) -> list[Trial]:
+def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: str = "mpich") -> list[Trial]:
     """One job, and the evidence that was taken of it."""
     with tempfile.TemporaryDirectory() as directory:
-        command = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), kind, str(max(faulty, 0)), directory]
-        job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        launcher, variables = LAUNCHERS[mpi]
+        command = [*launcher, "-n", str(ranks), sys.executable, str(PROGRAM), kind, str(max(faulty, 0)), directory]
+        env = os.environ | variables
+        job = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             fault = Path(directory) / "fault"
             end_s = time.monotonic() + 50

@@ -16,12 +16,14 @@ import numpy as np
 from mpi4py import MPI
 
 FAULTS = ("stopped", "blocked-io", "mismatch", "lost-message", "spins")
+GOES_ON = ("idle", "straggler", "leak", "throttled")  # faults after which the job still ends by itself
+LEAKED: list[bytes] = []
 HEALTHY = ("healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=(*FAULTS, *HEALTHY, "idle", "straggler"))
+    parser.add_argument("kind", choices=(*FAULTS, *GOES_ON, *HEALTHY))
     parser.add_argument("rank", type=int)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--after", type=float, default=1.0)
@@ -34,8 +36,8 @@ def main() -> None:
         age_s = world.bcast(time.monotonic() - begin_s if world.rank == 0 else 0.0)
         if age_s > options.lasts:
             return
-        if options.kind in (*FAULTS, "idle", "straggler") and age_s > options.after:
-            if world.rank == options.rank:
+        if options.kind in (*FAULTS, *GOES_ON) and age_s > options.after:
+            if world.rank == options.rank and not (options.directory / "fault").exists():
                 (options.directory / "fault").write_text(str(time.time()))
             if options.kind == "idle":
                 time.sleep(options.lasts)
@@ -72,6 +74,28 @@ def arithmetic(steps: int) -> float:
     return sum(step * 0.5 for step in range(steps))
 
 
+def throttle(directory: Path) -> None:
+    """Limit this process to a tenth of a CPU, by a cgroup where one can be made, and otherwise by signals."""
+    if (directory / "throttled").exists():
+        return
+    group = Path("/sys/fs/cgroup/cpu") / f"{directory.parent.name}-{directory.name}-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text("10000")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        (directory / "throttled").write_text(str(group))
+    except OSError:
+        (directory / "throttled").write_text("by signals")
+        if os.fork() == 0:
+            parent = os.getppid()
+            while os.getppid() == parent:
+                os.kill(parent, signal.SIGSTOP)
+                time.sleep(0.09)
+                os.kill(parent, signal.SIGCONT)
+                time.sleep(0.01)
+            os._exit(0)
+
+
 def fail(kind: str, world: MPI.Comm, directory: Path) -> None:
     """What the faulty rank does instead of its iteration."""
     values = np.zeros(64)
@@ -90,6 +114,11 @@ def fail(kind: str, world: MPI.Comm, directory: Path) -> None:
     elif kind == "spins":
         while True:
             pass
+    elif kind == "leak":
+        if len(LEAKED) < 200:
+            LEAKED.append(b"x" * (1 << 20))
+    elif kind == "throttled":
+        throttle(directory)
     elif kind == "straggler":
         end_s = time.monotonic() + 15
         while time.monotonic() < end_s:

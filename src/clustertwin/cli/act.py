@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -17,9 +18,11 @@ from clustertwin.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
     from clustertwin.service.act.action_journal import ActionRecord, Journal
+    from clustertwin.service.act.execution import Executor
 
 app = group("Actions on jobs: what the policy proposed, and your decision.")
 Id = typer.Argument(help="The id of an action.")
+Config = typer.Option(None, "--config", help="The service's TOML file, if it uses slurmrestd.")
 
 
 @app.command("list")
@@ -38,33 +41,34 @@ def list_(home: Path = Home, json: bool = Json) -> None:
 
 
 @app.command()
-def show(action: str = Id, home: Path = Home, json: bool = Json) -> None:
+def show(action: str = Id, config: Path | None = Config, home: Path = Home, json: bool = Json) -> None:
     """Show an action and the commands that it would run. Nothing is done."""
-    _print(_journal(home).action(action), home, json)
+    journal = _journal(home)
+    _print(journal.action(action), _executor(home, journal, config), json)
 
 
 @app.command()
 def approve(
     action: str = Id,
     yes: bool = typer.Option(False, "--yes", help="Do it. Without this, only the commands are printed."),
+    config: Path | None = Config,
     home: Path = Home,
     json: bool = Json,
 ) -> None:
     """Approve an action and do it. Without --yes nothing is done."""
-    from clustertwin.service.act.execution import Executor
-
     journal = _journal(home)
-    record = journal.action(action)
+    record, executor = journal.action(action), _executor(home, journal, config)
     if yes:
         journal.approve(action, journal.code(record), getpass.getuser(), time.time())
-        record = Executor(home.expanduser(), journal).execute(action)
-    _print(record, home, json)
+        record = executor.execute(action)
+    _print(record, executor, json)
 
 
 @app.command()
 def dismiss(action: str = Id, home: Path = Home, json: bool = Json) -> None:
     """Dismiss an action. Its rule is suspended until you resume it."""
-    _print(_journal(home).dismiss(action, getpass.getuser(), time.time()), home, json)
+    journal = _journal(home)
+    _print(journal.dismiss(action, getpass.getuser(), time.time()), _executor(home, journal), json)
 
 
 @app.command()
@@ -96,11 +100,9 @@ def check(
 
 
 @app.command()
-def recover(home: Path = Home, json: bool = Json) -> None:
+def recover(config: Path | None = Config, home: Path = Home, json: bool = Json) -> None:
     """Complete or close the actions of a process that was killed."""
-    from clustertwin.service.act.execution import Executor
-
-    done = Executor(home.expanduser(), _journal(home)).recover()
+    done = _executor(home, _journal(home), config).recover()
     if json:
         print_json([asdict(action) for action in done])
         return
@@ -114,11 +116,21 @@ def _journal(home: Path) -> Journal:
     return Journal(open_store(home).database)
 
 
-def _print(action: ActionRecord, home: Path, json: bool) -> None:
+def _executor(home: Path, journal: Journal, config: Path | None = None) -> Executor:
     from clustertwin.service.act.execution import Executor
+    from clustertwin.service.act.slurm_commands import run_command
+
+    if config is None:
+        return Executor(home.expanduser(), journal, run_command)
+    from clustertwin.service.config import read_config
+
+    return Executor(home.expanduser(), journal, read_config(config, os.environ).hand.runner())
+
+
+def _print(action: ActionRecord, executor: Executor, json: bool) -> None:
     from clustertwin.service.act.policy import UNDO
 
-    commands = Executor(home.expanduser(), _journal(home)).dry_run(action)
+    commands = executor.dry_run(action)
     if json:
         print_json({**asdict(action), "commands": commands})
         return

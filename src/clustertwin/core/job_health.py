@@ -1,9 +1,12 @@
-"""What telemetry tells the workload half about a running job. The halves share this noun and nothing else."""
+"""What telemetry tells the workload half: how long running jobs still run, and which nodes are unfit.
+
+The halves share these nouns and nothing else. An empty `ClusterHealth` changes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +16,16 @@ class JobHealth:
     job: str
     hangs: bool
     sure: float  # 0 … 1
+    left_s: float | None = None  # of a job that does not hang: how long it still runs, if that is known
 
 
-#: The port from telemetry to the simulator: the jobs that something is known about.
+#: The running jobs that something is known about, by their id.
 KnownHealth = Mapping[str, JobHealth]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    """The port from telemetry to the simulator."""
+
+    jobs: KnownHealth = field(default_factory=dict)
+    unfit_nodes: frozenset[str] = frozenset()  # no job should start there

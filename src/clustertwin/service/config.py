@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.service.act.hand_settings import HandSettings
+from clustertwin.service.act.slurm_commands import RunCommand, run_command
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.queue.queue_settings import QueueSettings
@@ -191,13 +192,28 @@ class HandSection(_Section):
     policy: str = _HAND.policy
     past: str = _HAND.past
     every_s: float = Field(default=_HAND.every_s, ge=5)
+    listen: bool = _HAND.listen
     helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
     helper_username: str = "twin"
     helper_password_file: str = ""
     helper_ca_file: str = ""
+    owner_url: str = ""  # an Apprise URL with {user}; empty: owners are not told
+    contact: str = ""  # whom an owner writes to
+    rest: str = ""  # slurmrestd, as https://HOST:6820 or unix:/PATH; empty: Slurm's commands
+    rest_user: str = ""
+    rest_token_file: str = ""
+    rest_version: str = "v0.0.38"
 
     def settings(self) -> HandSettings:
-        return HandSettings(self.policy, self.past, self.every_s)
+        return HandSettings(self.policy, self.past, self.every_s, self.listen)
+
+    def runner(self) -> RunCommand:
+        """How the twin speaks to Slurm."""
+        if not self.rest:
+            return run_command
+        from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
+
+        return SlurmRest(RestSettings(self.rest, self.rest_user, self.rest_token_file, self.rest_version))
 
 
 class QueueSection(_Section):

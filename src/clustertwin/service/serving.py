@@ -225,7 +225,14 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
                 section.helper, section.helper_username, section.helper_password_file, section.helper_ca_file
             )
         )
-    hand = Hand(state.home, state.store, settings, take, deliver=queue_notices(state.home, config.notify.settings()))
+    post = None
+    if section.owner_url:
+        from clustertwin.service.outgoing.owner_messages import OwnerPost, watch_owners
+
+        post = OwnerPost(state.home, section.owner_url, config.notify.link, section.contact)
+        threading.Thread(target=watch_owners, args=(post, stop), name="owners", daemon=True).start()
+    deliver = queue_notices(state.home, config.notify.settings(), post)
+    hand = Hand(state.home, state.store, settings, take, section.runner(), deliver)
     threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
 
 

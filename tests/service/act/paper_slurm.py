@@ -16,6 +16,8 @@ class PaperSlurm:
         self.node_reason, self.nodes, self.partition, self.account = "", "n1", "batch", "physics"
         self.calls: list[str] = []
         self.silent = False
+        self.reservations: list[str] = []
+        self.node_state = "IDLE"
         self.deaf_to_term = False
         self.end_s = 0.0
 
@@ -39,7 +41,9 @@ class PaperSlurm:
         if "hostnames" in line:
             return self.nodes.replace(",", "\n")
         if "show node" in line:
-            return f"NodeName=n1 State=IDLE Reason={self.node_reason}"
+            return f"NodeName=n1 State={self.node_state} Reason={self.node_reason}"
+        if "show reservation" in line:
+            return "\n".join(f"ReservationName={name} Nodes=n1" for name in self.reservations) or "No reservations"
         start = datetime.fromtimestamp(self.start_s).isoformat(timespec="seconds")
         return (
             f"JobId=42 JobName=x UserId=ada(1000) Priority={self.priority} Account={self.account} "
@@ -64,5 +68,8 @@ class PaperSlurm:
             self.priority = 0
         elif verb == "suspend":
             self.state = "SUSPENDED"
+        elif verb == "create":
+            self.reservations.append(arguments[3].removeprefix("reservationname="))
         elif verb == "update":
+            self.node_state = "IDLE+DRAIN"
             self.node_reason = arguments[-1].removeprefix("reason=")

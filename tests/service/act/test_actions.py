@@ -14,12 +14,13 @@ import pytest
 from tests.service.act.paper_slurm import START_S, PaperSlurm
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, ApprovalRefused, Journal
 from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.savings import measure_action, overrun, read_overrun, rows_by, week
+from clustertwin.service.act.savings import measure_action, middle_of, overruns, read_overruns, rows_by, week
 from clustertwin.service.act.slurm_commands import check_job, read_facts
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -55,7 +56,7 @@ def executor(tmp_path, journal, slurm) -> Executor:
 
 def plan_of(slurm: PaperSlurm, **values) -> ActionPlan:
     plan = ActionPlan(read_facts("42", slurm), "stopped", "Rank 3 of 8 is stopped.", 0.99, "ask", "TERM", 0.0)
-    return replace(plan, **values)
+    return replace(plan, **{"reserve_s": 5400.0, **values})
 
 
 def propose(journal: Journal, slurm: PaperSlurm, verb: str = "cancel") -> ActionRecord:
@@ -105,6 +106,11 @@ def test_a_job_that_ignores_the_signal_is_killed_after_the_grace(journal, execut
         ("requeue", "scontrol requeue 42"),
         ("suspend", "scontrol suspend 42"),
         ("drain", "scontrol update nodename=n1 state=drain reason=clustertwin {id}"),
+        (
+            "reserve",
+            "scontrol create reservation reservationname=clustertwin_{id} starttime=now duration=90 users=root "
+            "flags=maint,ignore_jobs nodes=n1",
+        ),
     ],
 )
 def test_each_action_is_one_command_that_a_dry_run_shows_first(journal, executor, slurm, verb, command):
@@ -116,6 +122,35 @@ def test_each_action_is_one_command_that_a_dry_run_shows_first(journal, executor
     journal.approve(action.id, journal.code(action), "ada", NOW_S)
     assert executor.execute(action.id).state == "done"
     assert slurm.calls == [command.format(id=action.id)]
+
+
+def test_a_reservation_that_exists_is_not_made_again(tmp_path, journal, executor, slurm):
+    action = propose(journal, slurm, "reserve")
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    journal.begin(action.id, NOW_S)
+    journal.begin_step(action.id, 1)
+    slurm.reservations.append(f"clustertwin_{action.id}")  # made before a kill -9
+    (done,) = executor.recover()
+    assert (done.state, done.result) == ("done", "after a restart: Slurm shows that it was done")
+    assert slurm.calls == []
+
+
+@pytest.mark.parametrize("verb", ["drain", "reserve"])
+def test_the_nodes_of_a_job_that_ended_meanwhile_are_left_alone(journal, executor, slurm, verb):
+    action = propose(journal, slurm, verb)
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    slurm.state = "COMPLETED"
+    done = executor.execute(action.id)
+    assert (done.state, done.result) == ("failed", "nothing was done: the job has ended")
+    assert slurm.calls == []
+
+
+def test_a_node_that_someone_has_drained_keeps_its_reason(journal, executor, slurm):
+    action = propose(journal, slurm, "drain")
+    journal.approve(action.id, journal.code(action), "ada", NOW_S)
+    slurm.node_state, slurm.node_reason = "MIXED+DRAIN", "bad fan"
+    assert executor.execute(action.id).result == "nothing was done: its nodes are drained already"
+    assert slurm.node_reason == "bad fan"
 
 
 def test_an_action_that_was_approved_before_a_kill_is_done_after_it(tmp_path, journal, slurm):
@@ -320,20 +355,38 @@ def test_an_advice_is_compared_with_the_time_that_the_job_went_on(journal, slurm
     assert measure_action(action, 0.0, slurm) == pytest.approx(0.5)
 
 
-def test_the_overrun_is_the_median_of_jobs_that_timed_out():
-    assert overrun("TIMEOUT|75|1\nTIMEOUT|150|2\nTIMEOUT|60|1\nCOMPLETED|500|1\n") == 15.0
-    assert overrun("") == 0.0
+def test_the_overruns_are_those_of_jobs_that_timed_out():
+    seen = overruns("TIMEOUT|75|1\nTIMEOUT|150|2\nTIMEOUT|60|1\nCOMPLETED|500|1\n")
+    assert seen == (0.0, 15.0, 30.0)
+    assert middle_of(seen) == 15.0
 
 
-def test_the_overrun_is_read_without_a_filter_that_sacct_ignores():
+def test_without_a_job_that_timed_out_the_overrun_is_that_of_slurms_checks():
+    assert read_overruns(lambda arguments: "COMPLETED|50|2\n")[-1] == 30.0
+
+
+def test_the_overruns_are_read_without_a_filter_that_sacct_ignores():
     asked = []
 
     def run(arguments):
         asked.append(" ".join(arguments))
         return "TIMEOUT|142|2\nCOMPLETED|50|2\n"
 
-    assert read_overrun(run) == 22.0
+    assert read_overruns(run) == (22.0,)
     assert "--state" not in asked[0]
+
+
+def test_outcomes_listen_to_other_events_only_if_they_are_told_to(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    node = replace(EVENT, id="node", jobs=(), places=(("n7", (0,)),))
+    hand.turn([EVENT, node], NOW_S)
+    other = replace(EVENT, id="cd34")
+    assert hand.known_health(other) == ClusterHealth()
+    hand.settings = replace(hand.settings, listen=True)
+    assert hand.known_health(other) == ClusterHealth({"42": JobHealth("42", True, 0.99)}, frozenset({"n7"}))
+    assert hand.known_health(EVENT).jobs == {}
+    hand.turn([], NOW_S + 5)
+    assert hand.known_health(other) == ClusterHealth()
 
 
 KILLED = """

@@ -84,6 +84,24 @@ def test_a_stopped_process_stays_stopped_and_a_running_one_runs(start):
     assert seen.stopped_ms < 50
 
 
+def test_a_process_that_runs_between_two_stops_is_not_stopped(start):
+    process = start("print('ready', flush=True)\nwhile True: pass")
+    os.kill(process.pid, signal.SIGSTOP)
+    settled(process, "T")
+    begin = look(process.pid)
+    assert begin is not None
+
+    def continue_and_stop(_: float) -> None:  # as cpulimit does
+        os.kill(process.pid, signal.SIGCONT)
+        end_s = time.monotonic() + 20
+        while (seen := look(process.pid)) is not None and seen.cpu_s == begin.cpu_s:
+            assert time.monotonic() < end_s
+        os.kill(process.pid, signal.SIGSTOP)
+        settled(process, "T")
+
+    assert take("1", only(process), "n1", QUICK, sleep=continue_and_stop).processes[0].does == "computes"
+
+
 @pytest.mark.skipif(tool("eu-stack") is None or os.uname().machine != "x86_64", reason="needs eu-stack and x86_64")
 def test_the_native_stack_is_that_of_the_system_call(start):
     process = start("import time; print('ready', flush=True); time.sleep(60)")

@@ -54,6 +54,7 @@ class ActionPlan:
     promised_low: float = 0.0
     promised_high: float = 0.0
     outcomes: tuple[dict[str, Any], ...] = field(default=())
+    reserve_s: float = 0.0  # of a reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,10 @@ class Journal:
         self._move(action_id, ("proposed", "approved"), "dismissed", who, now_s, why)
         self.suspend_rule(action.rule, who, now_s, f"action {action_id} was dismissed")
         return self.action(action_id)
+
+    def withdraw(self, action_id: str, why: str, now_s: float) -> None:
+        """Close a proposal that no longer holds."""
+        self._move(action_id, ("proposed",), "expired", "", now_s, why)
 
     def begin(self, action_id: str, now_s: float) -> ActionRecord:
         """The write ahead: from now on the action counts as begun, whatever happens."""

@@ -45,6 +45,8 @@ def decide(
 def _against(rule: Rule, finding: JobFinding, lasts_s: float, facts: JobFacts, used: int) -> str:
     if facts.state != "RUNNING" and rule.action != "hold":
         return f"the job is {facts.state}"
+    if facts.het_job and rule.action not in ("notify", "drain", "reserve"):
+        return "the job is a part of a heterogeneous job, which ends as a whole"
     if finding.sure < rule.sure:
         return f"the finding is {finding.sure:.2f} sure, and {rule.sure:.2f} are needed"
     if lasts_s < rule.for_s:

@@ -6,14 +6,21 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.errors import InputError, SettingsError, SourceError
+from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_S = 30.0
 MOST_NODES = 64
+MOST_AT_ONCE = 16
 #: job, owner's user id, nodes -> evidence of all nodes that answered
 TakeEvidence = Callable[[str, int, Sequence[str]], JobEvidence]
 
@@ -53,29 +60,47 @@ def from_helpers(settings: HelperSettings) -> TakeEvidence:
     def take(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
         import httpx
 
-        parts, errors = [], []
         auth = httpx.BasicAuth(settings.username, password)
         with httpx.Client(auth=auth, timeout=TIMEOUT_S, verify=_trust(settings.ca_file)) as client:
-            for node in nodes[:MOST_NODES]:
-                url = settings.url.replace("{node}", node).rstrip("/") + "/evidence"
-                try:
-                    with client.stream("GET", url, params={"job": job, "owner": str(owner)}) as answer:
-                        data = b""
-                        for piece in answer.iter_bytes():
-                            data += piece
-                            if len(data) > MAX_BYTES:
-                                break
-                    if answer.status_code == 200:
-                        parts.append(parse_evidence(data, url))
-                    else:
-                        errors.append(f"{node}: {answer.status_code}")
-                except (httpx.HTTPError, OSError) as error:
-                    errors.append(f"{node}: {type(error).__name__}")
+
+            def ask(node: str) -> JobEvidence | str:
+                url = settings.url.replace("{node}", check_node(node)).rstrip("/") + "/evidence"
+                return _ask(client, url, node, job, owner)
+
+            # At the same time, so that the windows of all nodes overlap.
+            with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as pool:
+                answers = list(pool.map(ask, nodes[:MOST_NODES]))
+        parts = [answer for answer in answers if isinstance(answer, JobEvidence)]
         if not parts:
+            errors = [answer for answer in answers if isinstance(answer, str)]
             raise SourceError(f"no helper gave evidence of job {job}: {', '.join(errors)[:200]}")
-        return merge(parts)
+        return merge(parts, wanted_nodes=len(nodes))
 
     return take
+
+
+def _ask(client: httpx.Client, url: str, node: str, job: str, owner: int) -> JobEvidence | str:
+    """The evidence of one node, or why there is none."""
+    import httpx
+
+    try:
+        with client.stream("GET", url, params={"job": job, "owner": str(owner)}) as answer:
+            data = b""
+            for piece in answer.iter_bytes():
+                data += piece
+                if len(data) > MAX_BYTES:
+                    break
+        if answer.status_code != 200:
+            return f"{node}: {answer.status_code}"
+        part = parse_evidence(data, url)
+    except (httpx.HTTPError, OSError) as error:
+        return f"{node}: {type(error).__name__}"
+    except InputError as error:
+        return f"{node}: {error.reason}"
+    if part.job != job:
+        return f"{node}: evidence of another job"
+    # A helper speaks for its own node only, whatever it writes.
+    return replace(part, nodes=(node,), processes=tuple(replace(process, node=node) for process in part.processes))
 
 
 def _trust(ca_file: str) -> ssl.SSLContext:

@@ -12,10 +12,23 @@ from pathlib import Path
 
 from clustertwin.core.errors import SourceError, TwinError
 from clustertwin.service.act.action_journal import EXPIRES_S, ActionRecord, Journal, acting
-from clustertwin.service.act.slurm_commands import RunCommand, commands_of, is_done, read_facts, run_command
+from clustertwin.service.act.slurm_commands import (
+    RunCommand,
+    commands_of,
+    describe,
+    is_done,
+    is_drained,
+    read_facts,
+    run_command,
+)
 
 #: title, body -> nothing; how `notify` and `advise` reach a person
 Deliver = Callable[[ActionRecord], None]
+#: Why an action is not needed any more.
+CHANGED = "the job has ended or changed"
+UNNEEDED = {"drain": "its nodes are drained already", "reserve": "the reservation exists already"}
+#: States of a job that has not ended.
+ALIVE = ("PENDING", "RUNNING", "SUSPENDED")
 
 
 class Executor:
@@ -33,13 +46,11 @@ class Executor:
 
     def dry_run(self, action: ActionRecord) -> list[str]:
         """The commands as a person would type them."""
-        plan = action.plan
-        commands = commands_of(action.verb, plan.facts, action.id, plan.signal, plan.grace_s)
         return [
             f"(wait at most {float(command[1]):.0f} s for the job to end)"
             if command[0] == "sleep"
-            else " ".join(command)
-            for command in commands
+            else describe(command, self._run)
+            for command in _commands_of(action)
         ]
 
     def execute(self, action_id: str) -> ActionRecord:
@@ -74,15 +85,22 @@ class Executor:
                     self._deliver(action)
                 return self._journal.finish(action.id, True, f"{begun}the message was queued", self._clock())
             if is_done(action.verb, plan.facts, action.id, self._run):
-                ok = again  # this action did it before the crash; without a crash, someone else did
-                reason = "Slurm shows that it was done" if ok else "nothing was done: the job has ended or changed"
+                # This action did it before the crash, if a command was begun. Otherwise someone else did.
+                ok = again and action.step > 0
+                reason = (
+                    "Slurm shows that it was done" if ok else f"nothing was done: {UNNEEDED.get(action.verb, CHANGED)}"
+                )
                 return self._journal.finish(action.id, ok, f"{begun}{reason}", self._clock())
             now = read_facts(plan.facts.job, self._run)
             if now.uid != plan.facts.uid or now.nodes != plan.facts.nodes:
                 return self._journal.finish(action.id, False, "nothing was done: the job has changed", self._clock())
-            self._commands(commands_of(action.verb, plan.facts, action.id, plan.signal, plan.grace_s), action)
+            if now.state not in ALIVE and not action.step:  # a drain of several nodes that was begun is completed
+                return self._journal.finish(action.id, False, "nothing was done: the job has ended", self._clock())
+            self._commands(_commands_of(action), action)
         except SourceError as error:
-            return self._journal.finish(action.id, False, f"{begun}{error}", self._clock())
+            step = self._journal.action(action.id).step
+            sent = f"{describe(_commands_of(action)[step - 1], self._run)} was begun: " if step else ""
+            return self._journal.finish(action.id, False, f"{begun}{sent}{error}", self._clock())
         except TwinError as error:
             return self._journal.finish(action.id, False, f"{begun}nothing was done: {error}", self._clock())
         return self._journal.finish(action.id, True, f"{begun}done", self._clock())
@@ -98,6 +116,8 @@ class Executor:
                 continue
             if number > 1 and action.verb == "cancel" and is_done("cancel", action.plan.facts, action.id, self._run):
                 return  # the signal was enough
+            if action.verb == "drain" and is_drained(action.plan.facts.nodes[number - 1], self._run):
+                continue  # also if someone else has drained it: the reason stays theirs
             self._journal.begin_step(action.id, number)
             self._run(command)
 
@@ -106,3 +126,8 @@ class Executor:
         end_s = self._clock() + grace_s
         while self._clock() < end_s and not is_done("cancel", action.plan.facts, action.id, self._run):
             self._sleep(min(1.0, max(end_s - self._clock(), 0.0)))
+
+
+def _commands_of(action: ActionRecord) -> list[list[str]]:
+    plan = action.plan
+    return commands_of(action.verb, plan.facts, action.id, plan.signal, plan.grace_s, plan.reserve_s)

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
@@ -22,7 +23,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
-from clustertwin.service.act.savings import measure_action, read_overrun
+from clustertwin.service.act.savings import measure_action, middle_of, read_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
@@ -32,6 +33,10 @@ from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettin
 
 #: Which outcome belongs to which action.
 CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
+
+
+class JobEnded(SettingsError):
+    """The job of an event does not run any more, which is no problem of the site."""
 
 
 class Hand:
@@ -50,25 +55,31 @@ class Hand:
         self.problem = ""  # why the last turn did less than it should, in one sentence
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
+        self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
+        self._unfit: frozenset[str] = frozenset()
 
     def turn(self, open_events: Iterable[Event], now_s: float) -> None:
-        """Look at one job, if one is due, and act as the policy allows."""
-        self.problem = ""
+        """Look at one job, if one is due, and act as the policy allows. A problem stays until a look succeeds."""
+        events = list(open_events)
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
-            event = self._due(open_events, now_s)
+            self._listen(events)
+            event = self._due(events, now_s)
             if event is not None:
                 self._looked_s[event.id] = now_s
-                self.look_at(event, now_s)
+                with suppress(JobEnded):
+                    self.look_at(event, now_s)
             self._measure()
+            if event is not None or not events:
+                self.problem = ""
         except TwinError as error:
             self.problem = str(error)
 
     def look_at(self, event: Event, now_s: float) -> ActionRecord | None:
         """Take evidence of the job of an event, and propose or do what a rule allows."""
         facts = self._facts(event)
-        evidence = self._take(facts.job, facts.uid, facts.nodes)
+        evidence = self._take(facts.id_on_nodes or facts.job, facts.uid, facts.nodes)
         return self.judge(event, facts, evidence, now_s)
 
     def judge(self, event: Event, facts: JobFacts, evidence: JobEvidence, now_s: float) -> ActionRecord | None:
@@ -77,12 +88,12 @@ class Hand:
 
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
-        with suppress(SourceError, SettingsError):
-            overrun_s = read_overrun(self._run)
-            outcomes = outcomes_of(
-                facts.job, finding, _path(self.settings.past), self._run, ActionSettings(overrun_s=overrun_s)
-            )
+        with suppress(TwinError):
+            settings = ActionSettings(overruns_s=read_overruns(self._run), known=self.known_health(event))
+            outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
+        self._health[event.id] = JobHealth(facts.target, finding.hang, finding.sure)
+        self._withdraw(event, finding, now_s)
         latest = lasting(self.evidence.of(event.id))
         assert latest is not None
         policy = self.policy()
@@ -92,6 +103,19 @@ class Hand:
         if decision.rule is None:
             return None
         return self._propose(event, decision.rule, finding, facts, outcomes, now_s)
+
+    def known_health(self, event: Event) -> ClusterHealth:
+        """What the evidence of the other open events says of their jobs, and the nodes with a fault of their own."""
+        if not self.settings.listen:
+            return ClusterHealth()
+        jobs = {health.job: health for id, health in self._health.items() if id != event.id and health.hangs}
+        return ClusterHealth(jobs, self._unfit)
+
+    def _listen(self, events: list[Event]) -> None:
+        """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
+        now_open = {event.id for event in events}
+        self._health = {id: health for id, health in self._health.items() if id in now_open}
+        self._unfit = frozenset(node for event in events if not event.jobs for node in event.nodes)
 
     def policy(self) -> ActionPolicy:
         """The policy as it is on disk now. A policy that is not valid raises, and nothing is done."""
@@ -125,6 +149,7 @@ class Hand:
             promised_low=promised["low"],
             promised_high=promised["high"],
             outcomes=outcomes,
+            reserve_s=rule.reserve_s,
         )
         action = self.journal.propose(event.id, rule.action, rule.name, plan, now_s)
         if action is None:
@@ -135,6 +160,12 @@ class Hand:
         if self._deliver is not None and rule.action != "notify":
             self._deliver(action)
         return action
+
+    def _withdraw(self, event: Event, finding: JobFinding, now_s: float) -> None:
+        """Close proposals whose finding has changed: a page that still shows them is stale."""
+        for action in self.journal.actions(("proposed",), event=event.id):
+            if action.plan.cause != finding.kind:
+                self.journal.withdraw(action.id, f"the finding has changed: {finding.sentence}", now_s)
 
     def _due(self, events: Iterable[Event], now_s: float) -> Event | None:
         """The open event of one job that was not looked at for the longest time."""
@@ -149,7 +180,7 @@ class Hand:
         """Slurm's word on the job. An event whose nodes are not the job's is not believed."""
         facts = read_facts(event.job, self._run)
         if facts.state != "RUNNING":
-            raise SettingsError(f"job {event.job} is {facts.state}: nothing is done")
+            raise JobEnded(f"job {event.job} is {facts.state}: nothing is done")
         if not set(event.nodes) & set(facts.nodes):
             raise SettingsError(
                 f"event {event.id} is on {', '.join(event.nodes[:3])}, and Slurm runs job {event.job} elsewhere: "
@@ -176,7 +207,7 @@ class Hand:
         states = ("done", "advised", "dismissed", "expired")
         unmeasured = [a for a in self.journal.actions(states, limit=200) if a.measured_node_hours is None]
         if unmeasured:
-            overrun_s = read_overrun(self._run)
+            overrun_s = middle_of(read_overruns(self._run))
             for action in unmeasured[:10]:
                 if (hours := measure_action(action, overrun_s, self._run)) is not None:
                     self.journal.measure(action.id, hours)
@@ -191,6 +222,11 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
     with suppress(TwinError):
         hand.executor.recover()
     while not stop.wait(check_s):
-        hand.turn(state.snapshot.events, time.time())
-        with suppress(TwinError):
+        try:
+            hand.turn(state.snapshot.events, time.time())
             hand.executor.recover()  # what a page has approved
+        except TwinError as error:
+            hand.problem = str(error)
+        except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
+            hand.problem = f"unexpected {type(error).__name__}; nothing is done"
+        state.hand_problem = hand.problem

@@ -5,7 +5,7 @@ Without a file, and in a file without rules, nothing is done. An unknown key is 
 [[rule]]
 name = "hung MPI jobs"
 causes = ["stopped", "blocked-io"]   # kinds of `odd_rank.KINDS`
-action = "cancel"                    # notify, hold, requeue, suspend, cancel, drain
+action = "cancel"                    # notify, hold, requeue, suspend, cancel, drain, reserve
 mode = "ask"                         # advise, ask, auto
 sure = 0.95                          # at least this
 for = "10 min"                       # the same finding has been made for this long
@@ -14,10 +14,12 @@ accounts = []                        # empty: all
 most_per_day = 5
 signal = "TERM"                      # of cancel
 grace = "30 s"                       # then KILL
+reserve = "4 h"                      # how long a reservation for maintenance lasts
 """
 
 from __future__ import annotations
 
+import stat
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ from clustertwin.core.durations import parse_duration
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.telemetry.diagnosis.odd_rank import KINDS
 
-Verb = Literal["notify", "hold", "requeue", "suspend", "cancel", "drain"]
+Verb = Literal["notify", "hold", "requeue", "suspend", "cancel", "drain", "reserve"]
 VERBS: tuple[str, ...] = get_args(Verb)
 Mode = Literal["advise", "ask", "auto"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -43,6 +45,7 @@ UNDO: dict[str, str] = {
     "suspend": "`scontrol resume JOB` undoes this.",
     "cancel": "This cannot be undone: the work since the start, or since the last checkpoint, is lost.",
     "drain": "`scontrol update nodename=NODE state=resume` undoes this.",
+    "reserve": "The reservation ends by itself; `scontrol delete reservationname=NAME` ends it before.",
 }
 
 
@@ -63,6 +66,7 @@ class Rule:
     most_per_day: int = 5
     signal: str = "TERM"
     grace_s: float = 30.0
+    reserve_s: float = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ def read_policy(path: Path | None) -> ActionPolicy:
     if path is None:
         return ActionPolicy()
     try:
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise PolicyFileError(path, f"everyone can write it, and so decide what is done; run chmod o-w {path}")
         return parse_policy(path.read_text(), path)
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyFileError(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -112,13 +118,15 @@ def _rule(entry: Any, where: object, number: int) -> Rule:
     name = f"rule {entry.get('name')!r}" if isinstance(entry.get("name"), str) else f"rule {number}"
     keys = {
         "name": str, "causes": list, "action": str, "mode": str, "sure": (int, float), "for": str, "partitions": list,
-        "accounts": list, "most_per_day": int, "signal": str, "grace": str,
+        "accounts": list, "most_per_day": int, "signal": str, "grace": str, "reserve": str,
     }  # fmt: skip
     for key, value in entry.items():
         if key not in keys:
             raise PolicyFileError(where, f"{name}: there is no setting {key}; the settings are {', '.join(keys)}")
         if not isinstance(value, keys[key]) or isinstance(value, bool):  # type: ignore[arg-type]
             raise PolicyFileError(where, f"{name}: {key} has the wrong type")
+        if isinstance(value, list) and not all(isinstance(text, str) for text in value):
+            raise PolicyFileError(where, f"{name}: {key} must be a list of texts")
     for key in ("name", "causes", "action"):
         if not entry.get(key):
             raise PolicyFileError(where, f"{name}: {key} is missing")
@@ -134,6 +142,7 @@ def _rule(entry: Any, where: object, number: int) -> Rule:
         most_per_day=entry.get("most_per_day", 5),
         signal=entry.get("signal", "TERM"),
         grace_s=_duration(entry.get("grace", "30 s"), f"{name}: grace", where),
+        reserve_s=_duration(entry.get("reserve", "4 h"), f"{name}: reserve", where),
     )
     _check(rule, name, where)
     return rule

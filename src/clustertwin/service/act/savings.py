@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.service.act.action_journal import ActionRecord, Journal
-from clustertwin.service.act.slurm_commands import RunCommand, check_job, run_command
+from clustertwin.service.act.slurm_commands import RunCommand, run_command
 
 SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")
+#: Slurm compares run times with their limits about every 30 s, so that a job exceeds its limit by up to this much.
+CHECK_DELAYS_S = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)
 #: Actions after which the job does not run on.
 ENDING = ("cancel", "requeue")
 
@@ -37,9 +39,9 @@ class SavingsRow:
 def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand = run_command) -> float | None:
     """The measured saving in node-hours; None while the job still runs, or if sacct does not know it."""
     facts = action.plan.facts
-    for line in run([*SACCT, f"--jobs={check_job(facts.job)}"]).splitlines():
+    for line in run([*SACCT, f"--jobs={facts.target}"]).splitlines():
         fields = line.split("|")
-        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not fields[3].isdigit():
+        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not _is_count(fields[3]):
             continue
         end_s, nodes = _time(fields[2]), int(fields[3])
         if not end_s:
@@ -52,20 +54,25 @@ def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand
     return None
 
 
-def overrun(text: str) -> float:
-    """How long Slurm lets jobs run beyond their limit: the median of jobs that timed out, from `sacct` (see below)."""
+def overruns(text: str) -> tuple[float, ...]:
+    """How long each job that timed out ran beyond its limit, sorted, from the output of `read_overruns`."""
     over = []
     for line in text.splitlines():
         fields = line.split("|")
-        if len(fields) == 3 and fields[0].startswith("TIMEOUT") and fields[1].isdigit() and fields[2].isdigit():
+        if len(fields) == 3 and fields[0].startswith("TIMEOUT") and _is_count(fields[1]) and _is_count(fields[2]):
             over.append(max(int(fields[1]) - 60.0 * int(fields[2]), 0.0))
-    return sorted(over)[len(over) // 2] if over else 0.0
+    return tuple(sorted(over))
 
 
-def read_overrun(run: RunCommand = run_command) -> float:
+def read_overruns(run: RunCommand = run_command) -> tuple[float, ...]:
+    """The overruns of the last seven days. Without a job that timed out: those that Slurm's checks allow."""
     # Without --state: sacct selects by state only together with an end time, and otherwise returns nothing.
     command = ["sacct", "--allusers", "--allocations", "--noheader", "--parsable2", "--starttime=now-7days"]
-    return overrun(run([*command, "--format=State,ElapsedRaw,TimelimitRaw"]))
+    return overruns(run([*command, "--format=State,ElapsedRaw,TimelimitRaw"])) or CHECK_DELAYS_S
+
+
+def middle_of(overruns_s: tuple[float, ...]) -> float:
+    return overruns_s[len(overruns_s) // 2]
 
 
 def rows_by(
@@ -99,5 +106,12 @@ def _row(name: str, actions: Iterable[ActionRecord], dismissed: Callable[[str], 
     )
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 10
+
+
 def _time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0
+    except (ValueError, OverflowError, OSError):
+        return 0.0

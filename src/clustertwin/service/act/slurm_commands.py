@@ -5,6 +5,7 @@ Ids of jobs and names of nodes come from exporters. They are checked before they
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -18,7 +19,10 @@ TIMEOUT_S = 20.0
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
-_DAYS = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+#: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
+_READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
+         "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
+_DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
 #: Arguments -> standard output. Raises `SourceError` if the command fails or does not answer.
 RunCommand = Callable[[Sequence[str]], str]
 
@@ -38,13 +42,25 @@ class JobFacts:
     limit_s: float | None
     priority: int
     restarts: int
+    name: str = ""  # for commands: the id of a task with its array, because a plain id may mean the whole array
+    id_on_nodes: str = ""  # SLURM_JOB_ID of its processes
+    het_job: str = ""  # the heterogeneous job that it is a component of
+
+    @property
+    def target(self) -> str:
+        return check_job(self.name or self.job)
 
 
 def run_command(arguments: Sequence[str]) -> str:
     """Run a command of Slurm."""
     try:
         done = subprocess.run(
-            list(arguments), capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, "LC_ALL": "C"}
+            list(arguments),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # a job's name may have any bytes
+            timeout=TIMEOUT_S,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError as error:
         raise SourceError(f"{arguments[0]} is not installed") from error
@@ -54,6 +70,12 @@ def run_command(arguments: Sequence[str]) -> str:
         reason = " ".join((done.stderr or done.stdout).split())[:200]
         raise SourceError(f"{arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
     return done.stdout
+
+
+def describe(arguments: Sequence[str], run: RunCommand = run_command) -> str:
+    """A command as a person would type it, or the request that `run` makes of it."""
+    spoken: Callable[[Sequence[str]], str] = getattr(run, "describe", " ".join)
+    return spoken(arguments)
 
 
 def check_job(job: str) -> str:
@@ -71,16 +93,36 @@ def check_node(node: str) -> str:
 def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
     """What Slurm knows of a job now."""
     text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
-    names = dict(_FIELD.findall(text))
-    hosts = names.get("NodeList", "")
+    hosts = record_of(job, text).get("NodeList", "")
     known = hosts not in ("", "(null)", "None")
     return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
 
 
+def record_of(job: str, text: str) -> dict[str, str]:
+    """The fields of one job. For an array or a heterogeneous job, `scontrol show job` prints a line for each part.
+
+    >>> record_of("7", "JobId=7 ArrayJobId=7 ArrayTaskId=2\\nJobId=8 ArrayJobId=7 ArrayTaskId=1")["ArrayTaskId"]
+    '2'
+    """
+    found = []
+    for line in text.splitlines():
+        pairs = _FIELD.findall(line)
+        fields = dict(pairs)
+        if job not in (fields.get("JobId"), _task(fields), _component(fields)):
+            continue
+        for name in _READ:
+            if len({value for key, value in pairs if key == name}) > 1:
+                raise SourceError(f"Slurm's answer about job {job} has two values of {name}, so it is not believed")
+        found.append(fields)
+    if len(found) != 1:
+        raise SourceError(f"Slurm's answer about job {job} cannot be read")
+    return found[0]
+
+
 def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
-    """Read the line of `scontrol --oneliner show job`."""
-    names = dict(_FIELD.findall(text))
-    user = re.fullmatch(r"([^()]*)\((\d+)\)", names.get("UserId", ""))
+    """Read the answer of `scontrol --oneliner show job`."""
+    names = record_of(job, text)
+    user = re.fullmatch(r"([^()]*)\((\d{1,10})\)", names.get("UserId", ""))
     if "JobState" not in names or user is None:
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return JobFacts(
@@ -93,18 +135,44 @@ def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
         start_s=_time(names.get("StartTime", "")),
         nodes=nodes,
         limit_s=_duration(names.get("TimeLimit", "")),
-        priority=int(names["Priority"]) if names.get("Priority", "").isdigit() else -1,
-        restarts=int(names["Restarts"]) if names.get("Restarts", "").isdigit() else 0,
+        priority=_count(names.get("Priority", ""), -1),
+        restarts=_count(names.get("Restarts", ""), 0),
+        name=_task(names) or names["JobId"],
+        id_on_nodes=names["JobId"],
+        het_job=names.get("HetJobId", ""),
     )
+
+
+def _task(fields: dict[str, str]) -> str:
+    """`7_2` for a task of an array."""
+    array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
+    return f"{array}_{task}" if array and task.isdecimal() else ""
+
+
+def _component(fields: dict[str, str]) -> str:
+    """`7+1` for a component of a heterogeneous job."""
+    het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
+    return f"{het}+{offset}" if het and offset else ""
 
 
 def partitions(run: RunCommand = run_command) -> set[str]:
     return set(run(["sinfo", "--noheader", "--format=%R"]).split())
 
 
-def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float) -> list[list[str]]:
+def reservation_of(action_id: str) -> str:
+    """The name of the reservation that an action makes. A name is given once, so that it is not made twice."""
+    return f"clustertwin_{action_id}"
+
+
+def commands_of(
+    verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float, reserve_s: float = 0.0
+) -> list[list[str]]:
     """The commands of an action, in order; a command that is one word `sleep` waits."""
-    job = check_job(facts.job)
+    if facts.het_job and verb in ("hold", "requeue", "suspend", "cancel"):
+        raise SettingsError(
+            f"job {facts.job} is a part of the heterogeneous job {facts.het_job}, which ends as a whole"
+        )
+    job = facts.target
     comment = f"clustertwin {action_id}"
     if verb == "hold":
         return [["scontrol", "hold", job]]
@@ -120,6 +188,13 @@ def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s
             ["scontrol", "update", f"nodename={check_node(node)}", "state=drain", f"reason={comment}"]
             for node in facts.nodes
         ]
+    if verb == "reserve":
+        nodes = ",".join(check_node(node) for node in facts.nodes)
+        words = [f"reservationname={reservation_of(action_id)}", "starttime=now", f"duration={_minutes(reserve_s)}"]
+        # ignore_jobs: jobs that run go on. Without it Slurm refuses to reserve nodes that are in use.
+        return [
+            ["scontrol", "create", "reservation", *words, "users=root", "flags=maint,ignore_jobs", f"nodes={nodes}"]
+        ]
     if verb == "notify":
         return []
     raise SettingsError(f"unknown action {verb!r}")
@@ -128,8 +203,9 @@ def commands_of(verb: str, facts: JobFacts, action_id: str, signal: str, grace_s
 def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_command) -> bool:
     """Whether Slurm shows the effect of an action, so that it must not be repeated, or the job has ended."""
     if verb == "drain":
-        states = [run(["scontrol", "--oneliner", "show", "node", check_node(node)]) for node in planned.nodes]
-        return all(f"clustertwin {action_id}" in text for text in states)
+        return all(is_drained(node, run) for node in planned.nodes)
+    if verb == "reserve":
+        return f"ReservationName={reservation_of(action_id)} " in run(["scontrol", "--oneliner", "show", "reservation"])
     now = read_facts(planned.job, run)
     if now.restarts != planned.restarts or abs(now.start_s - planned.start_s) > 1:
         return True  # another run of the job: a requeue has happened
@@ -140,10 +216,24 @@ def is_done(verb: str, planned: JobFacts, action_id: str, run: RunCommand = run_
     return now.state not in ("RUNNING", "SUSPENDED")
 
 
+def is_drained(node: str, run: RunCommand = run_command) -> bool:
+    """Whether no job starts on a node already, so that a drain would only replace someone's reason."""
+    state = dict(_FIELD.findall(run(["scontrol", "--oneliner", "show", "node", check_node(node)]))).get("State", "")
+    return "DRAIN" in state.upper()
+
+
+def _count(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and len(text) <= 12 else otherwise
+
+
+def _minutes(seconds: float) -> int:
+    return max(math.ceil(seconds / 60), 1)
+
+
 def _time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
         return 0.0
 
 

@@ -1,4 +1,4 @@
-"""Current problems, one sentence each: those of the loop, and nightly learning that is halted or has failed."""
+"""Current problems, one sentence each: of the loop, of evidence and actions, and of nightly learning."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
 def problems(state: ServiceState) -> tuple[str, ...]:
     """The first problems, and the number of the others."""
+    hand = (f"evidence and actions: {state.hand_problem}",) if state.hand_problem else ()
     starts = (state.starts.problem,) if state.starts and state.starts.problem else ()
-    sentences = (*nights(state.home), *state.snapshot.problems, *starts)
+    sentences = (*nights(state.home), *hand, *state.snapshot.problems, *starts)
     if len(sentences) <= MOST:
         return sentences
     return (*sentences[:MOST], f"and {len(sentences) - MOST} more")

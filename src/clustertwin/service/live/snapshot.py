@@ -167,6 +167,7 @@ class ServiceState:
         self.may_be_in_shadow = False  # a live service: nobody is notified until it knows its site
         self.changes: ChangeDesk | None = None  # compares the live queue on a changed site, if a site is known
         self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
+        self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 
     @property

@@ -127,9 +127,11 @@ def parse_evidence(data: bytes, where: object = "evidence") -> JobEvidence:
         raise InputError(where, f"this is not evidence: {error}") from error
 
 
-def merge(parts: list[JobEvidence]) -> JobEvidence:
-    """The evidence of one job from several nodes."""
+def merge(parts: list[JobEvidence], wanted_nodes: int = 0) -> JobEvidence:
+    """The evidence of one job from several nodes, in the order of its ranks."""
     first = parts[0]
+    sizes = {part.size for part in parts if part.size is not None}
+    processes = sorted((p for part in parts for p in part.processes), key=lambda p: (p.rank is None, p.rank or 0))
     passes = [part.messages_pass for part in parts]
     cgroup: dict[str, int] = {}
     for part in parts:
@@ -140,8 +142,9 @@ def merge(parts: list[JobEvidence]) -> JobEvidence:
         nodes=tuple(node for part in parts for node in part.nodes),
         taken_s=max(part.taken_s for part in parts),
         window_s=min(part.window_s for part in parts),
-        processes=tuple(process for part in parts for process in part.processes),
-        size=next((part.size for part in parts if part.size is not None), None),
+        processes=tuple(processes),
+        size=sizes.pop() if len(sizes) == 1 else None,  # nodes that do not agree have started several programs
+        wanted_nodes=max(wanted_nodes, *(part.wanted_nodes for part in parts)),
         messages_pass=True if True in passes else None if None in passes else False,
         refused=sum(part.refused for part in parts),
         left_out=sum(part.left_out for part in parts),

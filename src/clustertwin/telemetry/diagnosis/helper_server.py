@@ -27,7 +27,7 @@ from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import read_web_config
 
 LOOPBACK = ("127.", "::1", "localhost")
-_JOB = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_JOB = re.compile(r"[A-Za-z0-9_.+\[\]-]{1,64}")
 Take = Callable[[str, int | None], JobEvidence | None]
 
 

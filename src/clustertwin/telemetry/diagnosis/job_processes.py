@@ -19,6 +19,8 @@ from clustertwin.telemetry.exporter.text.kernelfile import read_file
 #: In this order: the launcher of the ranks knows better than Slurm, which may have started only the launcher.
 LAUNCHER_RANKS = (b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM_WORLD_RANK")
 LAUNCHER_SIZES = (b"PMI_SIZE", b"OMPI_COMM_WORLD_SIZE", b"MV2_COMM_WORLD_SIZE")
+#: Ranks of the job on this node, as the launcher counts them.
+LOCAL_SIZES = (b"MPI_LOCALNRANKS", b"OMPI_COMM_WORLD_LOCAL_SIZE", b"MV2_COMM_WORLD_LOCAL_SIZE")
 SLURM_RANK, SLURM_SIZE, SLURM_NODES = (b"SLURM_PROCID",), (b"SLURM_NTASKS",), (b"SLURM_JOB_NUM_NODES", b"SLURM_NNODES")
 JOB_IDS = (b"SLURM_JOB_ID", b"SLURM_JOBID")
 #: A node has at most this many processes that are looked at.
@@ -36,7 +38,7 @@ class RankProcess:
 class JobProcesses:
     ranks: tuple[RankProcess, ...]
     size: int | None
-    nodes: int  # of the whole job
+    nodes: int  # of the whole job; 2 if there are others, and nothing tells how many
     refused: int  # processes of another user, or without the right to read them
 
 
@@ -75,7 +77,7 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
             raise SettingsError("the processes of this job belong to several users; name the job's owner")
         owner = next(iter(others), None)
     own = [pid for pid, uid in present.items() if uid == owner]
-    names = LAUNCHER_RANKS + LAUNCHER_SIZES + SLURM_RANK + SLURM_SIZE + SLURM_NODES
+    names = LAUNCHER_RANKS + LAUNCHER_SIZES + LOCAL_SIZES + SLURM_RANK + SLURM_SIZE + SLURM_NODES
     looks = [(seen, variables(pid, names)) for pid in own if (seen := look(pid))]
     refused = len(present) - len(own)
     nodes = max((n for _, values in looks if (n := _first(values, SLURM_NODES)) is not None), default=1)
@@ -87,6 +89,9 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
         if by_rank:
             chosen = [(rank, _main(same)) for rank, same in sorted(by_rank.items())]
             size = next((n for _, values in looks if (n := _first(values, size_names)) is not None), None)
+            local = next((n for _, values in looks if (n := _first(values, LOCAL_SIZES)) is not None), None)
+            if size is not None and local is not None and local < size:
+                nodes = max(nodes, 2)  # a launcher without Slurm does not say how many
             ranks = tuple(RankProcess(seen.pid, seen.started_ticks, rank) for rank, seen in chosen)
             return JobProcesses(ranks, size, nodes, refused)
     return JobProcesses(

@@ -50,6 +50,9 @@ def find(evidence: JobEvidence) -> JobFinding:
         return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
     if stopped:
         return _finding("stopped", stopped, seen, evidence, 0.99)
+    if twice := _twice(evidence):
+        text = f"Rank {twice[0]} is on {twice[1]} nodes: the job runs several MPI programs."
+        return JobFinding("unknown", False, text)
     if len(evidence.nodes) < evidence.wanted_nodes:
         text = f"The evidence has {len(evidence.nodes)} of {evidence.wanted_nodes} nodes: {_counts(does)}."
         return JobFinding("unknown", False, text)
@@ -151,6 +154,8 @@ def _finding(
     when = f" since {datetime.fromtimestamp(since_s):%H:%M:%S}" if since_s is not None else ""
     numbers = _numbers(odd)
     who = _ranks(numbers, evidence) if numbers else f"process {odd[0].pid}"
+    if len(evidence.nodes) > 1:
+        who += f" on {', '.join(sorted({process.node for process in odd})[:4])}"
     text = f"{who} {_verb(odd, 'is', 'are')} {_action(kind, odd[0])}{when}"
     others = [process for process in seen if process not in odd]
     if waiting := _those(others, "waits-in-mpi"):
@@ -187,6 +192,12 @@ def _others(waiting: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence])
         if len(waiting) < len(seen) - 1
         else f"the others wait in {names}"
     )
+
+
+def _twice(evidence: JobEvidence) -> tuple[int, int] | None:
+    """A rank that several processes have, and how many: they do not belong to one program."""
+    ranks = Counter(process.rank for process in evidence.processes if process.rank is not None)
+    return next(((rank, count) for rank, count in ranks.items() if count > 1), None)
 
 
 def _missing(evidence: JobEvidence, ended: Sequence[ProcessEvidence]) -> list[int]:

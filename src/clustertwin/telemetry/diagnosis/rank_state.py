@@ -70,7 +70,10 @@ def state_of(looks: TwoLooks) -> str:
     if first is None or first.started_ticks != last.started_ticks:
         return "unknown"
     if last.state in "Tt":
-        return "stopped" if first.state in "Tt" else "unknown"
+        if first.state not in "Tt":
+            return "unknown"
+        # A process that tools such as cpulimit stop and continue is often found stopped, and runs in between.
+        return "stopped" if first.ran_s == last.ran_s and first.cpu_s == last.cpu_s else "computes"
     calls = {mpi_call(stack) for stack in looks.stacks if stack.native}
     idle = last.cpu_s - first.cpu_s < 2.5 * TICK_S
     if calls and "" not in calls:

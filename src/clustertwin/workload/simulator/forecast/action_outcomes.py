@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.job_health import JobHealth
+from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.workload.jobs import COLUMNS, Jobs
 from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue
@@ -43,6 +43,7 @@ class EarlierStart:
 
     job: str
     earlier_s: Estimate
+    start_s: Estimate  # from now, with this choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ class ActionOutcome:
 class ActionSettings:
     futures: int = 100
     grace_s: float = 2.0  # from the cancellation to the end of a job that obeys the signal
-    overrun_s: float = 0.0  # how long Slurm lets a job run beyond its limit
+    overruns_s: tuple[float, ...] = (0.0,)  # how long jobs ran beyond their limit; each as likely
     checkpoint_s: float | None = None  # since the last checkpoint; None: since the start
     unit: Unit = "cpus"
+    known: ClusterHealth = ClusterHealth()  # of the other jobs
 
 
 def predict_outcomes(
@@ -121,12 +123,13 @@ def _futures(
     fractions = _limit_fractions(past)
     ahead_s = -queue.jobs.submit_s
     limit_s = queue.jobs.request_s - ahead_s + queue.elapsed_s
-    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + settings.overrun_s
+    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + rng.choice(settings.overruns_s, settings.futures)
     left_s, futures = np.empty(settings.futures), []
     for i in range(settings.futures):
-        drawn = _draw(limit_s, queue.elapsed_s, fractions, rng) + ahead_s
+        drawn = _draw(limit_s, queue.elapsed_s, fractions, rng)
+        drawn = remaining_times(drawn, queue, limit_s - queue.elapsed_s, settings.known, rng) + ahead_s
         wrong = rng.random() >= (health.sure if health.hangs else 0.0)
-        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong else to_limit_s
+        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong else to_limit_s[i]
         futures.append(replace(queue.jobs, run_s=drawn))
     return left_s, [_with(jobs, row, s + ahead_s[row]) for jobs, s in zip(futures, left_s, strict=True)]
 
@@ -152,6 +155,28 @@ def _draw(
     ends = np.append(fractions, 1.0)
     drawn = ends[rng.integers(lowest, np.maximum(len(fractions), lowest + 1))]
     return np.maximum((limit_s * drawn - elapsed_s).round(), 1.0)
+
+
+def remaining_times(
+    drawn_s: NDArray[np.float64],
+    queue: LiveQueue,
+    to_limit_s: NDArray[np.float64],
+    known: ClusterHealth,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """The drawn remaining times, with what telemetry knows in place of those of running jobs, as far as it is sure."""
+    if not known.jobs:
+        return drawn_s
+    left_s = drawn_s.copy()
+    for row, name in enumerate(queue.names[: queue.running]):
+        health = known.jobs.get(name)
+        if health is None or rng.random() >= health.sure:
+            continue
+        if health.hangs:
+            left_s[row] = to_limit_s[row]
+        elif health.left_s is not None:
+            left_s[row] = min(max(health.left_s, 1.0), to_limit_s[row])
+    return left_s
 
 
 def _with(jobs: Jobs, row: int, run_s: float) -> Jobs:
@@ -194,7 +219,7 @@ def _appended(jobs: Jobs, original: Jobs, row: int, queue: LiveQueue) -> Jobs:
 def _earlier(queue: LiveQueue, left: NDArray[np.float64], acted: NDArray[np.float64]) -> tuple[EarlierStart, ...]:
     names = queue.names[queue.running :]
     earlier = [
-        EarlierStart(name, _estimate(left[:, i] - acted[:, i]))
+        EarlierStart(name, _estimate(left[:, i] - acted[:, i]), _estimate(acted[:, i]))
         for i, name in enumerate(names)
         if not np.isnan(left[:, i] - acted[:, i]).any()
     ]

@@ -1,0 +1,72 @@
+"""Messages to the owners of jobs: an action -> a message to one user, kept on disk until it is accepted.
+
+`hand.owner_url` is an Apprise URL with {user} in it, such as mailtos://…?to={user}@example.org. The name comes from
+Slurm, and is checked before it becomes part of an address. An action has one message, also after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from clustertwin.core import files
+from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.service.act.action_journal import ActionRecord
+from clustertwin.service.act.action_message import compose_message
+from clustertwin.service.outgoing.notifications import Send, sender
+
+OWNERS = "outbox-owners"
+KEEP_S = 2 * 86_400.0  # an older message is about a job that nobody remembers
+RETRY_S = 300.0
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+
+
+class OwnerPost:
+    """`put` writes a message, and `deliver` sends those that wait."""
+
+    def __init__(
+        self, home: Path, url: str, link: str = "", contact: str = "", send_to: Callable[[str], Send] = sender
+    ) -> None:
+        if "{user}" not in url:
+            raise SettingsError("hand.owner_url must contain {user}, as in mailtos://…?to={user}@example.org")
+        send_to(url.replace("{user}", "nobody"))  # an invalid URL is an error at start
+        self._box, self._url, self._link, self._contact = home / OWNERS, url, link, contact
+        self._send_to, self._retry_s = send_to, 0.0
+
+    def put(self, action: ActionRecord) -> None:
+        """Keep the message for the job's owner. It is on disk when this returns."""
+        user = action.plan.facts.user
+        if not _USER.fullmatch(user):
+            raise SettingsError(f"{user[:32]!r} is not a user name, so the owner is not told")
+        title, body = compose_message(action, self._link, owner=True, contact=self._contact)
+        files.make_directory(self._box)
+        message = {"user": user, "title": title, "body": body, "at_s": time.time()}
+        files.write(self._box / f"{action.id}.json", json.dumps(message).encode())
+
+    def deliver(self, now_s: float) -> None:
+        """Send every message that waits. After a failure, none is tried for a while."""
+        if now_s < self._retry_s:
+            return
+        for path in sorted(self._box.glob("*.json")):
+            try:
+                message = json.loads(path.read_bytes())
+                user, title, body, at_s = (message[key] for key in ("user", "title", "body", "at_s"))
+            except (OSError, ValueError, TypeError, KeyError):
+                continue
+            if now_s - at_s > KEEP_S or self._send_to(self._url.replace("{user}", user))(title, body):
+                path.unlink(missing_ok=True)
+            else:
+                self._retry_s = now_s + RETRY_S
+                return
+
+
+def watch_owners(post: OwnerPost, stop: threading.Event, check_s: float = 10.0) -> None:
+    """Deliver until `stop` is set; the work of a thread."""
+    while not stop.wait(check_s):
+        with suppress(TwinError):
+            post.deliver(time.time())
