@@ -16,11 +16,14 @@ import orjson
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, visible
 
 _ROW = b'{"metric":{'
 _VALUES = b'"values":['
 _ROW_END = b"]}"
 _TEXT = {str}
+#: Instances that are named because they are left out.
+MOST_REFUSED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,26 @@ class Series:
     values: NDArray[np.float64]
 
 
-def parse_answer(body: bytes, url: str, query: str, limits: AnswerLimits = AnswerLimits()) -> list[Series]:
-    """The series of an answer; SourceError with the address and the reason if it is not one."""
+class SeriesRefused(SourceError):
+    """One series is over a limit. Its exporter made it, so the other series of the answer can be used."""
+
+
+def parse_answer(
+    body: bytes,
+    url: str,
+    query: str,
+    limits: AnswerLimits = AnswerLimits(),
+    refused: dict[str, str] | None = None,
+) -> list[Series]:
+    """The series of an answer; SourceError with the address and the reason if it is not one.
+
+    With `refused`, a series with too many or too long labels is left out and named there, under its instance.
+    """
     first = body.find(_ROW)
     if first < 0 or len(body) <= limits.whole_bytes:
         _check(len(body), limits.whole_bytes, "bytes without a series", url)
-        return [_series(row, url, limits) for row in _rows(body, url, query)]
+        rows = _rows(body, url, query)
+        return [series for row in rows if (series := _series(row, url, limits, refused)) is not None]
     count = body.count(_ROW)
     _check(count, limits.series, "series", url)
     end = _end_of_row(body, body.rfind(_ROW))
@@ -57,7 +74,8 @@ def parse_answer(body: bytes, url: str, query: str, limits: AnswerLimits = Answe
     rest = _rows(body[:first] + body[end:], url, query)
     if rest:
         raise SourceError(f"{url}: does not answer like Prometheus")
-    return [_parse_row(text, url, limits) for text in _cut(body, first, end, url, limits)]
+    texts = _cut(body, first, end, url, limits)
+    return [series for text in texts if (series := _parse_row(text, url, limits, refused)) is not None]
 
 
 def _end_of_row(body: bytes, at: int) -> int:
@@ -78,12 +96,12 @@ def _cut(body: bytes, at: int, end: int, url: str, limits: AnswerLimits) -> Iter
         at = stop
 
 
-def _parse_row(text: bytes, url: str, limits: AnswerLimits) -> Series:
+def _parse_row(text: bytes, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise SourceError(f"{url}: not a series: {text[:120]!r}") from None
-    return _series(row, url, limits)
+    return _series(row, url, limits, refused)
 
 
 def _rows(text: bytes, url: str, query: str) -> list[Any]:
@@ -100,17 +118,27 @@ def _rows(text: bytes, url: str, query: str) -> list[Any]:
     return rows
 
 
-def _series(row: Any, url: str, limits: AnswerLimits) -> Series:
-    """One row of a result, checked."""
+def _series(row: Any, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
+    """One row of a result, checked; None if it was refused alone."""
     try:
         times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
         series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
         texts = series.labels.values()
         if set(map(type, texts)) <= _TEXT and series.times_s.ndim == series.values.ndim == 1:
-            if len(texts) > limits.labels or max(map(len, texts), default=0) > limits.label_chars:
-                _check(len(texts), limits.labels, "labels of a series", url)
-                _check(max(map(len, texts)), limits.label_chars, "characters in a label", url)
-            return series
+            longest = max(map(len, texts), default=0)
+            if len(texts) <= limits.labels and longest <= limits.label_chars:
+                return series
+            reason = (
+                f"{len(texts)} labels of a series; the limit is {limits.labels}"
+                if len(texts) > limits.labels
+                else f"{longest} characters in a label; the limit is {limits.label_chars}"
+            )
+            if refused is None:
+                raise SeriesRefused(f"{url}: {reason}")
+            instance = series.labels.get("instance", "")[:NAME_CHARS]
+            if instance in refused or len(refused) < MOST_REFUSED:
+                refused[instance] = f"{url}: {visible(instance)}: {reason}"
+            return None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     raise SourceError(f"{url}: not a series: {str(row)[:120]}")
