@@ -7,6 +7,7 @@ is parsed and becomes two arrays before the next. Only a short answer is parsed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,9 @@ MOST_REFUSED = 1000
 class AnswerLimits:
     """The limits of an answer, checked before a row is parsed."""
 
-    series: int = 2_000_000  # 100,000 threads with 8 modes, twice
+    series: int = 1_200_000  # 100,000 threads with 8 modes, and half of that again; each takes about a kilobyte
+    instance_series: int = 1 << 17  # 8,192 threads with 8 modes, twice
+    instances: int = 20_000  # more nodes than one service can watch
     row_bytes: int = 1 << 20  # Prometheus returns at most 11,000 points, of about 30 bytes
     whole_bytes: int = 1 << 20  # of an answer that is parsed as a whole
     around_bytes: int = 64 << 10  # before the first series and after the last: the status, and warnings
@@ -75,7 +78,32 @@ def parse_answer(
     if rest:
         raise SourceError(f"{url}: does not answer like Prometheus")
     texts = _cut(body, first, end, url, limits)
-    return [series for text in texts if (series := _parse_row(text, url, limits, refused)) is not None]
+    found = (series for text in texts if (series := _parse_row(text, url, limits, refused)) is not None)
+    return list(_within(found, url, limits, refused))
+
+
+def _within(
+    found: Iterator[Series], url: str, limits: AnswerLimits, refused: dict[str, str] | None
+) -> Iterator[Series]:
+    """The series of instances that have no more of them than a node can have. The others are left out and named."""
+    counts: Counter[str] = Counter()
+    for series in found:
+        instance = series.labels.get("instance", "")
+        counts[instance] += 1
+        if len(counts) > limits.instances:
+            raise SourceError(f"{url}: more than {limits.instances} instances, which is the limit")
+        if counts[instance] <= limits.instance_series:
+            yield series
+        elif counts[instance] == limits.instance_series + 1:
+            _refuse(instance, f"more than {limits.instance_series} series, which is the limit", url, refused)
+
+
+def _refuse(instance: str, reason: str, url: str, refused: dict[str, str] | None) -> None:
+    if refused is None:
+        raise SeriesRefused(f"{url}: {reason}")
+    instance = instance[:NAME_CHARS]
+    if instance in refused or len(refused) < MOST_REFUSED:
+        refused[instance] = f"{url}: {visible(instance)}: {reason}"
 
 
 def _end_of_row(body: bytes, at: int) -> int:
@@ -133,11 +161,7 @@ def _series(row: Any, url: str, limits: AnswerLimits, refused: dict[str, str] | 
                 if len(texts) > limits.labels
                 else f"{longest} characters in a label; the limit is {limits.label_chars}"
             )
-            if refused is None:
-                raise SeriesRefused(f"{url}: {reason}")
-            instance = series.labels.get("instance", "")[:NAME_CHARS]
-            if instance in refused or len(refused) < MOST_REFUSED:
-                refused[instance] = f"{url}: {visible(instance)}: {reason}"
+            _refuse(series.labels.get("instance", ""), reason, url, refused)
             return None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
