@@ -7,6 +7,7 @@
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make chaos  30 faults against a running service, one after the other; about fifteen minutes
+# make soak   24 hours in compressed time: replay, nights, verdicts and page loads; about ten minutes
 # make fuzz   100,000 damaged inputs for each parser of foreign bytes; FUZZ_CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3
@@ -21,7 +22,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up demo test quick lint format docs bench chaos duel fuzz sbom clean
+.PHONY: help setup servers up demo test quick lint format docs bench chaos duel fuzz soak sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -82,6 +83,9 @@ fuzz: setup ## its last lines are the cases of each parser; FUZZ='-k swf' choose
 
 chaos: setup ## CHAOS='--only killed --fault-s 10' for some faults, or longer ones
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+soak: setup ## SOAK='--hours 48 --speed 500' for other lengths and speeds
+	$(BIN)/python benchmarks/soak.py $(SOAK)
 
 sbom: setup
 	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \

@@ -41,6 +41,10 @@ class Kernel(threading.Thread):
         while not self._stopped.wait(0.1):
             self.write()
 
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
 
 class Proxy(threading.Thread):
     """Passes bytes to an exporter, or misbehaves. A new mode ends all connections."""

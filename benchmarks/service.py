@@ -1,6 +1,7 @@
 """How many threads the live loop can handle on one core: simulated exporters, queried over HTTP -> scores and events.
 
-    python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--burst] [--json]
+    python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--seed 0] [--burst]
+                                 [--anywhere] [--json]
 
 The service's own loop runs in real time on one core. As `twin serve` with `kind = "exporters"` does, it queries the
 counters of every node once a second and turns them into ratios. Every `stride` seconds it scores all threads with all
@@ -8,7 +9,7 @@ views of the bundled detector, and updates, explains and stores events. The expo
 their nodes are simulated and normal. `load` is the CPU time of the service's process per second. The wait is the time
 from a thread's newest sample to its published score; a large cluster is scored in several turns. If the stride differs
 from the requested one, the loop has raised it. With `--burst`, every job becomes anomalous at the end; jobs of one node
-are one event.
+are one event. With `--anywhere` no process is bound to a core, so that other programs on the machine are not disturbed.
 """
 
 from __future__ import annotations
@@ -153,10 +154,19 @@ def run_on_one_core(loop: Loop, stop: threading.Event) -> None:
 
 
 def run(
-    detector: Detector, traces: list[Trace], threads: int, stride_s: int, seconds: int, burst: bool, home: Path
+    detector: Detector,
+    traces: list[Trace],
+    threads: int,
+    stride_s: int,
+    seconds: int,
+    burst: bool,
+    home: Path,
+    anywhere: bool = False,
 ) -> Row:
     names = [f"n{i:05d}" for i in range(max(threads // NODE_THREADS, 1))]
     cores = sorted(os.sched_getaffinity(0))
+    if anywhere:
+        cores = []
     connection, exporters_end = get_context("spawn").Pipe()
     rings = [ring(trace, PAST_S) for trace in traces]
     exporters = get_context("spawn").Process(
@@ -195,7 +205,8 @@ def run(
         worker.join()
         exporters.kill()
         exporters.join()
-        os.sched_setaffinity(0, cores)
+        if cores:
+            os.sched_setaffinity(0, cores)
     stored = state.store.count() - before
     state.store.close()
     return Row(
@@ -218,13 +229,13 @@ def _opened(state: ServiceState) -> int:
     return sum(count for _, count in state.snapshot.opened_total)
 
 
-def simulated(seconds: int) -> list[Trace]:
+def simulated(seconds: int, seed: int = 0) -> list[Trace]:
     """Nodes with a past of PAST_S and `seconds` of data after it."""
     settings = ClusterSettings(nodes=VARIANTS, threads=NODE_THREADS, hours=(PAST_S + seconds + 1200) / 3600)
     length = PAST_S + seconds
     return [
         replace(t, values=t.values[:, -length:], valid=t.valid[:, -length:], start_s=t.end_s - length)
-        for t in simulate(settings, read_signatures(), 0)
+        for t in simulate(settings, read_signatures(), seed)
     ]
 
 
@@ -233,17 +244,20 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="+", default=[128, 1024, 10_240, 102_400])
     options.add_argument("--stride", type=int, nargs="+", default=[10])
     options.add_argument("--seconds", type=int, default=40)
+    options.add_argument("--seed", type=int, default=0, help="of the simulated jobs")
     options.add_argument("--burst", action="store_true")
+    options.add_argument("--anywhere", action="store_true")
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
     threadpool_limits(1)
     longest_s = chosen.seconds + WARM_S + 10 * max(chosen.stride) + 60
-    traces, detector = simulated(longest_s), bundled()
+    traces, detector = simulated(longest_s, chosen.seed), bundled()
     rows = []
     for stride_s in chosen.stride:
         for threads in chosen.threads:
             with tempfile.TemporaryDirectory() as home:
-                rows.append(run(detector, traces, threads, stride_s, chosen.seconds, chosen.burst, Path(home)))
+                place, seconds = Path(home), chosen.seconds
+                rows.append(run(detector, traces, threads, stride_s, seconds, chosen.burst, place, chosen.anywhere))
     if chosen.json:
         print(json.dumps([{name: getattr(row, name) for name in Row.__slots__} for row in rows]))
         return

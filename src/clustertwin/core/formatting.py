@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from math import isfinite, isnan
 
 UNKNOWN = "–"
+_YEAR_10000_S = 253_402_300_800.0
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -39,6 +40,8 @@ def duration(seconds: float | None) -> str:
 def iso_time(epoch_s: float | None) -> str:
     """ISO 8601 in UTC. The pages convert it to the reader's time zone."""
     if epoch_s is None or not isfinite(epoch_s) or epoch_s <= 0:
+        return ""
+    if epoch_s >= _YEAR_10000_S:  # a calendar has no such day
         return ""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -192,6 +192,44 @@ def test_a_node_without_data_is_stale_and_the_other_is_still_scored(loop_of, clo
     assert after.events == ()
 
 
+def test_a_node_that_sends_nothing_does_not_delay_the_others(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    here, gone = Counting(clock, "here"), Counting(clock, "gone")
+    loop = loop_of(live(clock, here, gone), stride_s=10)
+    play(loop, clock, [here, gone], 120)
+    gone.wrong = "gone: no route to host"
+    for _ in range(12):  # longer than a stride: between two scorings the age of the data is shown too
+        after = play(loop, clock, [here, gone], 1)
+        assert after.moment.end_s == clock.now_s
+        assert {node.node: node.heard_s for node in after.nodes} == {"here": clock.now_s, "gone": 1_000_120}
+
+
+def test_a_node_is_stale_between_two_scorings_too(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    here, gone = Counting(clock, "here"), Counting(clock, "gone")
+    loop = loop_of(live(clock, here, gone), stride_s=60)
+    play(loop, clock, [here, gone], 165)
+    gone.wrong = "gone: no route to host"
+    phases = [{node.node: node.phase for node in play(loop, clock, [here, gone], 1).nodes} for _ in range(17)]
+    assert phases[0] == {"here": "watching", "gone": "watching"}
+    assert phases[-1] == {"here": "watching", "gone": "stale"}
+    gone.wrong = ""
+    assert {node.phase for node in play(loop, clock, [here, gone], 2).nodes} == {"watching"}
+
+
+def test_a_node_that_is_late_but_sends_every_second_is_waited_for(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    late_clock = Clock(clock.now_s - 3)
+    here, late = Counting(clock, "here"), Counting(late_clock, "late")
+    loop = loop_of(live(clock, here, late), stride_s=5)
+    for _ in range(20):
+        late_clock.now_s += 1
+        late.work()
+        after = play(loop, clock, [here], 1)
+    assert after.moment.end_s == clock.now_s - 3
+    assert after.moment.valid[:, -10:].all()
+
+
 @pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
 def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
     clock.now_s = 1_000_000.0
@@ -356,6 +394,20 @@ def test_after_an_outage_prometheus_is_queried_for_the_missed_seconds_and_a_job_
     assert snapshot.moment.valid.all()
     assert snapshot.moment.age_s[0] > 300
     assert isinstance(snapshot.faults, Faults)
+
+
+def test_a_node_that_prometheus_answers_wrongly_is_named_while_the_others_go_on(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    server = Answers(clock)
+    server.refused = {"liar:1": "http://p: cpu='zero' is not a hardware thread"}
+    feed = PrometheusFeed("prometheus", server, clock)
+    loop = loop_of(feed, stride_s=5)
+    for _ in range(3):
+        clock.now_s += 1
+        loop.turn()
+        feed._asked.exception()  # wait for the answer
+    assert [node.node for node in loop.state.snapshot.nodes] == ["p"]
+    assert loop.state.snapshot.problems == ("left out: http://p: cpu='zero' is not a hardware thread",)
 
 
 def test_the_stride_is_raised_at_once_and_lowered_slowly():

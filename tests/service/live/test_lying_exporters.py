@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tests.service.conftest import ready
 
+from clustertwin.service.live.feeds import exporter_feed
 from clustertwin.service.live.feeds.exporter_feed import ExporterFeed
 from clustertwin.service.live.loop import Loop
+from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.learning.champions.handover import Handover
 
@@ -127,3 +130,42 @@ def test_a_long_answer_is_parsed_in_another_thread(state):
         feed.close()
     assert threads == {"parse"}
     assert "hardware threads; the limit is 8192" in feed.problems[0]
+
+
+def test_an_exporter_whose_clock_jumps_is_named(monkeypatch):
+    monkeypatch.setattr(exporter_feed, "UNUSED_S", 0.5)
+    jumps = itertools.cycle((3600.0, -3600.0, 0.0))
+    answer = honest("jumps")
+    with exporter(
+        lambda path: answer(path) if path.startswith("/metrics") else block(time.time() + next(jumps))
+    ) as url:
+        feed = ExporterFeed([Endpoint(url, deadline_s=5.0)])
+        until_s = time.monotonic() + 20
+        while not feed.problems and time.monotonic() < until_s:
+            feed.take()
+            time.sleep(0.1)
+        feed.close()
+    assert feed.problems == (f"{url}: answers, but no second of it can be used: samples are missing or jump",)
+
+
+def test_a_refused_long_answer_rests_as_long_as_it_costs():
+    long = b"t 1.000\n" + b"x" * (8 << 20)
+    session = ExporterSession(Endpoint("http://n:1"))
+    session.next_request(0.0)
+    readings, rest_s = exporter_feed._parse(session, long)
+    assert isinstance(readings, Exception)
+    assert 2.0 <= rest_s < 30.0
+
+
+def test_control_characters_in_names_are_spelled_out():
+    job = b"job slurm %1b%5d0;x%07%e2%80%ae<b> 0\n"
+    with exporter(honest("n\u202e\x1b[31m", b"", job)) as url:
+        feed = ExporterFeed([Endpoint(url, deadline_s=5.0)])
+        traces = []
+        until_s = time.monotonic() + 20
+        while not traces and time.monotonic() < until_s:
+            traces = feed.take()
+            time.sleep(0.5)
+        feed.close()
+    assert traces[0].node == "n\\u202e\\x1b[31m"
+    assert [span.job for span in traces[0].spans] == ["\\x1b]0;x\\x07\\u202e<b>"]

@@ -208,7 +208,10 @@ def test_the_stream_sends_each_snapshot_once(client, state, monkeypatch):
             return self.left < 0
 
     async def read() -> list[bytes]:
-        return [line async for line in stream._messages(state, Reader(), lambda: True)]
+        return [
+            line
+            async for line in stream._messages(stream.SnapshotMessages(state), Reader(), lambda: True, state.ending)
+        ]
 
     lines = asyncio.run(read())
     assert [line.split(b"\n")[1] for line in lines] == [b"id: 0", b"id: 7"]
@@ -229,6 +232,9 @@ def test_the_stream_ends_with_the_service(state, monkeypatch):
             return False
 
     async def read() -> list[bytes]:
-        return [line async for line in stream._messages(state, Reader(), lambda: True)]
+        return [
+            line
+            async for line in stream._messages(stream.SnapshotMessages(state), Reader(), lambda: True, state.ending)
+        ]
 
     assert len(asyncio.run(asyncio.wait_for(read(), 10))) == 1

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from clustertwin.service.web.local_users import peer_uid, rights
+from clustertwin.service.web import socket_owner
+from clustertwin.service.web.local_users import peer_uid, rights, uid_in_tables
 
 #: local, remote, state, queues, timer, retransmits, uid, timeout, inode
 TABLE = """\
@@ -30,7 +31,7 @@ SERVER = ("127.0.0.1", 0x2256)
 def test_the_owner_of_a_socket_by_hand(port, uid, tmp_path):
     """A closed socket belongs to nobody, not to root, and neither does one of an unmapped user."""
     (tmp_path / "tcp").write_text(TABLE)
-    assert peer_uid(("127.0.0.1", port), SERVER, tmp_path) == uid
+    assert uid_in_tables(("127.0.0.1", port), SERVER, tmp_path) == uid
 
 
 @pytest.mark.parametrize("client", [None, ("testclient", 5), ("", 0), ("10.0.0.1", 5)])
@@ -39,8 +40,9 @@ def test_no_address_is_no_user(client):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="this system has no /proc/net/tcp")
+@pytest.mark.parametrize("way", [peer_uid, uid_in_tables])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def test_the_owner_of_a_real_connection_until_it_closes(host):
+def test_the_owner_of_a_real_connection_until_it_closes(host, way):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     address = "::1" if host == "::1" else "127.0.0.1"
     try:
@@ -52,11 +54,37 @@ def test_the_owner_of_a_real_connection_until_it_closes(host):
         accepted, peer = listener.accept()
         with accepted:
             ends = peer[:2], accepted.getsockname()[:2]
-            assert peer_uid(*ends) == os.geteuid()
+            assert way(*ends) == os.geteuid()
             client.shutdown(socket.SHUT_WR)  # the process still has it
-            assert peer_uid(*ends) == os.geteuid()
+            assert way(*ends) == os.geteuid()
             client.close()
-            assert peer_uid(*ends) is None
+            assert way(*ends) is None
+
+
+def test_a_socket_that_listens_is_nobody_at_the_other_end():
+    """Else the owner of a program that listens on the client's port would be taken for the client."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert peer_uid(listener.getsockname(), ("127.0.0.1", 9)) is None
+
+
+def test_the_tables_are_read_if_the_kernel_answers_no_question(monkeypatch):
+    def refused(*ends):
+        raise PermissionError
+
+    monkeypatch.setattr(socket_owner, "owner", refused)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+    ):
+        assert peer_uid(client.getsockname(), listener.getsockname()) == os.geteuid()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(b"", "too short"), (b"\0" * 16, "too short"), (b"\0" * 16 + b"\xff" * 4, "not permitted")]
+)
+def test_an_answer_that_is_too_short_or_a_refusal_is_an_os_error(answer, reason):
+    with pytest.raises(OSError, match=reason):
+        socket_owner.parse_answer(answer, (1, 2))
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # importing it imports torch, which takes seconds
     from clustertwin.telemetry.learning.champions.handover import Handover
 
 #: From a failure to the next attempt.
-AGAIN_S = 15.0
+AGAIN_S = 5.0
 #: After this many failures the process is taken to be unable to load the detector.
-MOST_ATTEMPTS = 3
+MOST_ATTEMPTS = 4
 
 
 class Loading(Protocol):

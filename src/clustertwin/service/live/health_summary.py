@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,19 @@ def nodes(
         own_jobs = tuple(sorted(jobs_of_node))
         states.append(NodeState(name, phase, threads, heard_at_s, score, mean_error, above, without_score, own_jobs))
     return tuple(states[i] for i in _highest_first(highest, moment.nodes))
+
+
+def heard(states: tuple[NodeState, ...], heard_s: Mapping[str, int], stale_before_s: float) -> tuple[NodeState, ...]:
+    """The states of the last scoring, with what was heard since. A scoring may be many seconds ago."""
+    newest_s = [heard_s.get(state.node, state.heard_s) for state in states]
+    return tuple(
+        replace(
+            state,
+            heard_s=end_s,
+            phase=_phase(state.phase == "maintenance", end_s < stale_before_s, state.unknown == state.threads),
+        )
+        for state, end_s in zip(states, newest_s, strict=True)
+    )
 
 
 def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, JobSpan]) -> tuple[JobState, ...]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # importing them imports torch, which takes seconds
     from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
     from clustertwin.telemetry.learning.champions.handover import Handover
 
-#: Up to this many threads, the newest data is published every second; above, only with each scoring.
+#: Up to this many threads, the newest data is published every second; above, once a stride.
 EVERY_SECOND_THREADS = 4096
 #: A turn scores for about this long. If all threads take longer, they are scored in a round of several turns.
 TURN_S = 0.4
@@ -57,6 +57,8 @@ TURN_S = 0.4
 THREADS_PER_S = 50_000
 #: The file that names the detector in service.
 CHAMPION = "champion.json"
+#: Current problems that are kept. A source that invents names must not fill the memory.
+MOST_PROBLEMS = 2000
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
 
@@ -84,6 +86,8 @@ class Loop:
         self._stride = Stride(settings.stride_s)
         self._history = NodeScores(settings.history_s)
         self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
+        self._known_s: dict[str, int] = {}  # node -> the end of its newest second with data
+        self._arrived: set[str] = set()  # the nodes that sent something in the last turn in which any did
         self._first_s: int | None = None
         self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
         self._opened: Counter[str] = Counter()
@@ -135,6 +139,7 @@ class Loop:
         with self._failures.isolated("source", "the source could not be read in this second"):
             traces = [] if waiting else self.feed.take()
         now_s = self._now.now_s if waiting else self.feed.now_s()
+        self._arrived = {trace.node for trace in traces} or self._arrived
         for trace in traces:
             self._take_in(trace, now_s)
         detector: Detector | None = None
@@ -168,12 +173,14 @@ class Loop:
             self._failures.refuse_node(trace.node, error, now_s)
             self._buffer.drop(trace.node)
             self._heard_s.pop(trace.node, None)
+            self._known_s.pop(trace.node, None)
 
     def _restart(self) -> None:
         """Forget all seconds: something among them makes every scoring fail."""
         self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._heard_s.clear()
+        self._known_s.clear()
         self._failures.restarted()
         self._now = replace(self._now, moment=None, scored=None, scores=None)
 
@@ -186,13 +193,17 @@ class Loop:
         ahead_s = trace.end_s - now_s
         if ahead_s > self.settings.in_step_s:
             # With data from the future, all other nodes would seem stale.
-            self._problems[f"clock of {trace.node}"] = (
-                f"{trace.node}: its clock is {ahead_s:.0f} s ahead of this machine's clock"
-            )
+            if len(self._problems) < MOST_PROBLEMS:
+                self._problems[f"clock of {trace.node}"] = (
+                    f"{trace.node}: its clock is {ahead_s:.0f} s ahead of this machine's clock"
+                )
             return
         self._problems.pop(f"clock of {trace.node}", None)
         self._buffer.push(trace)
         self._heard_s[trace.node] = trace.end_s
+        with_data = np.flatnonzero(trace.valid.any(0))
+        if len(with_data):
+            self._known_s[trace.node] = trace.start_s + int(with_data[-1]) + 1
         self._first_s = trace.start_s if self._first_s is None else min(self._first_s, trace.start_s)
 
     def _detector(self, now_s: float) -> Detector | None:
@@ -220,15 +231,22 @@ class Loop:
         return detector
 
     def _end_s(self, now_s: float) -> int | None:
-        """The newest second for which all nodes in step have data; with many nodes, 95 % of them."""
+        """The newest second for which all nodes in step have data; with many nodes, 95 % of them.
+
+        A node that lags a little but sends every second is waited for. A node that sends nothing delays no other: its
+        last seconds are unknown, which does no harm, and they are added if they arrive later.
+        """
         for node in [node for node, heard_s in self._heard_s.items() if heard_s < now_s - self.settings.forget_s]:
             del self._heard_s[node]
+            self._known_s.pop(node, None)
         if not self._heard_s:
             return None
         newest_s = max(self._heard_s.values())
-        in_step = sorted(heard_s for heard_s in self._heard_s.values() if heard_s >= newest_s - self.settings.in_step_s)
-        # One slow node must not delay a thousand others. Its last second is unknown, which does no harm.
-        return in_step[len(in_step) // 20]
+        arrived = [self._heard_s[node] for node in self._arrived if node in self._heard_s]
+        in_step = sorted(heard_s for heard_s in arrived if heard_s >= newest_s - self.settings.in_step_s)
+        end_s = in_step[len(in_step) // 20] if in_step else newest_s
+        # A node that is back after a pause must not take the others back.
+        return min(max(end_s, self._now.moment.end_s), newest_s) if self._now.moment is not None else end_s
 
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
@@ -253,9 +271,9 @@ class Loop:
         if detector and self._reasons and self._now.scored and self._now.scores:
             self._write(self._reasons.more(detector, self._now.scored, self._now.scores))
         self._buffer.make_room(end_s, self._stride.seconds)
-        if self._now.moment is None or (
-            end_s != self._now.moment.end_s and len(self._now.moment) <= EVERY_SECOND_THREADS
-        ):
+        shown = self._now.moment
+        every_s = 1 if shown is None or len(shown) <= EVERY_SECOND_THREADS else self._stride.seconds
+        if shown is None or abs(end_s - shown.end_s) >= every_s:
             moment = self._buffer.moment(end_s)
             self._now = replace(self._now, moment=moment)
             if self._now.scored is None:
@@ -377,6 +395,9 @@ class Loop:
             self._problems["store"] = f"{len(self._unwritten)} events are not stored yet: {describe(error)}"
 
     def _summary(self, now_s: float) -> Snapshot:
+        self._now = replace(
+            self._now, nodes=health_summary.heard(self._now.nodes, self._known_s, now_s - self.settings.stale_s)
+        )
         newest_s = max(self._heard_s.values(), default=None)
         phase, ready_in_s = self._phase(now_s, newest_s)
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))

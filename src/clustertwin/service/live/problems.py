@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from clustertwin.core.errors import TwinError
+from clustertwin.core.foreign_files import open_regular
 from clustertwin.service.live.night_runner import LOG
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
@@ -47,7 +48,7 @@ def _failed(home: Path, ended_s: float) -> str:
     try:
         if log.stat().st_mtime <= ended_s:
             return ""
-        with log.open("rb") as file:
+        with open(open_regular(log), "rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
             return parse_log(file.read().decode(errors="replace"))
     except OSError:

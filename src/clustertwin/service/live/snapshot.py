@@ -37,7 +37,7 @@ Phase = Literal["warming-up", "watching", "stale", "maintenance"]
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node at the last scoring. An unknown number is NaN."""
+    """One node: its scores at the last scoring, and when it was heard last. An unknown number is NaN."""
 
     node: str
     phase: Phase

@@ -19,9 +19,11 @@ from pathlib import Path
 from clustertwin import __version__
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.foreign_files import parse_json, read_regular
 
 DEFAULT_HOME = "~/.local/share/clustertwin"
 FILE = "format.json"
+MOST_BYTES = 1 << 16  # the file has one line
 
 
 class HomeFormatError(InputError, SettingsError):
@@ -75,7 +77,7 @@ def _read(home: Path, current: int) -> int | None:
     """The format of a home; None for an empty directory."""
     path = home / FILE
     try:
-        content = json.loads(path.read_text())
+        content = parse_json(read_regular(path, MOST_BYTES))
         version, written_by = int(content["format"]), str(content.get("written_by", "a newer release"))
     except FileNotFoundError:
         return 0 if any(home.iterdir()) else None

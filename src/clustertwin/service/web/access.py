@@ -12,6 +12,7 @@ Role     Reading needs `read`; evidence and actions need more. A change needs th
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote, urlsplit
 
@@ -35,6 +36,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 #: Paths that need no token, besides the public pages: the health check, and the styles of the login page.
 PUBLIC = ("/healthz", "/static")
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:@/\[\]\s]+)(?::[0-9]{0,5})?")
 _log = logging.getLogger("uvicorn.error")
 
 HEADERS = {
@@ -96,6 +98,9 @@ class Guard:
             return _refuse(
                 431, f"the cookies are larger than {MAX_COOKIE_BYTES} bytes; delete the cookies of this host"
             )
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy before the service could see another end of this request, and so another next one.
+            return _refuse(400, "the length of the request is stated twice", {"Connection": "close"})
         length = headers.get("content-length", "0")
         if not length.isdecimal() or float(length) > MAX_BODY_BYTES:
             return _refuse(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
@@ -135,7 +140,7 @@ class Guard:
             if holder is not None:
                 return holder
         if self.binding.loopback and not tokens.needed():
-            return TokenHolder(*local_users.rights(local_users.peer_uid(scope.get("client"), scope.get("server"))))
+            return TokenHolder(*local_users.rights(_peer_uid(scope)))
         return None
 
     def _is_allowed(self, headers: Headers, scope: Scope, role: Role) -> bool:
@@ -160,6 +165,14 @@ class Guard:
         return not session_of(headers) or "sec-fetch-site" in headers
 
 
+def _peer_uid(scope: Scope) -> int | None:
+    """The local user of a connection. It is looked up once for each request: a stream asks again and again."""
+    if "twin.peer_uid" not in scope:
+        scope["twin.peer_uid"] = local_users.peer_uid(scope.get("client"), scope.get("server"))
+    uid: int | None = scope["twin.peer_uid"]
+    return uid
+
+
 def _is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/")
 
@@ -181,10 +194,9 @@ def _hosts(binding: Binding) -> set[str]:
 
 
 def _name(host: str) -> str:
-    """`Example.org:8790` -> `example.org`; an IPv6 address keeps its brackets."""
-    if host.startswith("["):
-        return host.partition("]")[0].lower() + "]"
-    return host.partition(":")[0].lower()
+    """`Example.org:8790` -> `example.org`; an IPv6 address keeps its brackets. Empty if it is not a host and a port."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found else ""
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -1,8 +1,8 @@
-"""The local user at the other end of a loopback connection: two addresses -> a user id, from /proc/net/tcp.
+"""The local user at the other end of a loopback connection: two addresses -> a user id, from the kernel.
 
-TCP has no SO_PEERCRED. But both ends of a loopback connection are on this machine, and the kernel's table of sockets
-has the owner of each. A socket that its process has closed has no owner any more (inode 0, user 0), and does not count:
-else a client could send a request, disconnect, and be taken for root.
+TCP has no SO_PEERCRED. But both ends of a loopback connection are on this machine, and the kernel knows the owner of
+each socket: by netlink, or else in the tables in /proc/net. A socket that its process has closed has no owner any more
+(inode 0, user 0), and does not count: else a client could send a request, disconnect, and be taken for root.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clustertwin.service.web import socket_owner
+
 Address = tuple[str, int]
 
 #: A table of more sockets is not searched, because the event loop would wait: the user is unknown.
@@ -22,10 +24,19 @@ MOST_BYTES = 1 << 23
 _NOBODY = 65534
 
 
-def peer_uid(client: Address | None, server: Address | None, tables: Path = Path("/proc/net")) -> int | None:
+def peer_uid(client: Address | None, server: Address | None) -> int | None:
     """The user who owns the client's socket; None if the socket is closed or the addresses are not of this machine."""
     if client is None or server is None:
         return None
+    try:
+        found = socket_owner.owner(client, server)
+    except (OSError, ValueError):  # the kernel answers no such question
+        return uid_in_tables(client, server)
+    return _user(*found) if found else None
+
+
+def uid_in_tables(client: Address, server: Address, tables: Path = Path("/proc/net")) -> int | None:
+    """The same from the tables of all sockets."""
     try:
         wanted = dict(_rows(client, server))
     except ValueError:  # not an address
@@ -40,9 +51,12 @@ def peer_uid(client: Address | None, server: Address | None, tables: Path = Path
         if at >= 0:
             # both addresses, state, queues, timer, retransmits, user, timeout, inode
             words = text[at : at + 400].split()
-            uid, inode = int(words[6]), int(words[8])
-            return uid if inode and uid != _NOBODY else None
+            return _user(int(words[6]), int(words[8]))
     return None
+
+
+def _user(uid: int, inode: int) -> int | None:
+    return uid if inode and uid != _NOBODY else None
 
 
 def rights(uid: int | None, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:

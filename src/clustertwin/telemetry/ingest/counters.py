@@ -32,12 +32,23 @@ UNKNOWN_OPERANDS.flags.writeable = False
 
 
 def short_name(name: str, what: str) -> str:
-    """The name from a source; ValueError if it is too long or cannot be written as UTF-8."""
+    """The name from a source, as it can be shown; ValueError if it is too long or cannot be written as UTF-8."""
     if len(name) > NAME_CHARS:
         raise ValueError(f"the name of a {what} has {len(name)} characters; the limit is {NAME_CHARS}: {name[:40]!r}…")
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
         raise ValueError(f"the name of a {what} is not Unicode text: {name[:40]!r}")
-    return name
+    return visible(name)
+
+
+def visible(name: str) -> str:
+    """The name with control characters and marks of writing direction spelled out: they would act on a terminal.
+
+    >>> visible("n1"), visible("n\x1b[31m\u202e1")
+    ('n1', 'n\\x1b[31m\\u202e1')
+    """
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
 
 
 @dataclass(frozen=True, slots=True)

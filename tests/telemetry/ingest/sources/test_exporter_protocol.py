@@ -74,6 +74,29 @@ def test_after_a_clock_was_set_back_there_are_readings_again():
     assert times(session, block(20) + block(21)) == [21]
 
 
+def test_after_a_clock_returned_from_the_future_there_are_readings_within_three_seconds():
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, block(3700)) == [3700]
+    assert session.next_request(101.0) == after(3700)
+    assert times(session, b"") == []
+    assert session.next_request(102.0) == since(100)
+    assert times(session, block(3700) + block(101) + block(102)) == [102]
+    assert session.next_request(103.0) == after(102)
+
+
+def test_a_ring_without_news_is_asked_for_older_samples_and_none_of_them_is_returned_again():
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, block(99) + block(100)) == [100]
+    assert session.next_request(102.0) == after(100)
+    assert times(session, b"") == []
+    assert session.next_request(103.0) == after(100)
+    assert times(session, block(99) + block(100)) == []
+    assert session.next_request(104.0) == after(100)
+    assert times(session, block(101) + block(104)) == [101, 104]
+
+
 def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_ring():
     session = greeted()
     session.next_request(100.0)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.sources import http_sweep
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep, unpack
 
@@ -189,3 +190,34 @@ def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
     answer = bytearray(b"HTTP/1.0 200 OK\r\n\r\nbody")
     assert unpack(answer, ended=False) is None
     assert unpack(answer, ended=True) == (200, b"body", False)
+
+
+def test_servers_that_cannot_be_reached_delay_no_other_connection(speaking, monkeypatch) -> None:
+    """Packets to a node without power are dropped, so that each attempt to connect lasts until its deadline."""
+    released, connect = threading.Event(), http_sweep._ServerConnection.connect
+
+    def blocked(connection) -> socket.socket:
+        if "dead" not in connection.host:
+            return connect(connection)
+        if connection.is_late:
+            released.wait(60)
+        raise TimeoutError
+
+    monkeypatch.setattr(http_sweep._ServerConnection, "connect", blocked)
+    monkeypatch.setattr(http_sweep, "_CONNECTORS", 1)
+    monkeypatch.setattr(http_sweep, "_LATE_CONNECTORS", 1)
+    answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+    endpoints = [Endpoint("http://dead:1"), Endpoint("http://dead:2"), Endpoint(speaking(answer))]
+    with closing(HttpSweep(endpoints)) as sweep:
+        try:
+            for _ in range(2):
+                for number in range(3):
+                    sweep.request(number, "/ring", {})
+                results: dict[int, bytes | SourceError] = {}
+                for number, result in sweep.responses(10.0):
+                    results[number] = result
+                    if number == 2:
+                        break
+                assert results[2] == b"ok"
+        finally:
+            released.set()

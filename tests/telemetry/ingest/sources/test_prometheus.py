@@ -119,6 +119,45 @@ def test_the_error_for_samples_too_far_apart_names_a_usable_interval(server: Any
         traces(source(server, dialect="node"), 0, 300)
 
 
+LIES: dict[str, tuple[dict[str, str], str]] = {
+    "no thread": ({"cpu": "zero"}, "cpu='zero' is not a hardware thread"),
+    "a long label": ({"cpu": "0", "pod": "x" * 5000}, "5000 characters in a label; the limit is 4096"),
+    "many labels": ({"cpu": "0", **{f"l{i}": "" for i in range(70)}}, "labels of a series; the limit is 64"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_one_node_that_lies_to_prometheus_does_not_hide_the_others(server: Any, lie: str) -> None:
+    labels, reason = LIES[lie]
+    liar = {"instance": "liar:1", "mode": "user", **labels}, [(10.0, 1), (11.0, 2)]
+    server.say(matrix(liar, thread("good:1", "0", "user", [(10, 1), (11, 2)])))
+    server.say(matrix())
+    history = source(server, dialect="node")
+    assert [counters.node for counters in history.counters(10, 12)] == ["good"]
+    assert list(history.refused) == ["liar:1"]
+    assert reason in history.refused["liar:1"]
+
+
+def test_one_node_with_a_name_that_is_too_long_does_not_hide_the_others(server: Any) -> None:
+    rows = [thread("liar:1", "0", "user", [(10, 1)]), thread("good:1", "0", "user", [(10, 1)])]
+    server.say(matrix(*rows))
+    server.say(matrix(({"instance": "liar:1", "nodename": "n" * 300}, [(10, 1)])))
+    history = source(server, dialect="node")
+    assert [counters.node for counters in history.counters(10, 12)] == ["good"]
+    assert "liar:1: the name of a node has 300 characters" in history.refused["liar:1"]
+
+
+def test_one_node_that_is_scraped_rarely_is_left_out_and_named(server: Any) -> None:
+    rare = thread("rare:1", "0", "user", [(t, t) for t in range(0, 300, 15)])
+    often = thread("often:1", "0", "user", [(t, t) for t in range(300)])
+    server.say(matrix(rare, often))
+    server.say(matrix())
+    refused: dict[str, str] = {}
+    by_node, _ = traces(source(server, dialect="node"), 0, 300, refused=refused)
+    assert [trace.node for trace in by_node] == ["often"]
+    assert refused == {"rare": "rare: samples are 15 s apart, not 1: scrape more often, or use an interval of 15 s"}
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -34,6 +34,24 @@ def test_rows_are_cut_where_they_end(name: str) -> None:
     assert np.array_equal(series[0].times_s, [5, 6.5])
 
 
+def test_an_instance_with_more_series_than_a_node_has_is_left_out_and_the_others_are_kept() -> None:
+    rows = [{"metric": {"instance": "liar", "cpu": str(i)}, "values": [[5, "1"]]} for i in range(50)]
+    rows.append({"metric": {"instance": "good", "cpu": "0"}, "values": [[5, "1"]]})
+    refused: dict[str, str] = {}
+    limits = AnswerLimits(whole_bytes=0, instance_series=10)
+    series = parse_answer(answer(*rows), "http://p", "q", limits, refused)
+    assert [one.labels["instance"] for one in series] == ["liar"] * 10 + ["good"]
+    assert refused == {"liar": "http://p: liar: more than 10 series, which is the limit"}
+    with pytest.raises(SourceError, match="more than 10 series"):
+        parse_answer(answer(*rows), "http://p", "q", limits)
+
+
+def test_an_answer_with_more_instances_than_a_service_can_watch_is_refused() -> None:
+    rows = [{"metric": {"instance": str(i)}, "values": [[5, "1"]]} for i in range(6)]
+    with pytest.raises(SourceError, match="more than 5 instances"):
+        parse_answer(answer(*rows), "http://p", "q", AnswerLimits(whole_bytes=0, instances=5))
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -25,16 +25,18 @@ from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep
 NAMED = 10
 #: A longer answer is parsed in another thread. A second of 1,000 threads has about 60 KB, their whole page 400 KB.
 INLINE_BYTES = 512 << 10
-#: An exporter whose answer took some time to parse is asked again after this many times that time, and at most …
+#: An exporter whose answer took some time to parse is asked again after this many times that time, …
 REST = 10
-#: … after this long. So a single exporter uses a tenth of one processor at most.
+#: … and after as long as its bytes take at this speed, because receiving them takes time too, …
+REST_BYTES_PER_S = 4 << 20
+#: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
-#: An exporter whose long answer was refused is asked again after this long.
-FAILED_REST_S = 10.0
+#: An exporter whose answers have given no second of data for this long is named.
+UNUSED_S = 10.0
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
 NAME_HELD_S = 300.0
 
-Parsed = tuple[list[NodeReading] | None, float]  # the readings, and the CPU time it took
+Parsed = tuple[list[NodeReading] | Exception | None, float]  # the readings, and how long to rest
 
 
 class ExporterFeed:
@@ -54,6 +56,7 @@ class ExporterFeed:
         self._parsing: dict[int, Future[Parsed]] = {}
         self._rest_until_s: dict[int, float] = {}
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
+        self._used_s: dict[int, float] = {}  # when an exporter gave its last second of data, or its first answer
 
     def now_s(self) -> float:
         return self._clock()
@@ -70,6 +73,10 @@ class ExporterFeed:
             traces += self._traces(number, answer)
         for number in self._sweep.pending:
             self._errors[number] = f"{self._endpoints[number].url}: has not answered yet"
+        for number, used_s in self._used_s.items():
+            if number not in self._errors and abs(now_s - used_s) > UNUSED_S:
+                url = self._endpoints[number].url
+                self._errors[number] = f"{url}: answers, but no second of it can be used: samples are missing or jump"
         return traces
 
     def _ask(self, number: int, now_s: float) -> None:
@@ -94,13 +101,9 @@ class ExporterFeed:
 
     def _parsed(self, number: int, parsing: Future[Parsed]) -> list[Trace]:
         """The traces of an answer that was parsed in the other thread."""
-        try:
-            readings, took_s = parsing.result()
-        except Exception as error:
-            self._rest_until_s[number] = self._clock() + FAILED_REST_S
-            return self._failed(number, error)
-        self._rest_until_s[number] = self._clock() + min(REST * took_s, LONGEST_REST_S)
-        return self._accept(number, readings)
+        readings, rest_s = parsing.result()
+        self._rest_until_s[number] = self._clock() + min(rest_s, LONGEST_REST_S)
+        return self._failed(number, readings) if isinstance(readings, Exception) else self._accept(number, readings)
 
     def _accept(self, number: int, readings: list[NodeReading] | None) -> list[Trace]:
         self._errors.pop(number, None)
@@ -109,7 +112,10 @@ class ExporterFeed:
             return []
         try:
             self._hold_name(number)
-            return self._streams[number].push(readings)
+            traces = self._streams[number].push(readings)
+            if traces or number not in self._used_s:
+                self._used_s[number] = self._clock()
+            return traces
         except Exception as error:
             self._streams[number] = Stream()
             return self._failed(number, error)
@@ -148,7 +154,12 @@ class ExporterFeed:
 
 def _parse(session: ExporterSession, answer: bytes) -> Parsed:
     begun_s = time.thread_time()
-    return session.receive(answer), time.thread_time() - begun_s
+    readings: list[NodeReading] | Exception | None
+    try:
+        readings = session.receive(answer)
+    except Exception as error:
+        readings = error
+    return readings, max(REST * (time.thread_time() - begun_s), len(answer) / REST_BYTES_PER_S)
 
 
 def raise_file_limit(connections: int) -> None:

@@ -27,6 +27,8 @@ SET_BACK_S = 30.0
 ANSWER_S = 0.4
 #: Prometheus may not have scraped every node in the newest seconds yet.
 BEHIND_S = 2
+#: `problems` names this many nodes of Prometheus that are left out, and counts the rest.
+NAMED = 10
 #: How far back data is requested after an outage: the length of the trace buffer.
 BACKFILL_S = 300
 
@@ -138,6 +140,7 @@ class PrometheusFeed:
         self._history, self._clock = history, clock
         self._pool = ThreadPoolExecutor(1, "feed")
         self._asked: Future[tuple[list[Trace], Faults]] | None = None
+        self._refused: dict[str, str] = {}  # the nodes that the last answer could not be used for, and why
         self._until_s: int | None = None  # the end of the data returned so far
         self._asking_s = 0
         self._starts: dict[tuple[str, str, tuple[int, ...]], tuple[float, float]] = {}
@@ -159,10 +162,17 @@ class PrometheusFeed:
                 start_s = end_s - 1  # the clock of this machine was set back
             if start_s < end_s:
                 self._asking_s = end_s
-                self._asked = self._pool.submit(traces, self._history, start_s, end_s)
+                self._asked = self._pool.submit(self._ask, start_s, end_s)
         elif self._clock() - self._asking_s > 10:
             self._error = f"{self.source}: has not answered for {self._clock() - self._asking_s:.0f} s"
         return answer
+
+    def _ask(self, start_s: float, end_s: float) -> tuple[list[Trace], Faults]:
+        refused: dict[str, str] = {}
+        try:
+            return traces(self._history, start_s, end_s, refused=refused)
+        finally:
+            self._refused = {**getattr(self._history, "refused", {}), **refused}
 
     def _answer(self, asked: Future[tuple[list[Trace], Faults]]) -> list[Trace]:
         try:
@@ -194,7 +204,11 @@ class PrometheusFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return (self._error,) if self._error else ()
+        if self._error:
+            return (self._error,)
+        reasons = list(self._refused.values())
+        more = (f"{len(reasons) - NAMED} more nodes are left out",) if len(reasons) > NAMED else ()
+        return (*(f"left out: {reason}" for reason in reasons[:NAMED]), *more)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

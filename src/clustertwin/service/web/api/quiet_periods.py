@@ -10,12 +10,13 @@ from fastapi import APIRouter, HTTPException, Path, Request
 from pydantic import BaseModel, Field
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import LATEST_S
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
 
-Time = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
+Time = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
 Pattern = Annotated[str, Field(max_length=200)]
 Number = Annotated[int, Path(ge=1, le=2**53)]
 

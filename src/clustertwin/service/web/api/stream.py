@@ -19,14 +19,32 @@ from clustertwin.service.web.unsettled_events import open_events
 POLL_S = 0.2
 KEEP_ALIVE_S = 15.0
 RECHECK_S = 1.0  # a stream ends this long after its token was removed or has expired
+MOST_STREAMS = 128  # beyond it the oldest ends; a page opens its stream again by itself
 
 
 def router(state: ServiceState) -> APIRouter:
     api = APIRouter(tags=["stream"])
+    snapshots = SnapshotMessages(state)
+    streams: dict[object, None] = {}  # oldest first
 
     @api.get("/stream", summary="Stream each new snapshot as a server-sent event", response_class=StreamingResponse)
     async def stream(request: Request) -> StreamingResponse:
-        return StreamingResponse(_messages(state, request, request.state.is_allowed), media_type="text/event-stream")
+        own = object()
+        streams[own] = None
+        while len(streams) > MOST_STREAMS:
+            del streams[next(iter(streams))]
+
+        def is_over() -> bool:
+            return own not in streams or state.ending()
+
+        async def messages() -> AsyncIterator[bytes]:
+            try:
+                async for message in _messages(snapshots, request, request.state.is_allowed, is_over):
+                    yield message
+            finally:
+                streams.pop(own, None)
+
+        return StreamingResponse(messages(), media_type="text/event-stream")
 
     return api
 
@@ -34,19 +52,39 @@ def router(state: ServiceState) -> APIRouter:
 ROUTES = RouteGroup(paths=("/stream",), router=router)
 
 
-async def _messages(state: ServiceState, request: Request, is_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
+class SnapshotMessages:
+    """The message of the newest snapshot. It is made once for all streams: it reads files, and pages are many."""
+
+    def __init__(self, state: ServiceState) -> None:
+        self._state = state
+        self._made: tuple[tuple[int, str], bytes] | None = None
+
+    def newest(self) -> tuple[tuple[int, str], bytes]:
+        """What identifies the message, and the message. The phase of an old snapshot becomes stale."""
+        snapshot = self._state.snapshot
+        key = snapshot.number, snapshot.phase
+        if self._made is None or self._made[0] != key:
+            data = orjson.dumps(_brief(snapshot, self._state))
+            self._made = key, b"event: snapshot\nid: %d\ndata: %s\n\n" % (snapshot.number, data)
+        return self._made
+
+
+async def _messages(
+    snapshots: SnapshotMessages, request: Request, is_allowed: Callable[[], bool], is_over: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     """Poll for snapshots. Polling needs no thread for each connected page."""
-    sent, phase, idle_s, checked_s = -1, "", 0.0, 0.0
-    while not (state.ending() or await request.is_disconnected()):
+    sent: tuple[int, str] | None = None
+    idle_s = checked_s = 0.0
+    while not (is_over() or await request.is_disconnected()):
         checked_s += POLL_S
         if checked_s >= RECHECK_S:
             checked_s = 0.0
             if not is_allowed():
                 return
-        snapshot = state.snapshot
-        if snapshot.number != sent or snapshot.phase != phase:  # the phase of an old snapshot becomes stale
-            sent, phase, idle_s = snapshot.number, snapshot.phase, 0.0
-            yield b"event: snapshot\nid: %d\ndata: %s\n\n" % (sent, orjson.dumps(_brief(snapshot, state)))
+        key, message = snapshots.newest()
+        if key != sent:
+            sent, idle_s = key, 0.0
+            yield message
         elif idle_s >= KEEP_ALIVE_S:
             idle_s = 0.0
             yield b": keep-alive\n\n"

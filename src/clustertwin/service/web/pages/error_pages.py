@@ -5,6 +5,7 @@ Clients of the API keep FastAPI's own answers.
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,11 @@ def mount(app: FastAPI, state: ServiceState) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         if _is_api(request):
-            return await request_validation_exception_handler(request, error)
+            try:
+                return await request_validation_exception_handler(request, error)
+            except ValueError:  # it repeats the input, and NaN or half of a surrogate pair is not JSON
+                problems = [{key: problem[key] for key in ("type", "loc", "msg")} for problem in error.errors()]
+                return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
         text = sentences(error)
         return page(request, 422, text) if _wants_page(request) else JSONResponse({"detail": text}, 422)
 

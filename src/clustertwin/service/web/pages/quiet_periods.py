@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from clustertwin.core.durations import parse_duration
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import LATEST_S
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web.contract import Page
@@ -21,7 +22,7 @@ Kind = Literal["maintenance", "silence"]
 ACTIONS = ("maintenance", "end maintenance", "silence", "end silence")
 #: The page shows how many of the newest open events a silence covers. To count ten thousand would take too long.
 MOST_EVENTS = 2000
-Time = Annotated[float | None, Form(ge=0, le=2**53, allow_inf_nan=False)]
+Time = Annotated[float | None, Form(ge=0, le=LATEST_S, allow_inf_nan=False)]
 Text = Annotated[str, Form(max_length=1000)]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.exporter.http.messages import (
+    HttpRequest,
     HttpResponse,
     Responder,
     has_bare_lf,
@@ -23,6 +24,7 @@ from clustertwin.telemetry.exporter.http.messages import (
     parse_request,
     refusal,
 )
+from clustertwin.telemetry.exporter.http.request_rate import RequestRate
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, server_context
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ IDLE_S = 120.0  # between two requests
 class Connection:
     """One client, served in its own thread until it disconnects or misses a deadline."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext | None, routes: Responder) -> None:
-        self._socket, self._context, self._routes = sock, context, routes
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext | None, routes: Responder, rate: RequestRate
+    ) -> None:
+        self._socket, self._context, self._routes, self._rate = sock, context, routes, rate
         self._client = str(sock.getpeername()[0])
         self.deadline_s = time.monotonic() + REQUEST_S
         self.is_idle = self.has_ended = False
@@ -91,7 +95,11 @@ class Connection:
 
     def _respond(self, head: bytes) -> bool:
         """Answer one request; True if the connection stays open."""
-        request = parse_request(head, self._client)
+        request: HttpRequest | HttpResponse
+        if self._rate.allows(self._client, time.monotonic()):
+            request = parse_request(head, self._client)
+        else:
+            request = refusal(429, "this address asks too often", "Retry-After: 1")
         if isinstance(request, HttpResponse):
             self._send(request)
             return False
@@ -129,7 +137,7 @@ class Server:
 
     def __init__(self, host: str, port: int, config: WebConfig, routes: Responder) -> None:
         self._context = server_context(config.tls) if config.tls else None
-        self._routes = routes
+        self._routes, self._rate = routes, RequestRate()
         self._connections: set[Connection] = set()
         self._lock = threading.Condition()
         self._is_closing = False
@@ -177,7 +185,7 @@ class Server:
     def _admit(self, sock: socket.socket) -> None:
         """Serve a client in its own thread. Without room, disconnect it."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(sock, self._context, self._routes)
+        connection = Connection(sock, self._context, self._routes, self._rate)
         with self._lock:
             if not self._make_room():
                 sock.close()

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from clustertwin.core.errors import NoSamples, SourceError
+from clustertwin.core.errors import InputError, NoSamples, SourceError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.ingest.counters import Counters, NodeReading
 from clustertwin.telemetry.ingest.rates import Faults, RateStream, to_trace
@@ -36,31 +36,50 @@ class HistorySource(Protocol):
 
 
 def traces(
-    source: HistorySource, start_s: float, end_s: float, *, interval_s: int = 1, wide: bool = False
+    source: HistorySource,
+    start_s: float,
+    end_s: float,
+    *,
+    interval_s: int = 1,
+    wide: bool = False,
+    refused: dict[str, str] | None = None,
 ) -> tuple[list[Trace], Faults]:
     """One trace for each node, over the whole intervals inside the range; NoSamples if there are none.
 
-    In `wide` traces every thread carries the node's channels too.
+    In `wide` traces every thread carries the node's channels too. With `refused`, a node whose samples cannot be used
+    is left out and named there, as long as another node can be used.
     """
     # The first and the last interval need a sample outside the range, at any phase of the sampler.
     margin_s = 1.5 * interval_s
     by_node: list[Trace] = []
     faults = Faults()
     for counters in source.counters(start_s - margin_s, end_s + margin_s):
-        apart_s = float(np.median(np.diff(np.unique(counters.times_s)))) if len(counters.times_s) > 2 else 0.0
-        if apart_s > GAP * interval_s:
-            raise SourceError(
-                f"{counters.node}: samples are {apart_s:g} s apart, not {interval_s}: "
-                f"scrape more often, or use an interval of {ceil(apart_s)} s"
+        try:
+            _check_distance(counters, interval_s)
+            trace, trace_faults = to_trace(
+                counters, interval_s=interval_s, start_s=ceil(start_s), end_s=floor(end_s), wide=wide
             )
-        trace, trace_faults = to_trace(
-            counters, interval_s=interval_s, start_s=ceil(start_s), end_s=floor(end_s), wide=wide
-        )
+        except (SourceError, InputError) as error:
+            if refused is None:
+                raise
+            refused[counters.node] = str(error)
+            continue
         by_node.append(trace)
         faults += trace_faults
+    if not by_node and refused:
+        raise SourceError(next(iter(refused.values())))
     if not by_node:
         raise NoSamples(f"no samples between {start_s:.0f} and {end_s:.0f}")
     return by_node, faults
+
+
+def _check_distance(counters: Counters, interval_s: int) -> None:
+    apart_s = float(np.median(np.diff(np.unique(counters.times_s)))) if len(counters.times_s) > 2 else 0.0
+    if apart_s > GAP * interval_s:
+        raise SourceError(
+            f"{counters.node}: samples are {apart_s:g} s apart, not {interval_s}: "
+            f"scrape more often, or use an interval of {ceil(apart_s)} s"
+        )
 
 
 def watch(

@@ -19,7 +19,9 @@ _TEXT = "text/plain;version=0.0.4"
 _RING = "twin_exporter_ring_begin_timestamp_seconds"  # an exporter with a ring has this metric
 _MOMENT_S = 0.001  # the resolution of times in a ring
 _RECENT_S = 2.0  # the first request for a ring asks for this much
-_SILENT_S = 10.0  # a ring without news for this long may belong to a clock that was set back
+_QUIET_S = 0.9  # after this long without news, older samples are requested too: the clock may have been set back
+_SET_BACK_S = 1.0  # the newest sample of a ring is this much older than a sample that it had: its clock was set back
+_SILENT_S = 10.0  # a ring without news for this long may belong to a clock that is far behind ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,14 @@ class ExporterSession:
         return self._pages.node or self.endpoint.host
 
     def next_request(self, now_s: float) -> ExporterRequest:
+        is_quiet = self._requested_s - self._news_s > _QUIET_S
         self._requested_s, self._is_ring_request = now_s, self._has_ring
         if not self._has_ring:
             return ExporterRequest("/metrics", accept=_TEXT)
         if self._since_s is not None:
             since_s = self._since_s + _MOMENT_S  # `since` is inclusive, and that reading is known
+            if is_quiet:
+                since_s = min(since_s, now_s - _RECENT_S)
         else:
             since_s = 0.0 if self._everything else now_s - _RECENT_S
         return ExporterRequest("/ring", (("since", f"{since_s:.3f}"),))
@@ -68,6 +73,8 @@ class ExporterSession:
         if not self._is_ring_request:
             return self._receive_page(body)
         readings, since_s = self.parse_ring(body), self._since_s
+        if since_s is not None and readings and readings[-1].time_s < since_s - _SET_BACK_S:
+            since_s = self._since_s = None
         if since_s is not None:
             readings = [reading for reading in readings if reading.time_s > since_s]
         elif not readings and not self._everything:

@@ -23,6 +23,8 @@ from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.telemetry.ingest.sources.http import Endpoint, refused, trust
 
 _CONNECTORS = 16
+#: Servers that could not be reached wait in threads of their own, so that they delay no other connection.
+_LATE_CONNECTORS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class _ServerConnection:
         self.received = bytearray()
         self.deadline_s = 0.0
         self.is_new = False  # there was no response on this connection yet
+        self.is_late = False  # the last attempt to connect failed
 
     def prepare(self, path: str, params: Mapping[str, str], accept: str, now_s: float) -> None:
         query = f"?{urlencode(params)}" if params else ""
@@ -155,6 +158,7 @@ class HttpSweep:
         self._wake_reader.setblocking(False)
         self._epoll.register(self._wake_reader, select.EPOLLIN)
         self._pool = ThreadPoolExecutor(_CONNECTORS, "connect")
+        self._late_pool = ThreadPoolExecutor(_LATE_CONNECTORS, "connect again")
         self._buffer = bytearray(1 << 18)
         self._held = 0  # bytes of responses that are not complete
 
@@ -194,7 +198,8 @@ class HttpSweep:
         self._awaited.clear()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._late_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
         for connection in self._connections:
             self._drop(connection)
         for part in (self._epoll, self._wake_reader, self._wake_writer):
@@ -210,7 +215,8 @@ class HttpSweep:
                 pass  # the server has closed the connection; a full send buffer is treated the same
             self._drop(connection)
         if connection.connecting is None:
-            connection.connecting = self._pool.submit(connection.connect)
+            pool = self._late_pool if connection.is_late else self._pool
+            connection.connecting = pool.submit(connection.connect)
             connection.connecting.add_done_callback(self._wake)
 
     def _wake(self, connecting: Future[socket.socket]) -> None:
@@ -227,11 +233,11 @@ class HttpSweep:
             try:
                 connected, connection.connecting = connection.connecting.result(), None
             except (OSError, ValueError, SettingsError) as error:
-                connection.connecting = None
+                connection.connecting, connection.is_late = None, True
                 reason = "no response" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
                 yield number, self._failed(number, connection, str(reason))
                 continue
-            connection.socket, connection.is_new = connected, True
+            connection.socket, connection.is_new, connection.is_late = connected, True, False
             connection.deadline_s = self._clock() + connection.endpoint.deadline_s  # the request is sent only now
             self._number[connected.fileno()] = number
             self._epoll.register(connected, select.EPOLLIN)

@@ -28,6 +28,7 @@ from clustertwin.telemetry.ingest.counters import (
     JobCounters,
     job_spans,
     short_name,
+    visible,
 )
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
@@ -55,9 +56,15 @@ class Prometheus:
         self.endpoint, self.matchers, self.node_channels = endpoint, matchers, node_channels
         self._dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
         self._http = HttpClient(endpoint)
+        #: The instances that the last answer could not be used for, and why. The others are not affected.
+        self.refused: dict[str, str] = {}
 
     def counters(self, start_s: float, end_s: float) -> list[Counters]:
-        """The counters of each node, ordered by name; NoSamples if the server has none."""
+        """The counters of each node, ordered by name; NoSamples if the server has none.
+
+        A node whose series cannot be used is left out and named in `refused`. SourceError if no node is left.
+        """
+        self.refused = {}
         for dialect in self._dialects:
             by_instance = _group(self.raw(dialect.cpu, start_s, end_s))
             if by_instance:
@@ -92,30 +99,36 @@ class Prometheus:
         params = {"query": query, "time": f"{time_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
         body = self._http.get("/api/v1/query", params)
         with _without_garbage_collection():
-            return parse_answer(body, self.endpoint.url, query)
+            return parse_answer(body, self.endpoint.url, query, refused=self.refused)
 
     def _nodes(
         self, dialect: Dialect, by_instance: dict[str, list[Series]], start_s: float, end_s: float
     ) -> list[Counters]:
         names = _names(list(by_instance), self.raw(dialect.info, start_s, end_s), dialect.info_label)
-        try:
-            for name in names.values():
-                short_name(name, "node")
-        except ValueError as reason:
-            raise SourceError(f"{self.endpoint.url}: {reason}") from None
-        times = {instance: _times(group) for instance, group in by_instance.items()}
         jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
         channels = self._channel_series(dialect, start_s, end_s) if self.node_channels else None
         nodes = []
         for instance, group in by_instance.items():
-            cpus, modes, seconds = self._table(group, times[instance])
-            spans = self._spans(names[instance], times[instance], jobs.get(instance, []))
-            counters = Counters(names[instance], cpus, times[instance], seconds, modes, spans=spans)
+            try:
+                name = short_name(names[instance], "node")
+                counters = self._counters(name, group, jobs.get(instance, []))
+            except (SourceError, ValueError) as reason:  # of this node alone
+                where = "" if isinstance(reason, SourceError) else f"{self.endpoint.url}: {visible(instance[:60])}: "
+                self.refused[instance] = f"{where}{reason}"
+                continue
             if channels is not None:
                 allocations = jobs.get(instance, [])
                 counters = _with_channels(counters, channels.get(instance, []) + allocations, dialect.name)
             nodes.append(counters)
+        if not nodes:
+            raise SourceError(next(iter(self.refused.values())))
         return sorted(nodes, key=lambda counters: counters.node)
+
+    def _counters(self, name: str, group: list[Series], allocations: list[Series]) -> Counters:
+        """One node, without its channels."""
+        times_s = _times(group)
+        cpus, modes, seconds = self._table(group, times_s)
+        return Counters(name, cpus, times_s, seconds, modes, spans=self._spans(name, times_s, allocations))
 
     def _table(self, group: list[Series], times_s: NDArray[np.float64]) -> tuple[Any, Any, NDArray[np.float64]]:
         """The series of one node -> cpus, modes and seconds (cpu, time, mode)."""
@@ -152,10 +165,10 @@ class Prometheus:
         """The job of each thread at each scrape -> spans."""
         at: dict[float, list[tuple[str, int]]] = {float(time_s): [] for time_s in times_s}
         for series in allocations:
-            cpu = self._thread(series)
+            cpu, job = self._thread(series), short_name(series.labels.get("jobid", ""), "job")
             for time_s, value in zip(series.times_s.tolist(), series.values.tolist(), strict=True):
                 if value > 0 and time_s in at:
-                    at[time_s].append((series.labels.get("jobid", ""), cpu))
+                    at[time_s].append((job, cpu))
         return job_spans(node, [(time_s, jobs_of(pairs)) for time_s, pairs in at.items()])
 
 

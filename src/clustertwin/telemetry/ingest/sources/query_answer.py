@@ -7,6 +7,7 @@ is parsed and becomes two arrays before the next. Only a short answer is parsed 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +17,23 @@ import orjson
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, visible
 
 _ROW = b'{"metric":{'
 _VALUES = b'"values":['
 _ROW_END = b"]}"
 _TEXT = {str}
+#: Instances that are named because they are left out.
+MOST_REFUSED = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
     """The limits of an answer, checked before a row is parsed."""
 
-    series: int = 2_000_000  # 100,000 threads with 8 modes, twice
+    series: int = 1_200_000  # 100,000 threads with 8 modes, and half of that again; each takes about a kilobyte
+    instance_series: int = 1 << 17  # 8,192 threads with 8 modes, twice
+    instances: int = 20_000  # more nodes than one service can watch
     row_bytes: int = 1 << 20  # Prometheus returns at most 11,000 points, of about 30 bytes
     whole_bytes: int = 1 << 20  # of an answer that is parsed as a whole
     around_bytes: int = 64 << 10  # before the first series and after the last: the status, and warnings
@@ -44,12 +50,26 @@ class Series:
     values: NDArray[np.float64]
 
 
-def parse_answer(body: bytes, url: str, query: str, limits: AnswerLimits = AnswerLimits()) -> list[Series]:
-    """The series of an answer; SourceError with the address and the reason if it is not one."""
+class SeriesRefused(SourceError):
+    """One series is over a limit. Its exporter made it, so the other series of the answer can be used."""
+
+
+def parse_answer(
+    body: bytes,
+    url: str,
+    query: str,
+    limits: AnswerLimits = AnswerLimits(),
+    refused: dict[str, str] | None = None,
+) -> list[Series]:
+    """The series of an answer; SourceError with the address and the reason if it is not one.
+
+    With `refused`, a series with too many or too long labels is left out and named there, under its instance.
+    """
     first = body.find(_ROW)
     if first < 0 or len(body) <= limits.whole_bytes:
         _check(len(body), limits.whole_bytes, "bytes without a series", url)
-        return [_series(row, url, limits) for row in _rows(body, url, query)]
+        rows = _rows(body, url, query)
+        return [series for row in rows if (series := _series(row, url, limits, refused)) is not None]
     count = body.count(_ROW)
     _check(count, limits.series, "series", url)
     end = _end_of_row(body, body.rfind(_ROW))
@@ -57,7 +77,33 @@ def parse_answer(body: bytes, url: str, query: str, limits: AnswerLimits = Answe
     rest = _rows(body[:first] + body[end:], url, query)
     if rest:
         raise SourceError(f"{url}: does not answer like Prometheus")
-    return [_parse_row(text, url, limits) for text in _cut(body, first, end, url, limits)]
+    texts = _cut(body, first, end, url, limits)
+    found = (series for text in texts if (series := _parse_row(text, url, limits, refused)) is not None)
+    return list(_within(found, url, limits, refused))
+
+
+def _within(
+    found: Iterator[Series], url: str, limits: AnswerLimits, refused: dict[str, str] | None
+) -> Iterator[Series]:
+    """The series of instances that have no more of them than a node can have. The others are left out and named."""
+    counts: Counter[str] = Counter()
+    for series in found:
+        instance = series.labels.get("instance", "")
+        counts[instance] += 1
+        if len(counts) > limits.instances:
+            raise SourceError(f"{url}: more than {limits.instances} instances, which is the limit")
+        if counts[instance] <= limits.instance_series:
+            yield series
+        elif counts[instance] == limits.instance_series + 1:
+            _refuse(instance, f"more than {limits.instance_series} series, which is the limit", url, refused)
+
+
+def _refuse(instance: str, reason: str, url: str, refused: dict[str, str] | None) -> None:
+    if refused is None:
+        raise SeriesRefused(f"{url}: {reason}")
+    instance = instance[:NAME_CHARS]
+    if instance in refused or len(refused) < MOST_REFUSED:
+        refused[instance] = f"{url}: {visible(instance)}: {reason}"
 
 
 def _end_of_row(body: bytes, at: int) -> int:
@@ -78,12 +124,12 @@ def _cut(body: bytes, at: int, end: int, url: str, limits: AnswerLimits) -> Iter
         at = stop
 
 
-def _parse_row(text: bytes, url: str, limits: AnswerLimits) -> Series:
+def _parse_row(text: bytes, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise SourceError(f"{url}: not a series: {text[:120]!r}") from None
-    return _series(row, url, limits)
+    return _series(row, url, limits, refused)
 
 
 def _rows(text: bytes, url: str, query: str) -> list[Any]:
@@ -100,17 +146,23 @@ def _rows(text: bytes, url: str, query: str) -> list[Any]:
     return rows
 
 
-def _series(row: Any, url: str, limits: AnswerLimits) -> Series:
-    """One row of a result, checked."""
+def _series(row: Any, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
+    """One row of a result, checked; None if it was refused alone."""
     try:
         times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
         series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
         texts = series.labels.values()
         if set(map(type, texts)) <= _TEXT and series.times_s.ndim == series.values.ndim == 1:
-            if len(texts) > limits.labels or max(map(len, texts), default=0) > limits.label_chars:
-                _check(len(texts), limits.labels, "labels of a series", url)
-                _check(max(map(len, texts)), limits.label_chars, "characters in a label", url)
-            return series
+            longest = max(map(len, texts), default=0)
+            if len(texts) <= limits.labels and longest <= limits.label_chars:
+                return series
+            reason = (
+                f"{len(texts)} labels of a series; the limit is {limits.labels}"
+                if len(texts) > limits.labels
+                else f"{longest} characters in a label; the limit is {limits.label_chars}"
+            )
+            _refuse(series.labels.get("instance", ""), reason, url, refused)
+            return None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     raise SourceError(f"{url}: not a series: {str(row)[:120]}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import JOB, parse_selector
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, visible
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
 #: Series in a heading; an exporter writes about 13.
@@ -78,7 +78,7 @@ class StatLines:
         """The line of each job; the row after the last for a job without one."""
         if self._rows[0] is not jobs or self._rows[1] != names:
             line = {
-                unquote(name.decode("utf-8", "backslashreplace")): i
+                visible(unquote(name.decode("utf-8", "backslashreplace"))): i
                 for i, name in enumerate(names)
                 if len(name) <= 4 * NAME_CHARS
             }

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from clustertwin.core import extras, files
 from clustertwin.core.errors import InputError, SettingsError, TwinError
+from clustertwin.core.foreign_files import read_regular
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.detector_store import read
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
@@ -108,11 +109,7 @@ def read_champion(home: Path) -> Champion | None:
     """The champion; None before the first night, while the bundled model is in service."""
     path = home / FILE
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise InputError(path, f"it has more than {MOST_BYTES} bytes, which is the limit")
-        return parse_champion(data, path)
+        return parse_champion(read_regular(path, MOST_BYTES), path)  # a FIFO would stop the loop
     except FileNotFoundError:
         return None
     except OSError as error:

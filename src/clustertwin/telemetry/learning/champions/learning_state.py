@@ -14,9 +14,11 @@ from typing import Any
 
 from clustertwin.core import files
 from clustertwin.core.errors import InputError
+from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
 
 FILE = "learning.json"
+MOST_BYTES = 1 << 20  # the file has a few KB
 _CLEARED_DAYS = 60  # how many resumed days the file keeps
 _SHADOW_DAYS = 60  # how many days of the shadow the file keeps
 
@@ -56,21 +58,35 @@ def read_state(home: Path) -> LearningState:
     """The state of a home. A home without the file has learning on."""
     path = home / FILE
     try:
-        return parse_state(path.read_text(), path)
+        return parse_state(read_regular(path, MOST_BYTES), path)
     except FileNotFoundError:
         return LearningState()
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from error
 
 
-def parse_state(text: str, where: Path | str = FILE) -> LearningState:
+def parse_state(text: str | bytes, where: Path | str = FILE) -> LearningState:
     try:
-        document: dict[str, Any] = json.loads(text)
+        document: dict[str, Any] = parse_json(text if isinstance(text, bytes) else text.encode())
         halted = document.pop("halted", None)
         cleared = tuple(document.pop("cleared", ()))
-        return LearningState(**document, halted=Halt(**halted) if halted else None, cleared=cleared)
+        state = LearningState(**document, halted=Halt(**halted) if halted else None, cleared=cleared)
+        _check(asdict(state), asdict(LearningState()))
+        if state.halted:
+            _check(asdict(state.halted), asdict(Halt("", "", 0.0)))
+        return state
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(where, f"not a learning state: {error}; remove it to start with a new one") from error
+
+
+def _check(values: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Raise for a value of another type than its default: every page reads them."""
+    for name, default in defaults.items():
+        types = (int, float) if isinstance(default, float) or name == "shadow_ended_s" else (type(default),)
+        if default is None:
+            types = (*types, type(None)) if name == "shadow_ended_s" else (dict, type(None))
+        if not isinstance(values[name], types):
+            raise TypeError(f"{name} has no valid value")
 
 
 def freeze(home: Path, reason: str) -> LearningState:

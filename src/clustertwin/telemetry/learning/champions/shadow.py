@@ -9,7 +9,6 @@ that is only new opens no event.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from math import inf
 from pathlib import Path
 
 from clustertwin.core.errors import TwinError
+from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.telemetry.learning.champions.learning_state import read_state, start_shadow
 
 _CHAMPION = "champion.json"
@@ -86,7 +86,6 @@ def reason_to_end(rule: ShadowRule, hours: Sequence[float], strange: float, lear
 def _has_champion_of_its_own(home: Path) -> bool:
     """Did a night or a person put a detector in service? Only a second champion has a predecessor."""
     try:
-        with (home / _CHAMPION).open("rb") as file:
-            return bool(json.loads(file.read(_MOST_BYTES)).get("before"))
+        return bool(parse_json(read_regular(home / _CHAMPION, _MOST_BYTES)).get("before"))
     except (OSError, ValueError, AttributeError):
         return False

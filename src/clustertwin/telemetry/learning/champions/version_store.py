@@ -15,9 +15,10 @@ from typing import Any
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.detector_store import read, save
-from clustertwin.telemetry.models.model_store import ModelError
+from clustertwin.telemetry.models.model_store import MOST_CARD_BYTES, MOST_WEIGHTS_BYTES, ModelError
 
 DIRECTORY, LINEAGE = "models", "lineage.json"
 
@@ -81,7 +82,11 @@ def digest(directory: Path, without: str = "") -> str:
     """One SHA-256 over the names and contents of all files of a version, optionally without one of them."""
     combined = hashlib.sha256()
     for path in sorted(path for path in directory.iterdir() if path.name != without):
-        combined.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        try:
+            content = read_regular(path, MOST_WEIGHTS_BYTES)  # the loop's thread would wait for a FIFO
+        except OSError as error:
+            raise ModelError(path, f"cannot be read: {error.strerror}") from error
+        combined.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
     return combined.hexdigest()
 
 
@@ -93,7 +98,7 @@ def remove_drafts(home: Path) -> None:
 
 def _version(directory: Path) -> Version:
     try:
-        lineage = json.loads((directory / LINEAGE).read_text())
+        lineage = parse_json(read_regular(directory / LINEAGE, MOST_CARD_BYTES))
     except (OSError, ValueError):
         lineage = {}  # copied here by hand; `read_version` checks whether it is a model
     return Version(directory.name, directory, digest(directory), lineage)
