@@ -114,9 +114,38 @@ def test_a_user_however_busy_moves_every_released_sum_by_one_bound_at_most(crowd
     for query, (before, bound) in answers[0].items():
         after, bound_after = answers[1][query]
         # A later query may use another bound or clip, because an earlier one is different; then it is no neighbour.
-        if query in ("activity", "share", "hour", "gap", "repetition", "status"):
+        if query in ("activity", "load", "presence", "hour", "gap", "repetition", "status"):
             assert bound == bound_after
             assert np.linalg.norm(after - before) <= bound + 1e-9, query
+
+
+def test_weeks_before_the_time_of_the_site_do_not_dilute_its_load() -> None:
+    """Theta's log begins six weeks before its users do: spread over all weeks, its load makes no queue."""
+    pytest.importorskip("opacus")
+    busy = office_log(users=60)
+    late_s = 84 * 86400.0
+    one = busy.take(slice(0, 1))
+    columns = {name: np.append(getattr(one, name), getattr(busy, name)) for name in busy.columns()}
+    late = replace(busy, **columns)
+    late = replace(late, submit_s=np.append(0.0, busy.submit_s + late_s))
+    model = Private(noise_seed=1).fit(late, np.random.default_rng(0))
+    jobs = model.sample(model.expected_jobs, np.random.default_rng(1))
+    assert model.released.presence.tolist() == [0.0] * 5 + [1.0] * 4
+    assert float(jobs.submit_s[0]) > late_s - 15 * 86400
+
+
+def test_no_user_with_much_of_the_machine_makes_the_released_load_arbitrary() -> None:
+    """The noise of the load is that of a fixed bound: no noisy count of heavy users chooses it."""
+    pytest.importorskip("opacus")
+    log = office_log(users=60)
+    log = replace(log, run_s=np.maximum(log.run_s / 3, 1.0))
+    released = [Private(noise_seed=seed).fit(log, np.random.default_rng(0)).released.load for seed in range(12)]
+    assert np.ptp(released) < 6 * 0.05 * 1.3
+
+
+def test_a_model_saved_with_coarse_sizes_still_has_them() -> None:
+    assert PublicGrid(100, True).sizes.tolist() == [1, 2, 4, 8, 16, 32, 64, 100]
+    assert PublicGrid(100, True, fine_sizes=True).sizes.tolist() == [1, 2, 4, 8, 16, 32, 48, 64, 96, 100]
 
 
 def test_noise_does_not_come_from_a_seed_that_others_may_know(crowd: Jobs) -> None:

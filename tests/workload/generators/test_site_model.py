@@ -13,7 +13,13 @@ from clustertwin.workload.generators.site_model import SiteModel
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, common_rows
 from clustertwin.workload.generators.site_model.population import hold_back
 from clustertwin.workload.generators.site_model.session_fit import phases
-from clustertwin.workload.generators.site_model.session_walk import WorkTargets, run_times, separate
+from clustertwin.workload.generators.site_model.session_walk import (
+    WalkedJobs,
+    WorkTargets,
+    calm_starts,
+    run_times,
+    separate,
+)
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_sizes
 
@@ -162,6 +168,15 @@ def test_sessions_of_one_user_do_not_overlap():
     start_s, user = np.array([0.0, 10.0, 5.0]), np.array([1, 1, 2])
     moved = separate(np.array([0, 1, 2]), user, start_s, np.array([100.0, 7.0, 1.0]), np.array([0.0, 5.0, 5.0]))
     assert moved.tolist() == [0.0, 105.0, 5.0]
+
+
+def test_a_session_starts_where_the_machine_is_not_full():
+    # The first session needs the machine of 4 and half as much again in hour 0; the second may start in hour 0 or 5.
+    jobs = WalkedJobs(np.array([1, 1]), np.zeros(2), np.array([6, 2]), np.array([3600.0, 3600.0]))
+    starts_s = np.array([[0.0, 0.0], [600.0, 5 * 3600.0]])
+    assert calm_starts(np.array([0, 1]), starts_s, jobs, 4.0).tolist() == [0.0, 5 * 3600.0]
+    # On a machine that holds both, the first offer is taken.
+    assert calm_starts(np.array([0, 1]), starts_s, jobs, 8.0).tolist() == [0.0, 600.0]
 
 
 def test_run_times_are_shifted_until_their_work_meets_the_target(fitted):

@@ -8,14 +8,17 @@ work of all days adds up to the released load.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-WEEK_SPREAD = 0.4  # standard deviation of the logarithm of a week's load
+Floats = NDArray[np.float64]
+
+WEEK_SPREAD = 0.45  # standard deviation of the logarithm of a week's load
 WEEK_MEMORY = 0.5  # correlation of that logarithm with the week before
 DAY_SPREAD = 0.2  # the same for days
-PATIENCE = 10.0  # with a day of work in the queue, users submit 1 / (1 + PATIENCE) of their usual work
+PATIENCE = 5.0  # with a day of work in the queue, users submit 1 / (1 + PATIENCE) of their usual work
 BALANCE = 0.05  # the share of the surplus so far that is missing today
 LEAST_SHARE = 0.05  # of the plan: some work arrives on every day
 
@@ -24,15 +27,19 @@ LEAST_SHARE = 0.05  # of the plan: some work arrives on every day
 class DailyWork:
     """The plan of each day, the queue, and the balance of what was submitted. Work is in days of the whole machine."""
 
-    load: float
+    load: float  # of the days on which the site is used
     weekend_share: float  # work of a day of the weekend over that of a weekday
     first_weekday: int  # 0 is Monday
     rng: np.random.Generator
+    used: Floats = field(default_factory=lambda: np.ones(1))  # (day,) 1 or 0; the sequence repeats
     surplus: float = 0.0
     queued: float = 0.0
 
     def days(self) -> Iterator[tuple[float, bool]]:
-        """The work to submit on each day, and whether it is a day of the weekend. Report it with `submitted`."""
+        """The work to submit on each day, and whether it is a day of the weekend. Report it with `submitted`.
+
+        On a day on which the site is not used the work is 0.
+        """
         weekday_load = self.load * 7 / (5 + 2 * self.weekend_share)
         day, level = self.first_weekday, float(self.rng.normal())
         while True:
@@ -40,11 +47,12 @@ class DailyWork:
             busy = WEEK_SPREAD * level + DAY_SPREAD * float(self.rng.normal()) - (WEEK_SPREAD**2 + DAY_SPREAD**2) / 2
             planned = weekday_load * (self.weekend_share if weekend else 1.0) * float(np.exp(busy))
             wanted = planned / (1 + PATIENCE * self.queued) - BALANCE * self.surplus * planned / self.load
-            yield max(wanted, LEAST_SHARE * planned), weekend
+            unused = self.used[(day - self.first_weekday) % len(self.used)] == 0
+            yield 0.0 if unused else max(wanted, LEAST_SHARE * planned), weekend
             day += 1
             if day % 7 == 0:
                 level = WEEK_MEMORY * level + float(np.sqrt(1 - WEEK_MEMORY**2) * self.rng.normal())
 
     def submitted(self, work: float) -> None:
-        self.surplus += work - self.load
+        self.surplus += work - self.load if work else 0.0
         self.queued = max(self.queued + work - 1.0, 0.0)

@@ -53,7 +53,7 @@ class Private:
         units = protected_units(jobs)
         _check_units(units)
         unit = counted_unit(jobs)
-        grid = PublicGrid(self.machine or stated_machine_size(jobs, unit), _has_limits(jobs))
+        grid = PublicGrid(self.machine or stated_machine_size(jobs, unit), _has_limits(jobs), fine_sizes=True)
         days = int(jobs.submit_s[-1] // DAY_S - jobs.submit_s[0] // DAY_S) + 1
         multipliers = noise_multipliers(queries(grid, self.public_load is not None), self.epsilon, self.delta)
         noise = secret_noise if self.noise_seed is None else np.random.default_rng(self.noise_seed).standard_normal
@@ -161,7 +161,10 @@ class FittedPrivate(Fitted):
 
     def _plan(self, rng: np.random.Generator) -> DailyWork:
         weekday, weekend = self.released.hour.sum(axis=1)
-        return DailyWork(self.released.load, float(weekend / weekday), self.facts.first_weekday(), rng)
+        period = np.arange(self.facts.days) * len(self.released.presence) // self.facts.days
+        used = self.released.presence[period]
+        load = self.released.load / float(used.mean())
+        return DailyWork(load, float(weekend / weekday), self.facts.first_weekday(), rng, used)
 
     def _jobs(self, table: Floats, drawn: int) -> Jobs:
         at_s, user, size, limit_s, run_s, status = table

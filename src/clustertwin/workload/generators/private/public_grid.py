@@ -27,7 +27,7 @@ LENGTH_CLASSES = 8  # jobs of a session: 1, 2-3, 4-7 … 128 and more
 LENGTH_GROUPS = (1, 3)  # the first class of each group but the first: 2 jobs, 8 jobs
 GAP_CLASSES = 13  # seconds between jobs of a session: 0, 1, 2-3, 4-7 … up to an hour
 ACTIVITY_CLASSES = 14  # sessions of a user: 1, 2-3, 4-7 …
-SHARE_CLASSES = 16  # a user's share of the machine: up to 2^-15 … 1
+PERIODS, PERIOD_DAYS = 16, 14  # a log is cut into so many equal periods, of so many days at least
 HOURS = 24
 
 
@@ -37,11 +37,15 @@ class PublicGrid:
 
     machine: int
     with_limits: bool
+    fine_sizes: bool = False  # models that were saved before 0.2.0 have no sizes between powers of two
 
     @property
     def sizes(self) -> Ints:
-        """Powers of two, and the whole machine."""
-        return np.unique(np.append(2 ** np.arange(int(np.log2(self.machine)) + 1), self.machine))
+        """Powers of two, the whole machine, and for large jobs the size between two powers."""
+        powers = 2 ** np.arange(int(np.log2(self.machine)) + 1)
+        between = powers[1:] * 3 // 2
+        large = between[(between >= self.machine / 4) & (between < self.machine)]
+        return np.unique(np.concatenate([powers, large if self.fine_sizes else powers, [self.machine]]))
 
     @property
     def size_group(self) -> Ints:
@@ -52,6 +56,9 @@ class PublicGrid:
     def classes(self, column: str) -> int:
         return {"length": LENGTH_CLASSES, "size": len(self.sizes), "limit": len(LIMITS_S),
                 "work": len(WORK_EDGES)}[column]  # fmt: skip
+
+    def periods(self, days: int) -> int:
+        return int(np.clip(days // PERIOD_DAYS, 1, PERIODS))
 
 
 #: (class,) the group of each class of limits and of lengths.

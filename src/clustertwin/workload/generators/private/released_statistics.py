@@ -3,8 +3,8 @@
 The queries, and what they are for:
 
 - `activity`: users by their number of sessions. It also sets how many sessions of one user count (`clip_sessions`).
-- `share` and `load`: users by their share of the machine, then the offered load with each share cut at a bound that the
-  first query chose.
+- `load`: the offered load, with each user's share of the machine cut at a fixed bound.
+- `presence`: users by the periods of the log in which they submit. A log may begin weeks before its site does.
 - `kind`: sessions by their groups of size, limit and number of jobs, together. Combinations that a site does not
   allow, such as a long job on half of the machine, stay empty. A user counts with at most `clip_sessions` sessions.
 - `work`: sessions by processor time. `size`, `limit`, `length`: sessions by fine class. `ratio`: the used share of
@@ -14,7 +14,7 @@ The queries, and what they are for:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,16 @@ from clustertwin.workload.machine_size import counted_sizes
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: query -> its share of the budget; `share` and `load` are left out if the load is public.
-WEIGHTS = {"activity": 0.06, "share": 0.08, "load": 0.2, "kind": 0.2, "work": 0.12, "size": 0.06, "limit": 0.05,
+#: query -> its share of the budget; `load` is left out if the load is public.
+WEIGHTS = {"activity": 0.06, "load": 0.4, "presence": 0.04, "kind": 0.2, "work": 0.12, "size": 0.06, "limit": 0.05,
            "length": 0.05, "ratio": 0.06, "hour": 0.04, "gap": 0.02, "repetition": 0.02, "status": 0.02}  # fmt: skip
 HOUR_S = 3600.0
 DAY_S = 86400.0
 STATUSES = (Status.UNKNOWN, Status.FAILED, Status.COMPLETED, Status.CANCELLED)
 COUNTED_SHARE = 0.5  # of the users: their sessions count in full
+LARGEST_SHARE = 0.05  # of the machine, that one user counts with
+CUT_OFF = 0.09  # of the counted load: what heavier users have beyond that share. It differs between sites.
+PRESENT = 1 / 3  # of the upper quartile of periods: with fewer users, a period is before the time of the site
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class ReleasedStatistics:
     repetition: Floats  # (3,) the next job has another shape; the same shape; the same shape and a similar run time
     status: Floats  # (2, status) of jobs that stay below their limit, and that reach it
     clip_sessions: int
+    presence: Floats = field(default_factory=lambda: np.ones(1))  # (period,) 1 where the site is used, else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Sessions:
 
 def queries(grid: PublicGrid, public_load: bool) -> dict[str, float]:
     """The queries that this log needs, with their weights."""
-    unused = (set() if grid.with_limits else {"ratio"}) | ({"share", "load"} if public_load else set())
+    unused = (set() if grid.with_limits else {"ratio"}) | ({"load"} if public_load else set())
     return {name: weight for name, weight in WEIGHTS.items() if name not in unused}
 
 
@@ -112,6 +116,7 @@ def release(
     return ReleasedStatistics(
         _kinds(cells, grid, sessions, clip, sums), classes, _ratios(cells, grid, sessions, clip, sums), activity, load,
         _hours(sessions, sums), _gaps(sessions, sums), _repetition(sessions, sums), _status(sessions, sums), clip,
+        _presence(sessions, days, grid.periods(days), sums),
     )  # fmt: skip
 
 
@@ -121,24 +126,27 @@ def _clip_sessions(activity: Floats, noise: float) -> int:
 
 
 def _load(sessions: Sessions, grid: PublicGrid, days: int, sums: NoisySums) -> float:
-    """The offered load. The bound of a user's share balances what it cuts off against the noise that it needs."""
+    """The offered load. A share beyond the bound is cut off; what that loses at other sites is added again.
+
+    Without noise no bound is needed.
+    """
     work = counted_sizes(sessions.jobs) * np.maximum(sessions.jobs.run_s, 0)
     share = np.bincount(sessions.job_unit, weights=work, minlength=sessions.units) / (grid.machine * days * DAY_S)
-    upper = 2.0 ** np.arange(1 - grids.SHARE_CLASSES, 1)
-    cell = np.clip(np.searchsorted(upper, share), 0, grids.SHARE_CLASSES - 1)
-    noisy = sums.total("share", np.eye(grids.SHARE_CLASSES)[cell])
-    # A class with fewer users than twice the noise is taken for empty.
-    users = np.where(noisy > 2 * sums.multipliers["share"], noisy, 0.0)
-    typical = upper / np.sqrt(2)
+    bound, cut_off = (LARGEST_SHARE, CUT_OFF) if sums.multipliers["load"] else (1.0, 0.0)
+    return float(np.clip(float(sums.total("load", share[:, None], bound)[0]) * (1 + cut_off), 0.02, 2.0))
 
-    def cut_off(bound: float) -> float:
-        return float(users @ np.maximum(typical - bound, 0.0))
 
-    bounds = np.sqrt(2.0) ** np.arange(-20, 1)
-    errors = [np.hypot(cut_off(bound) / 2, sums.multipliers["load"] * bound) for bound in bounds]
-    bound = float(bounds[int(np.argmin(errors))])
-    total = float(sums.total("load", share[:, None], bound)[0]) + cut_off(bound)
-    return float(np.clip(total, 0.02, 2.0))
+def _presence(sessions: Sessions, days: int, periods: int, sums: NoisySums) -> Floats:
+    """(period,) 1 or 0. All users count alike, however many periods they are present in."""
+    day = (sessions.jobs.submit_s // DAY_S).astype(np.int64)
+    period = np.clip((day - day.min()) * periods // days, 0, periods - 1)  # first and last day are public
+    present = unit_counts(sessions.job_unit, sessions.units, period, periods) > 0
+    length = np.sqrt(present.sum(axis=1, keepdims=True))
+    noisy = sums.total("presence", present / np.maximum(length, 1.0))
+    noise, usual = sums.multipliers["presence"], float(np.quantile(noisy, 0.75))
+    if usual * (1 - PRESENT) < 3 * noise:  # too few users to tell an empty period from noise
+        return np.ones(periods)
+    return (noisy > PRESENT * usual).astype(np.float64)
 
 
 def _kinds(cells: dict[str, Ints], grid: PublicGrid, sessions: Sessions, clip: int, sums: NoisySums) -> Floats:

@@ -26,6 +26,7 @@ PILOT_SESSIONS = 20_000
 MOST_RAISED = 4.0  # how much more often than proposed a class of work may be drawn
 LEAST_ACCEPTED = 0.05
 LONGEST_S = 4 * HOUR_S  # of a session, as `session_starts` cuts them
+EVEN_SIZES, LARGE_SIZE = 0.5, 1 / 16  # the share of large jobs with the size of their class; and which are large
 RUN_SPREAD = 1.0  # standard deviation of the logarithm of run times within a session, where they differ
 REPEATED_SPREAD = 0.05  # the same where they are similar
 
@@ -70,6 +71,9 @@ class SessionSampler:
 
     def day(self, work: float, weekend: bool, rng: np.random.Generator) -> tuple[Floats, Ints, DrawnJobs]:
         """Sessions of one day, until they hold this much work: (job,) seconds since midnight, users and jobs."""
+        if work <= 0:
+            none = np.empty(0)
+            return none, none.astype(np.int64), DrawnJobs(none.astype(np.int64), none, none, none.astype(np.int64))
         length, jobs = self._sessions_of(work, rng)
         sessions = len(length)
         hour = _pick(self.released.hour[int(weekend)], rng.random(sessions))
@@ -125,8 +129,11 @@ class SessionSampler:
         repeats[first] = 0
         shape = np.maximum.accumulate(np.where(repeats == 0, np.arange(n), 0))  # the job that a job repeats
         run = np.maximum.accumulate(np.where(repeats <= 1, np.arange(n), 0))
-        size = self.grid.sizes[_varied(size_class[session], shape, first, len(self.grid.sizes), rng)]
-        limit_s = grids.LIMITS_S[_varied(limit_class[session], shape, first, len(grids.LIMITS_S), rng)]
+        classes = self.released.classes
+        size = self._sizes(
+            _varied(size_class[session], shape, first, classes["size"], rng), rng.random((2, n))[:, shape]
+        )
+        limit_s = grids.LIMITS_S[_varied(limit_class[session], shape, first, classes["limit"], rng)]
         spread = RUN_SPREAD * rng.normal(size=n)
         spread[first] = 0.0
         factor = np.exp(spread[run] + REPEATED_SPREAD * rng.normal(size=n))
@@ -143,6 +150,15 @@ class SessionSampler:
         codes = np.array([int(status) for status in STATUSES])
         return length, DrawnJobs(size, limit_s, np.maximum(np.round(run_s), 1.0), codes[status])
 
+    def _sizes(self, cell: Ints, uniform: Floats) -> Ints:
+        """(job,) sizes. Half of the large ones lie anywhere in their class: equal sizes do not fill a machine."""
+        sizes = self.grid.sizes.astype(np.float64)
+        middles = np.sqrt(sizes[1:] * sizes[:-1])
+        low, high = np.append(1.0, middles)[cell], np.append(middles, sizes[-1])[cell]
+        even = (uniform[0] < EVEN_SIZES) | (sizes[cell] < LARGE_SIZE * sizes[-1]) | (not self.grid.fine_sizes)
+        anywhere = np.clip(np.round(low * (high / low) ** uniform[1]), 1, sizes[-1])
+        return np.where(even, sizes[cell], anywhere).astype(np.int64)
+
     def _ratios(self, limit_group: Ints, rng: np.random.Generator) -> Ints:
         """(session,) the class of the used share of the limit."""
         cell, uniform = np.zeros(len(limit_group), dtype=np.int64), rng.random(len(limit_group))
@@ -152,11 +168,15 @@ class SessionSampler:
         return cell
 
 
-def _varied(cell: Ints, shape: Ints, first: Ints, classes: int, rng: np.random.Generator) -> Ints:
-    """(job,) the class of the session; a job that is not like the one before may be one class lower or higher."""
+def _varied(cell: Ints, shape: Ints, first: Ints, weights: Floats, rng: np.random.Generator) -> Ints:
+    """(job,) the class of the session; a job that is not like the one before may be one class lower or higher.
+
+    A class without weight, such as a limit beyond the longest of the site, is not entered.
+    """
     step = rng.integers(-1, 2, len(cell))
     step[first] = 0
-    return np.clip(cell + step[shape], 0, classes - 1)
+    other = np.clip(cell + step[shape], 0, len(weights) - 1)
+    return np.where(weights[other] > 0, other, cell)
 
 
 def _pick_in_group(weights: Floats, group: Ints, wanted: Ints, rng: np.random.Generator) -> Ints:

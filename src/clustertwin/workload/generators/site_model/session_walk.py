@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
 HALVINGS = 12
+OCCUPIED_HOURS = 14 * 24  # of a week, and of the jobs that run beyond it
 
 
 class SessionTables(NamedTuple):
@@ -181,6 +182,47 @@ def choose_slots(
         chosen[session] = slot
         left_work[slot] -= part
         left_sessions[slot] -= 1.0 / len(order)
+    return chosen
+
+
+class WalkedJobs(NamedTuple):
+    """The jobs of sessions, session after session."""
+
+    length: Ints  # (session,)
+    after_s: Floats  # (job,) since the session began
+    size: Ints  # (job,)
+    run_s: Floats  # (job,)
+
+
+@compiled
+def calm_starts(order: Ints, starts_s: Floats, jobs: WalkedJobs, machine: float) -> Floats:
+    """(session,) the start, of those that are offered, at which the least work is beyond what the machine can run.
+
+    Users see the queue and submit when it is short. `order`: the sessions, those that choose first first.
+    `starts_s` (session, offer): seconds into the week; of equally calm starts the first is taken. Occupancy is counted
+    by the hour, as if every job began when it is submitted.
+    """
+    first = np.cumsum(jobs.length) - jobs.length
+    busy = np.zeros(OCCUPIED_HOURS)
+    chosen = np.empty(len(order))
+    for i in range(len(order)):
+        session = order[i]
+        best, least = 0, np.inf
+        for offer in range(starts_s.shape[1]):
+            beyond = 0.0
+            for job in range(first[session], first[session] + jobs.length[session]):
+                hour = min(int((starts_s[session, offer] + jobs.after_s[job]) / 3600.0), OCCUPIED_HOURS - 1)
+                beyond += jobs.size[job] * jobs.run_s[job] * max(busy[hour] - machine, 0.0)
+            if beyond < least:
+                best, least = offer, beyond
+        chosen[session] = starts_s[session, best]
+        for job in range(first[session], first[session] + jobs.length[session]):
+            begin = (chosen[session] + jobs.after_s[job]) / 3600.0
+            end = min(begin + jobs.run_s[job] / 3600.0, float(OCCUPIED_HOURS))
+            hour = int(begin)
+            while hour < end:
+                busy[hour] += jobs.size[job] * (min(end, hour + 1.0) - max(begin, float(hour)))
+                hour += 1
     return chosen
 
 

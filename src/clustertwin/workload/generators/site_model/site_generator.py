@@ -29,7 +29,9 @@ from clustertwin.workload.generators.site_model.session_fit import (
 )
 from clustertwin.workload.generators.site_model.session_walk import (
     SessionTables,
+    WalkedJobs,
     WorkTargets,
+    calm_starts,
     choose_slots,
     run_times,
     separate,
@@ -76,6 +78,7 @@ class WeekAim(NamedTuple):
     furthest: float = 1.0  # shift of run times, in normal scores
     candidates: int = 4  # draws; the one whose work comes closest is kept
     excess: float = 0.1  # share of work above the aim, before run times are shifted
+    offers: int = 1  # starts that a session chooses from; it takes the one at which the machine is least busy
 
     def targets(self, day: Ints) -> WorkTargets:
         return WorkTargets(day // self.days, self.work.reshape(7 // self.days, -1).sum(axis=1), self.furthest)
@@ -89,12 +92,18 @@ class _WalkedSessions(NamedTuple):
     after_s: Floats  # (job,) since the session began
     score: Floats  # (job,) normal score of the run time
     work: Floats  # (session,)
+    jobs: WalkedJobs
 
     def take(self, kept: NDArray[np.bool_]) -> _WalkedSessions:
         """The sessions of a mask."""
         jobs = np.repeat(kept, self.length)
         return _WalkedSessions(
-            self.length[kept], self.states[jobs], self.after_s[jobs], self.score[jobs], self.work[kept]
+            self.length[kept],
+            self.states[jobs],
+            self.after_s[jobs],
+            self.score[jobs],
+            self.work[kept],
+            WalkedJobs(self.length[kept], self.after_s[jobs], self.jobs.size[jobs], self.jobs.run_s[jobs]),
         )
 
 
@@ -117,6 +126,7 @@ class SiteModel:
     pause_s: float = 3600.0  # a longer pause ends a session
     longest_s: float = 4 * 3600.0  # a longer session is cut
     neighbours: float = 0.25  # share of a week's sessions that come from each of the two weeks beside it
+    offers: int = 3  # starts that a session of a learnt week chooses from
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedSiteModel:
         check_log(jobs)
@@ -271,7 +281,8 @@ class FittedSiteModel(Fitted):
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
         work = calendar.slot_work[week].astype(np.float64)
         work *= np.clip(due[1] / max(float(work.sum()), 1e-9), 0.5, 1.5)
-        drawn = self._draw(sessions, WeekAim(calendar.slot_sessions[week].astype(np.float64), work), begin_s, rng)
+        aim = WeekAim(calendar.slot_sessions[week].astype(np.float64), work, offers=self.settings.offers)
+        drawn = self._draw(sessions, aim, begin_s, rng)
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
     def _counts(self, entry: Ints, share: Floats, due: tuple[float, float], rng: np.random.Generator) -> Ints:
@@ -305,7 +316,7 @@ class FittedSiteModel(Fitted):
         order = np.argsort(-best.work, kind="stable")
         liking = self.calendar.liking(sessions.user)
         slot = choose_slots(order, best.work, work, aim.sessions, liking, rng.random(len(order)))
-        start_s = begin_s + self.calendar.seconds(sessions.user, slot, rng.random(len(order)))
+        start_s = begin_s + self._starts(best, sessions.user, slot, aim.offers, rng)
         duration_s = best.after_s[np.cumsum(best.length) - 1] if len(order) else np.empty(0)
         by_user = np.lexsort((start_s, sessions.code))
         pause_s = self.settings.pause_s * rng.random(len(order))
@@ -320,6 +331,14 @@ class FittedSiteModel(Fitted):
         resolution_s = self.kinds.facts["resolution_s"]
         return _DrawnJobs(np.round(submit_s), kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
 
+    def _starts(self, walked: _WalkedSessions, user: Ints, slot: Ints, offers: int, rng: np.random.Generator) -> Floats:
+        """(session,) seconds into the week. Users prefer hours at which the machine is not full."""
+        starts_s = [self.calendar.seconds(user, slot, uniform) for uniform in rng.random((offers, len(user)))]
+        if offers == 1:
+            return starts_s[0]
+        machine = float(self.kinds.facts["machine_size"])
+        return calm_starts(rng.permutation(len(user)), np.stack(starts_s, axis=1), walked.jobs, machine)
+
     def _walked(self, entry: Ints, rng: np.random.Generator) -> _WalkedSessions:
         length = self._lengths(entry, rng)
         jobs = int(length.sum())
@@ -332,7 +351,7 @@ class FittedSiteModel(Fitted):
         work: Floats = np.bincount(np.repeat(np.arange(len(entry)), length), size * run_s, len(entry)).astype(
             np.float64
         )
-        return _WalkedSessions(length, states, after_s, score, work)
+        return _WalkedSessions(length, states, after_s, score, work, WalkedJobs(length, after_s, size, run_s))
 
     def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
         """Jobs per session, within the class of the entry and with its mean."""
