@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress
 
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from clustertwin.workload.jobs import Jobs
+    from clustertwin.workload.studies.user_feedback import ReactingLog
 
 Force = Annotated[bool, typer.Option(help="Overwrite existing files.")]
 Lenient = Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")]
@@ -28,7 +33,18 @@ class TraceGenerateOptions:
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same jobs.")] = 0
     load: Annotated[float, typer.Option(help="Factor for the work per day, such as 1.3.")] = 1.0
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Size of another machine, with the utilisation of the log's machine.")
+        int | None,
+        typer.Option(
+            min=1, help="Size of another machine with the same utilisation: the same users submit more or less."
+        ),
+    ] = None
+    feedback: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="NODES",
+            help="Size of another machine with the same jobs: users who wait less submit sooner.",
+        ),
     ] = None
     users: Annotated[
         list[str], typer.Option("--user", metavar="NAME=FACTOR", help="Factor for the jobs of one user: alice=2.")
@@ -57,17 +73,31 @@ def generate(options: TraceGenerateOptions) -> None:
     from clustertwin.workload.generators.generate_log import generate as run
 
     refuse_existing(options.out, options.force)
+    if options.feedback and options.nodes:
+        raise SettingsError("--nodes changes the number of jobs, and --feedback keeps them: give one of the two")
     start_s = options.start.replace(tzinfo=UTC).timestamp() if options.start else None
     users, sizes = _factors(options.users), _factors(options.sizes)
     change = WorkloadChange(options.load, options.nodes, users, sizes, start_s, options.days)
     settings = GenerateSettings(options.generator, options.jobs, options.seed, change)
     log = run(options.real, settings, options.lenient, options.save, options.force)
-    jobs = write(_with_progress(log.blocks, log.expected), options.out, options.force)
+    blocks = _with_progress(log.blocks, log.expected)
+    reacting = _reacting(blocks, options.feedback) if options.feedback else None
+    jobs = write([reacting.jobs] if reacting else blocks, options.out, options.force)
     if options.json:
-        print_json({"out": str(options.out), "jobs": jobs, "generator": log.generator, "seed": options.seed,
-                    "fit_s": log.fit_s})  # fmt: skip
-    else:
-        typer.echo(f"{options.out}: {jobs} jobs ({log.generator}, seed {options.seed})")
+        document = {"out": str(options.out), "jobs": jobs, "generator": log.generator, "seed": options.seed,
+                    "fit_s": log.fit_s}  # fmt: skip
+        print_json(document | ({"feedback": reacting.document()} if reacting else {}))
+        return
+    typer.echo(f"{options.out}: {jobs} jobs ({log.generator}, seed {options.seed})")
+    if reacting:
+        typer.echo(reacting.summary())
+
+
+def _reacting(blocks: Iterable[Jobs], procs: int) -> ReactingLog:
+    from clustertwin.workload.generators.superposition import concatenate
+    from clustertwin.workload.studies.user_feedback import react
+
+    return react(concatenate(blocks), procs)
 
 
 def generators(json: bool = Json) -> None:

@@ -58,6 +58,8 @@ def share(options: TraceShareOptions) -> None:
 
 
 def _print_shared(out: Path, shared: Any) -> None:
+    from clustertwin.workload.sharing.share_card import MOSTLY_NOISE
+
     guarantee, easy = shared.model.guarantee, shared.fidelity.scheduler["EASY"]
     for reason, jobs in shared.removed.items():
         err.print(f"{jobs} jobs left out: {reason}", soft_wrap=True)
@@ -65,6 +67,8 @@ def _print_shared(out: Path, shared: Any) -> None:
         f"{out}: {len(shared.jobs)} jobs; ε = {guarantee.epsilon:.3g}, δ = {guarantee.delta:.3g} for {guarantee.unit}"
     )
     typer.echo(f"mean wait under EASY: {easy.synthetic.wait_s:,.0f} s (real log: {easy.real.wait_s:,.0f} s; simulated)")
+    if shared.model.mostly_noise:
+        err.print(MOSTLY_NOISE, soft_wrap=True)
     if shared.held_out is None:
         typer.echo("attacks: not measured, because the log has too few users to hold some of them out")
         return

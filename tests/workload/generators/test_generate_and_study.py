@@ -107,3 +107,17 @@ def test_a_period_without_jobs_is_refused_and_leaves_no_file(trace, real, tmp_pa
     with pytest.raises(SettingsError, match="the period is too short"):
         trace("generate", real, "--days", 1e-9, "--out", tmp_path / "out.swf")
     assert not (tmp_path / "out.swf").exists()
+
+
+def test_with_feedback_the_same_jobs_are_submitted_at_other_times(trace, real, tmp_path):
+    made = trace("generate", real, "--jobs", "300", "--out", tmp_path / "open.swf")
+    reacting = trace("generate", real, "--jobs", "300", "--feedback", "200", "--out", tmp_path / "closed.swf", "--json")
+    assert (made.exit_code, reacting.exit_code) == (0, 0)
+    assert json.loads(reacting.stdout)["feedback"]["procs"] == 200
+    opened, closed = read(tmp_path / "open.swf"), read(tmp_path / "closed.swf")
+    assert sorted(closed.run_s.tolist()) == sorted(opened.run_s.tolist())
+
+
+def test_feedback_and_another_number_of_jobs_contradict_each_other(trace, real, tmp_path):
+    with pytest.raises(SettingsError, match="give one of the two"):
+        trace("generate", real, "--feedback", "128", "--nodes", "128", "--out", tmp_path / "never.swf")

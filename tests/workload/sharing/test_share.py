@@ -125,6 +125,15 @@ def test_without_noise_the_card_promises_nothing(accounting: Path) -> None:
     assert card_document(result)["guarantee"]["epsilon"] is None
 
 
+def test_the_card_of_a_log_with_few_users_says_that_it_is_mostly_noise() -> None:
+    pytest.importorskip("opacus")
+    few = share(office_log(days=28, users=6), ShareSettings(procs=64, noise_seed=1))
+    many = share(office_log(days=28, users=6), ShareSettings(epsilon=1000.0, procs=64, noise_seed=1))
+    assert "most counts behind the synthetic log are noise" in card_text(few)
+    assert card_document(few)["guarantee"]["mostly_noise"] is True
+    assert card_document(many)["guarantee"]["mostly_noise"] is False
+
+
 def test_ten_jobs_are_refused(accounting: Path) -> None:
     with pytest.raises(TraceError, match="10 jobs that ran are too few"):
         share(read(accounting, timezone="UTC").take(slice(0, 10)), ShareSettings(epsilon=float("inf"), procs=64))

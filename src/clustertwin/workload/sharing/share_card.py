@@ -28,6 +28,11 @@ NOT_COVERED = (
     "log's mean wait, its load and the success of attacks without noise."
 )
 
+MOSTLY_NOISE = (
+    "The real log has too few users for this ε: most counts behind the synthetic log are noise. A longer log with more "
+    "users, or a larger ε, makes it closer."
+)
+
 
 def card_document(shared: SharedLog, with_figures: bool = True) -> dict[str, Any]:
     """The card as plain values for JSON. Without figures, everything in it is covered by the guarantee."""
@@ -44,6 +49,7 @@ def card_document(shared: SharedLog, with_figures: bool = True) -> dict[str, Any
             "unit": guarantee.unit,
             "accountant": "Renyi differential privacy, Opacus",
             "noise_multipliers": guarantee.noise_multipliers,
+            "mostly_noise": model.mostly_noise,
         },
         "public_facts": {**asdict(model.facts), "machine": model.grid.machine, "has_limits": model.grid.with_limits,
                          "load": model.released.load if guarantee.load_is_public else None},
@@ -74,6 +80,8 @@ def card_text(shared: SharedLog, with_figures: bool = True) -> str:
         "| `card.json` | this card for programs |\n",
         "## The promise\n", _promise(shared), _public(shared),
     ]  # fmt: skip
+    if shared.model.mostly_noise:
+        parts.append(MOSTLY_NOISE + "\n")
     if with_figures:
         parts += ["## How close is it?\n", NOT_COVERED + "\n", _fidelity(shared), "## What do attacks find?\n",
                   _attacks(shared)]  # fmt: skip

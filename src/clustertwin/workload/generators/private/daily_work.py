@@ -8,12 +8,9 @@ work of all days adds up to the released load.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 WEEK_SPREAD = 0.45  # standard deviation of the logarithm of a week's load
 WEEK_MEMORY = 0.5  # correlation of that logarithm with the week before
@@ -27,19 +24,15 @@ LEAST_SHARE = 0.05  # of the plan: some work arrives on every day
 class DailyWork:
     """The plan of each day, the queue, and the balance of what was submitted. Work is in days of the whole machine."""
 
-    load: float  # of the days on which the site is used
+    load: float
     weekend_share: float  # work of a day of the weekend over that of a weekday
     first_weekday: int  # 0 is Monday
     rng: np.random.Generator
-    used: Floats = field(default_factory=lambda: np.ones(1))  # (day,) 1 or 0; the sequence repeats
     surplus: float = 0.0
     queued: float = 0.0
 
     def days(self) -> Iterator[tuple[float, bool]]:
-        """The work to submit on each day, and whether it is a day of the weekend. Report it with `submitted`.
-
-        On a day on which the site is not used the work is 0.
-        """
+        """The work to submit on each day, and whether it is a day of the weekend. Report it with `submitted`."""
         weekday_load = self.load * 7 / (5 + 2 * self.weekend_share)
         day, level = self.first_weekday, float(self.rng.normal())
         while True:
@@ -47,12 +40,11 @@ class DailyWork:
             busy = WEEK_SPREAD * level + DAY_SPREAD * float(self.rng.normal()) - (WEEK_SPREAD**2 + DAY_SPREAD**2) / 2
             planned = weekday_load * (self.weekend_share if weekend else 1.0) * float(np.exp(busy))
             wanted = planned / (1 + PATIENCE * self.queued) - BALANCE * self.surplus * planned / self.load
-            unused = self.used[(day - self.first_weekday) % len(self.used)] == 0
-            yield 0.0 if unused else max(wanted, LEAST_SHARE * planned), weekend
+            yield max(wanted, LEAST_SHARE * planned), weekend
             day += 1
             if day % 7 == 0:
                 level = WEEK_MEMORY * level + float(np.sqrt(1 - WEEK_MEMORY**2) * self.rng.normal())
 
     def submitted(self, work: float) -> None:
-        self.surplus += work - self.load if work else 0.0
+        self.surplus += work - self.load
         self.queued = max(self.queued + work - 1.0, 0.0)

@@ -35,6 +35,7 @@ DEFAULT_EPSILON = 8.0
 DEFAULT_DELTA = 1e-6
 LEAST_UNITS = 5
 BLOCK_JOBS = 2_000
+CERTAIN_KINDS = 10  # of sessions, each above twice its noise: with fewer a log is mostly noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,21 @@ class FittedPrivate(Fitted):
         return cls(grid, released, facts, guarantee, SessionSampler.of(released, grid))
 
     @property
+    def load(self) -> float:
+        """The offered load of the periods in which the site is in use. A synthetic log has no others."""
+        return self.released.load / self.released.in_use
+
+    @property
     def expected_jobs(self) -> int:
         """The jobs of a synthetic log as long as the real one."""
-        sessions = self.released.load * self.grid.machine * DAY_S * self.facts.days / self.sampler.session_work
+        sessions = self.load * self.grid.machine * DAY_S * self.facts.days / self.sampler.session_work
         return max(1, round(sessions * self.sampler.session_jobs))
+
+    @property
+    def mostly_noise(self) -> bool:
+        """Whether the log has too few users for this ε: only a few kinds of sessions can be told from noise."""
+        users = float(self.released.activity.sum())  # a noisy count, so this may be published
+        return bool(users < CERTAIN_KINDS * 2 * self.guarantee.noise_multipliers.get("kind", 0.0))
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         check_count(n)
@@ -161,10 +173,7 @@ class FittedPrivate(Fitted):
 
     def _plan(self, rng: np.random.Generator) -> DailyWork:
         weekday, weekend = self.released.hour.sum(axis=1)
-        period = np.arange(self.facts.days) * len(self.released.presence) // self.facts.days
-        used = self.released.presence[period]
-        load = self.released.load / float(used.mean())
-        return DailyWork(load, float(weekend / weekday), self.facts.first_weekday(), rng, used)
+        return DailyWork(self.load, float(weekend / weekday), self.facts.first_weekday(), rng)
 
     def _jobs(self, table: Floats, drawn: int) -> Jobs:
         at_s, user, size, limit_s, run_s, status = table
@@ -184,7 +193,7 @@ class FittedPrivate(Fitted):
     def state(self) -> GeneratorState:
         released = asdict(self.released)
         classes = released.pop("classes")
-        scalars = {name: released.pop(name) for name in ("load", "clip_sessions")}
+        scalars = {name: released.pop(name) for name in ("load", "clip_sessions", "in_use")}
         arrays = {**released, **{f"class_{name}": values for name, values in classes.items()}}
         guarantee = asdict(self.guarantee)
         if np.isinf(self.guarantee.epsilon):

@@ -14,7 +14,7 @@ The queries, and what they are for:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class ReleasedStatistics:
     repetition: Floats  # (3,) the next job has another shape; the same shape; the same shape and a similar run time
     status: Floats  # (2, status) of jobs that stay below their limit, and that reach it
     clip_sessions: int
-    presence: Floats = field(default_factory=lambda: np.ones(1))  # (period,) 1 where the site is used, else 0
+    in_use: float = 1.0  # share of the periods in which the site is in use; which ones is not released
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def release(
     return ReleasedStatistics(
         _kinds(cells, grid, sessions, clip, sums), classes, _ratios(cells, grid, sessions, clip, sums), activity, load,
         _hours(sessions, sums), _gaps(sessions, sums), _repetition(sessions, sums), _status(sessions, sums), clip,
-        _presence(sessions, days, grid.periods(days), sums),
+        _in_use(sessions, days, grid.periods(days), sums),
     )  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def _load(sessions: Sessions, grid: PublicGrid, days: int, sums: NoisySums) -> f
     return float(np.clip(float(sums.total("load", share[:, None], bound)[0]) * (1 + cut_off), 0.02, 2.0))
 
 
-def _presence(sessions: Sessions, days: int, periods: int, sums: NoisySums) -> Floats:
-    """(period,) 1 or 0. All users count alike, however many periods they are present in."""
+def _in_use(sessions: Sessions, days: int, periods: int, sums: NoisySums) -> float:
+    """The share of periods with users. All users count alike, however many periods they are present in."""
     day = (sessions.jobs.submit_s // DAY_S).astype(np.int64)
     period = np.clip((day - day.min()) * periods // days, 0, periods - 1)  # first and last day are public
     present = unit_counts(sessions.job_unit, sessions.units, period, periods) > 0
@@ -145,8 +145,8 @@ def _presence(sessions: Sessions, days: int, periods: int, sums: NoisySums) -> F
     noisy = sums.total("presence", present / np.maximum(length, 1.0))
     noise, usual = sums.multipliers["presence"], float(np.quantile(noisy, 0.75))
     if usual * (1 - PRESENT) < 3 * noise:  # too few users to tell an empty period from noise
-        return np.ones(periods)
-    return (noisy > PRESENT * usual).astype(np.float64)
+        return 1.0
+    return float(np.mean(noisy > PRESENT * usual))
 
 
 def _kinds(cells: dict[str, Ints], grid: PublicGrid, sessions: Sessions, clip: int, sums: NoisySums) -> Floats:

@@ -71,9 +71,6 @@ class SessionSampler:
 
     def day(self, work: float, weekend: bool, rng: np.random.Generator) -> tuple[Floats, Ints, DrawnJobs]:
         """Sessions of one day, until they hold this much work: (job,) seconds since midnight, users and jobs."""
-        if work <= 0:
-            none = np.empty(0)
-            return none, none.astype(np.int64), DrawnJobs(none.astype(np.int64), none, none, none.astype(np.int64))
         length, jobs = self._sessions_of(work, rng)
         sessions = len(length)
         hour = _pick(self.released.hour[int(weekend)], rng.random(sessions))
