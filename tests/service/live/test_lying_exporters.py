@@ -133,7 +133,7 @@ def test_a_long_answer_is_parsed_in_another_thread(state):
 
 
 def test_an_exporter_whose_clock_jumps_is_named(monkeypatch):
-    monkeypatch.setattr(exporter_feed, "UNUSED_S", 0.5)
+    monkeypatch.setattr(exporter_feed, "UNUSED_ANSWERS", 4)
     jumps = itertools.cycle((3600.0, -3600.0, 0.0))
     answer = honest("jumps")
     with exporter(
