@@ -7,7 +7,7 @@
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make chaos  30 faults against a running service, one after the other; about fifteen minutes
-# make soak   24 hours in compressed time: replay, nights, verdicts and page loads; about ten minutes
+# make soak   24 hours in compressed time: replay, nights, verdicts and page loads; about fifteen minutes
 # make fuzz   100,000 damaged inputs for each parser of foreign bytes; FUZZ_CASES= for another number
 SHELL   := /bin/bash
 PYTHON  ?= python3

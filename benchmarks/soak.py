@@ -1,8 +1,8 @@
 """Hours of a service in compressed time: replay, nights, verdicts, page loads -> slopes of memory, files and disk.
 
-    python benchmarks/soak.py [--hours 24] [--speed 240] [--days-before 1] [--no-nights] [--json]
+    python benchmarks/soak.py [--hours 24] [--speed 120] [--days-before 1] [--no-nights] [--json]
 
-A cluster of two nodes with eight threads each is simulated; one job in five is anomalous. A real `twin up --replay`
+A cluster of two nodes with eight threads each is simulated; three jobs in ten do bad I/O. A real `twin up --replay`
 replays the hours `--speed` times faster than they were. Meanwhile a client loads every page and the API and gives a
 verdict to each event, first confirmed, then dismissed, in turn. After each simulated day, `twin learn run` learns from
 it in the same home, so that a new champion is taken over while the replay goes on. `--days-before` simulated days are
@@ -142,8 +142,10 @@ def record(directory: Path, hours: float, start_s: int, seed: int) -> Path:
         threads=8,
         hours=hours,
         job_types=("np", "good-io", "mpi-4"),
-        anomalies=("bad-io", "slow-io"),
-        anomaly_ratio=0.2,
+        anomalies=("bad-io",),
+        anomaly_ratio=0.3,
+        idle_ratio=0.0,
+        job_s=(900.0, 1800.0),
         start_s=start_s,
     )
     write_recording(directory, simulate(settings, read_signatures(), seed), directory.name, "test")
@@ -248,7 +250,7 @@ def _day(number: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--speed", type=float, default=240.0)
+    parser.add_argument("--speed", type=float, default=120.0)
     parser.add_argument("--days-before", type=int, default=1)
     parser.add_argument("--no-nights", action="store_true")
     parser.add_argument("--json", action="store_true")

@@ -15,7 +15,9 @@ from tests.service.conftest import Clock, ready
 from tests.service.live.test_loop import Counting, live, play
 
 from clustertwin.core.channels import CPU
+from clustertwin.core.errors import InputError
 from clustertwin.core.traces import Trace
+from clustertwin.service.live.feeds.thread_growth import MOST_TIMES, ThreadGrowth
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.problems import problems
@@ -231,3 +233,38 @@ def test_a_refused_champion_that_is_deleted_is_no_problem_any_more(loop_of, cloc
     assert any("the new champion is refused" in problem for problem in loop.turn().problems)
     (state.home / "champion.json").unlink()
     assert loop.turn().problems == ()
+
+
+def test_a_node_that_invents_threads_again_and_again_is_left_out_alone(loop_of, clock):
+    good, liar = begun(clock, "good", "liar")
+    liar.seconds = np.full((200, liar.seconds.shape[1]), 100.0)
+    work = liar.work
+
+    def invent() -> None:
+        work()
+        liar.cpus = (*liar.cpus, len(liar.cpus))
+
+    def spend() -> None:
+        liar.seconds[:, 3] += 1.0
+
+    work, liar.work = spend, invent
+    loop = loop_of(live(clock, good, liar), stride_s=5)
+    for _ in range(MOST_TIMES + 10):
+        after = play(loop, clock, [good, liar], 1)
+        assert {node.node: node.heard_s for node in after.nodes}.get("good", clock.now_s) == clock.now_s
+    assert any(
+        "liar: its data is left out" in problem and "new threads 17 times" in problem for problem in after.problems
+    )
+    assert "liar" not in loop._buffer.nodes
+
+
+def test_threads_that_were_known_before_are_not_new():
+    growth = ThreadGrowth(3600.0)
+    for second in range(1000):
+        growth.check("n", (0, 1, 2, 3) if second % 2 else (0, 1), float(second))
+    for second in range(0, 100_000, 1000):
+        growth.check("slow", tuple(range(second // 1000 + 1)), float(second))
+    for count in range(1, MOST_TIMES + 2):
+        growth.check("fast", tuple(range(count)), float(count))
+    with pytest.raises(InputError, match="new threads 17 times"):
+        growth.check("fast", tuple(range(MOST_TIMES + 2)), 100.0)

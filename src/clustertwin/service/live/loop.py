@@ -24,6 +24,7 @@ from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
+from clustertwin.service.live.feeds.thread_growth import ThreadGrowth
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop_settings import LoopSettings
@@ -87,6 +88,7 @@ class Loop:
         self._history = NodeScores(settings.history_s)
         self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
         self._known_s: dict[str, int] = {}  # node -> the end of its newest second with data
+        self._growth = ThreadGrowth(settings.forget_s)
         self._arrived: set[str] = set()  # the nodes that sent something in the last turn in which any did
         self._first_s: int | None = None
         self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
@@ -199,6 +201,7 @@ class Loop:
                 )
             return
         self._problems.pop(f"clock of {trace.node}", None)
+        self._growth.check(trace.node, trace.cpus, now_s)
         self._buffer.push(trace)
         self._heard_s[trace.node] = trace.end_s
         with_data = np.flatnonzero(trace.valid.any(0))
@@ -239,6 +242,7 @@ class Loop:
         for node in [node for node, heard_s in self._heard_s.items() if heard_s < now_s - self.settings.forget_s]:
             del self._heard_s[node]
             self._known_s.pop(node, None)
+            self._growth.forget(node)
         if not self._heard_s:
             return None
         newest_s = max(self._heard_s.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -31,8 +32,8 @@ REST = 10
 REST_BYTES_PER_S = 4 << 20
 #: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
-#: An exporter whose answers have given no second of data for this long is named.
-UNUSED_S = 10.0
+#: An exporter is named after this many answers in a row that gave no second of data.
+UNUSED_ANSWERS = 10
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
 NAME_HELD_S = 300.0
 
@@ -56,7 +57,7 @@ class ExporterFeed:
         self._parsing: dict[int, Future[Parsed]] = {}
         self._rest_until_s: dict[int, float] = {}
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
-        self._used_s: dict[int, float] = {}  # when an exporter gave its last second of data, or its first answer
+        self._unused: Counter[int] = Counter()  # answers of an exporter since it gave a second of data
 
     def now_s(self) -> float:
         return self._clock()
@@ -73,8 +74,8 @@ class ExporterFeed:
             traces += self._traces(number, answer)
         for number in self._sweep.pending:
             self._errors[number] = f"{self._endpoints[number].url}: has not answered yet"
-        for number, used_s in self._used_s.items():
-            if number not in self._errors and abs(now_s - used_s) > UNUSED_S:
+        for number, answers in self._unused.items():
+            if number not in self._errors and answers >= UNUSED_ANSWERS:
                 url = self._endpoints[number].url
                 self._errors[number] = f"{url}: answers, but no second of it can be used: samples are missing or jump"
         return traces
@@ -113,8 +114,7 @@ class ExporterFeed:
         try:
             self._hold_name(number)
             traces = self._streams[number].push(readings)
-            if traces or number not in self._used_s:
-                self._used_s[number] = self._clock()
+            self._unused[number] = 0 if traces else self._unused[number] + 1
             return traces
         except Exception as error:
             self._streams[number] = Stream()
