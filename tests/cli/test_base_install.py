@@ -103,7 +103,7 @@ LINES = {
     "sched simulate-site @/jobs.sacct --site @/site.toml": "workload",
     "sched validate @/jobs.sacct --site @/site.toml": "workload",
     "sched try --site @/site.toml --squeue @/no-queue.txt --sprio @/no-queue.txt": "workload",
-    "sched search @/jobs.sacct --site @/site.toml --candidates 2": "workload",
+    "sched search @/many.sacct --site @/site.toml --candidates 2": "workload",
     "sched compare-config @/jobs.sacct --site @/site.toml --site @/site.toml": "workload",
 }
 
@@ -150,6 +150,7 @@ def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> 
     (place / "no-queue.txt").write_text("")
     (place / "site.toml").write_text(site.SITE)
     (place / "jobs.sacct").write_text(site.HEADER + site.ROWS)
+    (place / "many.sacct").write_text(site.HEADER + site.ROWS * 5)
     (place / "service.toml").write_text(f'[service]\nhome = "{place}/served"\nport = 0\n')
     (place / "home").mkdir()
     store = Store(place / "home" / "state.sqlite")

@@ -6,6 +6,7 @@ import pytest
 from tests.workload.slurm.test_live_site import line, site
 
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.workload.simulator.forecast.live_start import StartQuestion
 from clustertwin.workload.slurm.live.site_change import (
     SiteChange,
     changed_queue,
@@ -14,6 +15,7 @@ from clustertwin.workload.slurm.live.site_change import (
     parse_factors,
 )
 from clustertwin.workload.slurm.live.site_queue import parse_site_queue
+from clustertwin.workload.slurm.live.site_start import forecast_site
 
 #: Both nodes of batch are taken for half an hour, and three whole-node jobs of an hour wait.
 QUEUE = parse_site_queue(
@@ -85,3 +87,11 @@ def test_a_weight_changes_who_goes_first():
     assert starts["13"].new_s < starts["13"].old_s
     assert starts["12"].new_s > starts["12"].old_s
     assert (changed.old_weights["fair_share"], changed.new_weights["fair_share"]) == (0.0, 500.0)
+
+
+@pytest.mark.slow
+def test_an_empty_queue_has_no_change_and_no_start():
+    empty = parse_site_queue("")
+    changed = compare_queue(site(), empty, None, SiteChange(add_nodes=1), {})
+    assert (changed.groups, changed.jobs, changed.futures) == ((), (), 1)
+    assert forecast_site(site(), empty, None, StartQuestion()).answers == ()
