@@ -51,7 +51,7 @@ def main() -> None:
         if len(queue.names) - queue.running < 3 or not queue.running:
             continue
         hung = rng.random(queue.running) < options.hangs
-        if not hung.any():
+        if options.hangs and not hung.any():
             continue
         named = np.where(hung, rng.random(len(hung)) < 0.9, rng.random(len(hung)) < options.accused)
         known = ClusterHealth({queue.names[i]: JobHealth(queue.names[i], True, 0.97) for i in np.flatnonzero(named)})

@@ -376,15 +376,16 @@ def test_the_overruns_are_read_without_a_filter_that_sacct_ignores():
     assert "--state" not in asked[0]
 
 
-def test_outcomes_listen_to_other_events_only_if_they_are_told_to(tmp_path, store, slurm):
+def test_outcomes_listen_to_other_events_that_are_open(tmp_path, store, slurm):
     hand = hand_of(tmp_path, store, slurm, "ask")
     node = replace(EVENT, id="node", jobs=(), places=(("n7", (0,)),))
     hand.turn([EVENT, node], NOW_S)
     other = replace(EVENT, id="cd34")
-    assert hand.known_health(other) == ClusterHealth()
-    hand.settings = replace(hand.settings, listen=True)
     assert hand.known_health(other) == ClusterHealth({"42": JobHealth("42", True, 0.99)}, frozenset({"n7"}))
     assert hand.known_health(EVENT).jobs == {}
+    listening, hand.settings = hand.settings, replace(hand.settings, listen=False)
+    assert hand.known_health(other) == ClusterHealth()
+    hand.settings = listening
     hand.turn([], NOW_S + 5)
     assert hand.known_health(other) == ClusterHealth()
 

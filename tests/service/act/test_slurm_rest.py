@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
-from clustertwin.service.act.savings import measure_action, read_overruns
+from clustertwin.service.act.savings import CHECK_DELAYS_S, measure_action, read_overruns
 from clustertwin.service.act.slurm_commands import commands_of, partitions, read_facts
 from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
 from clustertwin.workload.simulator.forecast.squeue import COMMAND, parse_squeue
@@ -104,6 +104,12 @@ def test_the_accounting_has_overruns_and_the_end_of_a_job(rest):
     run = SlurmRest(RestSettings(rest.url))
     assert read_overruns(run) == (22.0,)
     assert measure_action(ACTION, 0.0, run) == pytest.approx(2 * 1_700_003_622 / 3600)
+
+
+def test_an_accounting_without_jobs_is_empty_and_no_error(rest):
+    nothing = {"errors": [{"error": "Nothing found with query", "description": "Nothing found"}], "jobs": []}
+    rest.status, rest.answers["/slurmdb/v0.0.38/jobs/"] = 500, nothing  # as slurmrestd 22.05 answers
+    assert read_overruns(SlurmRest(RestSettings(rest.url))) == CHECK_DELAYS_S
 
 
 @pytest.mark.parametrize(

@@ -10,4 +10,4 @@ class HandSettings:
     policy: str = ""  # a file with rules; empty: evidence is taken, and nothing is proposed
     past: str = ""  # a job log, from which run times are predicted
     every_s: float = 60.0  # between two looks at one job
-    listen: bool = False  # outcomes use what is known of other jobs and nodes
+    listen: bool = True  # outcomes use what is known of other jobs and nodes

@@ -24,6 +24,7 @@ from clustertwin.service.act.slurm_commands import TIMEOUT_S, check_job
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
 MAX_BYTES = 64 << 20  # the queue of a large site
+NOTHING = "Nothing found with query"  # the accounting's error if no job fits
 _VERSION = re.compile(r"v0\.0\.\d{2}")
 
 
@@ -139,6 +140,8 @@ def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
             raise SourceError("slurmrestd refused the token: it is wrong or has expired")
         raise SourceError(f"slurmrestd answered {status} with something that is not a document")
     errors = [error for error in answer.get("errors") or () if isinstance(error, dict)]
+    if errors and errors[0].get("error") == NOTHING:
+        return {"jobs": []}
     if errors or status >= 400:
         words = [str(errors[0].get(key) or "") for key in ("error", "description")] if errors else [f"status {status}"]
         raise SourceError(f"slurmrestd failed: {' '.join(': '.join(filter(None, words)).split())[:200]}")

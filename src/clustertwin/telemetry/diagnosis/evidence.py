@@ -19,6 +19,8 @@ MAX_BYTES = 256 * 1024
 LONGEST_TEXT = 200
 MOST_FRAMES = 40
 MOST_PROCESSES = 512
+MOST_RANKS = 10_000_000
+LATEST_S = 1e11  # in the year 5138
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,26 @@ def parse_evidence(data: bytes, where: object = "evidence") -> JobEvidence:
         if plain.pop("format") != FORMAT:
             raise ValueError(f"the format is not {FORMAT}")
         processes = tuple(_process(entry) for entry in plain.pop("processes"))
-        plain["nodes"] = tuple(clean(str(node)) for node in plain["nodes"])
-        plain["job"] = clean(str(plain["job"]))
-        plain["cgroup"] = {clean(str(name)): int(value) for name, value in plain["cgroup"].items()}
-        plain["wanted_nodes"] = int(plain["wanted_nodes"])
-        for key in ("taken_s", "window_s", "cpu_s"):
-            plain[key] = float(plain[key])
-        return JobEvidence(processes=processes, **plain)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        passes, size = plain.pop("messages_pass"), plain.pop("size")
+        if passes not in (True, False, None) or not isinstance(plain["nodes"], list):
+            raise ValueError("a field has the wrong type")
+        counters = {clean(str(name)): _whole(value) for name, value in list(plain.pop("cgroup").items())[:64]}
+        return JobEvidence(
+            job=clean(str(plain.pop("job"))),
+            nodes=tuple(clean(str(node)) for node in plain.pop("nodes")[:MOST_PROCESSES]),
+            taken_s=_real(plain.pop("taken_s")),
+            window_s=_real(plain.pop("window_s")),
+            processes=processes,
+            size=None if size is None else _whole(size, MOST_RANKS),
+            wanted_nodes=_whole(plain.pop("wanted_nodes"), MOST_RANKS),
+            messages_pass=passes,
+            refused=_whole(plain.pop("refused")),
+            left_out=_whole(plain.pop("left_out")),
+            cpu_s=_real(plain.pop("cpu_s")),
+            cgroup=counters,
+            **plain,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(where, f"this is not evidence: {error}") from error
 
 
@@ -174,13 +188,31 @@ def _process(entry: dict[str, Any]) -> ProcessEvidence:
         key: clean(str(entry.pop(key))) for key in ("node", "does", "state", "wchan", "mpi_call", "note")
     }
     kernel = tuple(clean(str(frame)) for frame in entry.pop("kernel_stack")[:MOST_FRAMES])
-    rank = entry.pop("rank")
+    rank, since_s = entry.pop("rank"), entry.pop("since_s")
     return ProcessEvidence(
         **texts,
-        pid=int(entry.pop("pid")),
-        rank=None if rank is None else int(rank),
+        pid=_whole(entry.pop("pid")),
+        rank=None if rank is None else _whole(rank, MOST_RANKS),
         waiting=None if waiting is None else Waiting(clean(str(waiting["call"])), clean(str(waiting["target"]))),
         stack=Stack(*(tuple(clean(str(f)) for f in stack[key][:MOST_FRAMES]) for key in ("native", "python"))),
         kernel_stack=kernel,
+        since_s=None if since_s is None else _real(since_s),
+        cpu_s=_real(entry.pop("cpu_s")),
+        faults=_whole(entry.pop("faults")),
+        io_bytes=_whole(entry.pop("io_bytes")),
+        stopped_ms=_real(entry.pop("stopped_ms")),
         **entry,
     )
+
+
+def _whole(value: Any, most: int = 1 << 62) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > most:
+        raise ValueError(f"{str(value)[:20]} is not a whole number of a reasonable size")
+    return value
+
+
+def _real(value: Any) -> float:
+    """A number of seconds, also since 1970; nothing that a clock cannot show."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LATEST_S:
+        raise ValueError(f"{str(value)[:20]} is not a number of seconds")
+    return float(value)

@@ -106,7 +106,9 @@ def _main(looks: list[ProcessLook]) -> ProcessLook:
 
 
 def _first(values: dict[bytes, bytes], names: tuple[bytes, ...]) -> int | None:
-    return next((int(values[name]) for name in names if values.get(name, b"").isdigit()), None)
+    """The first of these variables that has a number. The owner of a process sets them, so they may be anything."""
+    found = (values[name] for name in names if values.get(name, b"").isdigit())
+    return next((int(value) for value in found if len(value) <= 7), None)
 
 
 def _in_cgroup(job: str) -> list[int]:

@@ -58,6 +58,9 @@ def find(evidence: JobEvidence) -> JobFinding:
         return JobFinding("unknown", False, text)
     if not does.keys() & {"waits-in-mpi", "blocked", "spins"}:
         return _quiet(seen, does)
+    if (evidence.size or 0) > 2 * len(evidence.processes):
+        text = f"The evidence has {len(evidence.processes)} of {evidence.size} ranks: {_counts(does)}."
+        return JobFinding("unknown", False, text)
     if gone := _missing(evidence, ended):
         if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
             others = _others(_those(seen, "waits-in-mpi"), seen)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Waiting, clean
@@ -35,7 +36,7 @@ class ProcessLook:
     wchan: str
     waiting: Waiting | None
     kernel_stack: tuple[str, ...]
-    ran_s: float | None  # seconds since boot at which it ran last
+    ran_s: float | None  # when it ran last, on the scheduler's clock (`scheduler_clock_s`)
 
 
 def look(pid: int) -> ProcessLook | None:
@@ -63,6 +64,12 @@ def look(pid: int) -> ProcessLook | None:
         ),
         ran_s=float(started[1]) / 1000 if started else None,
     )
+
+
+def scheduler_clock_s() -> float:
+    """The scheduler's clock now. It begins at boot and stands still while a hypervisor takes the CPU away."""
+    started = _EXEC_START.search(_read(os.getpid(), "sched")[:2048])
+    return float(started[1]) / 1000 if started else time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def waiting_of(pid: int) -> Waiting | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from clustertwin.telemetry.diagnosis import private_memory, shared_memory
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
-from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look
+from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, scheduler_clock_s
 from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, mpi_call, state_of
 from clustertwin.telemetry.diagnosis.stack_tools import stack_of
 from clustertwin.telemetry.exporter.text.kernelfile import read_file
@@ -160,8 +160,8 @@ def _cgroup(pid: int) -> dict[str, int]:
     return values
 
 
-def _unix_s(since_boot_s: float) -> float:
-    return time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + since_boot_s
+def _unix_s(ran_s: float) -> float:
+    return time.time() - max(scheduler_clock_s() - ran_s, 0.0)
 
 
 def _cpu_s() -> float:
