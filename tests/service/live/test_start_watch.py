@@ -69,6 +69,23 @@ def test_a_failed_forecast_keeps_the_last_one_and_says_why():
     assert boards[2].age_s(1060.0) == 60.0
 
 
+def test_the_first_forecast_may_compile_and_later_ones_have_the_budget():
+    budgets: list[float] = []
+    answers = iter([SourceError("no"), "ok", "ok"])
+
+    def run(arguments: Sequence[str], budget_s: float) -> str:
+        budgets.append(budget_s)
+        answer = next(answers)
+        if isinstance(answer, SourceError):
+            raise answer
+        return json.dumps(document(1000.0, []))
+
+    starts = StartWatch(QueueSettings(past="log.swf", budget_s=30.0), lambda board: None, run)
+    for _ in range(3):
+        starts.turn()
+    assert budgets == [900.0, 900.0, 30.0]
+
+
 def test_the_command_names_only_what_is_configured():
     command = QueueSettings(site="/etc/slurm", futures=5).command()
     assert command == ["sched", "start", "--json", "--futures", "5", "--hours", "24", "--site", "/etc/slurm"]

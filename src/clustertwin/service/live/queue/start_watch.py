@@ -24,6 +24,9 @@ from clustertwin.service.live.queue.start_board import StartBoard, StartJudge, w
 #: The longest answer that is read: about 100,000 waiting jobs.
 MOST_BYTES = 1 << 26
 
+#: Until a forecast has succeeded: the first one on a machine compiles the simulator, at the lowest priority.
+FIRST_BUDGET_S = 900.0
+
 #: Arguments of `twin` and a budget in seconds -> standard output. Raises `SourceError` if there is no answer.
 RunTwin = Callable[[Sequence[str], float], str]
 
@@ -60,7 +63,8 @@ class StartWatch:
     def turn(self, clock: Callable[[], float] = time.monotonic) -> None:
         begin_s = clock()
         try:
-            document = parse_document(self._run(self.settings.command(), self.settings.budget_s))
+            budget_s = self.settings.budget_s if self.board.asked_s else max(self.settings.budget_s, FIRST_BUDGET_S)
+            document = parse_document(self._run(self.settings.command(), budget_s))
             record, waiting = self._judge.look(document), waiting_jobs(document)
             board = StartBoard(
                 float(document["asked_s"]), waiting, int(document["held"]), tuple(document["not_used"]), "",
