@@ -1,10 +1,10 @@
 """Fit and sample every generator on one log: seconds to fit, jobs per second, peak memory of a long stream.
 
     python benchmarks/generators.py LOG [--generators crossover,bootstrap,…] [--jobs 200000] [--stream 5000000]
-    python benchmarks/generators.py LOG --design [--seeds 5]
+    python benchmarks/generators.py LOG --design [--of site-model] [--seeds 5]
 
 Each generator runs in its own process, so that its memory can be measured. `--design` removes or changes one part of
-`crossover` at a time and simulates the result (FCFS with EASY backfilling).
+`crossover`, or of another generator, at a time and simulates the result (FCFS with EASY backfilling).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +47,8 @@ def measure(log: Path, name: str, jobs: int, stream: int) -> None:
     print(f"{name:16} {fit_s:9.2f} {sampled / sample_s:12,.0f} {stream / written_s:14,.0f} {peak_mb:9.0f}", flush=True)
 
 
-#: name of a variant -> the settings that differ
-DESIGN: dict[str, dict[str, float]] = {
+#: generator -> name of a variant -> the settings that differ
+DESIGN: dict[str, dict[str, dict[str, float]]] = {"crossover": {
     "unchanged": {},
     "no exchange, only jitter": {"sweeps": 0},
     "no limit on moved work": {"most_work_s": np.inf},
@@ -58,24 +59,29 @@ DESIGN: dict[str, dict[str, float]] = {
     "at most a month": {"far_s": 30 * 86400.0},
     "long sessions are not cut": {"longest_s": np.inf},
     "sessions end after 20 minutes": {"pause_s": 1200.0},
-}
+}, "site-model": {
+    "unchanged": {},
+    "a session does not choose its hour": {"offers": 1},
+}}  # fmt: skip
 
 
-def design(log: Path, seeds: int) -> None:
-    """One row per variant: the mean over the seeds, as a ratio to the value of the real log."""
+def design(log: Path, generator: str, seeds: int) -> None:
+    """One row per variant: the mean over the seeds, as a ratio to the value of the real log, and the range of waits."""
     from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, fano
     from clustertwin.workload.fidelity.measures.marginals import ks_complement
     from clustertwin.workload.fidelity.measures.offered_load import capacity
     from clustertwin.workload.fidelity.measures.scheduling_effect import schedule_means
     from clustertwin.workload.formats import read
     from clustertwin.workload.generators.crossover import Crossover
+    from clustertwin.workload.generators.site_model import SiteModel
 
+    settings_of: dict[str, Any] = {"crossover": Crossover, "site-model": SiteModel}
     real = read(log, lenient=True)
     on = capacity(real)
     target = schedule_means(real, on, "EASY")
-    print(f"{log.name:36} {'KS interval':>12} {'lag 1':>7} {'Fano 20':>8} {'wait':>6} {'slowdown':>9}")
-    for name, settings in DESIGN.items():
-        fitted = Crossover(**settings).fit(real, np.random.default_rng(0))  # type: ignore[arg-type]
+    print(f"{log.name:36} {'KS interval':>12} {'lag 1':>7} {'Fano 20':>8} {'wait':>6} {'slowdown':>9}  waits")
+    for name, settings in DESIGN[generator].items():
+        fitted = settings_of[generator](**settings).fit(real, np.random.default_rng(0))
         rows = []
         for seed in range(seeds):
             jobs = fitted.sample(len(real), np.random.default_rng(seed))
@@ -87,7 +93,9 @@ def design(log: Path, seeds: int) -> None:
                 easy.wait_s / target.wait_s, easy.bounded_slowdown / target.bounded_slowdown,
             ))  # fmt: skip
         ks, lag, bursts, wait, slowdown = np.mean(rows, axis=0)
-        print(f"{name:36} {ks:12.3f} {lag:+7.3f} {bursts:8.2f} {wait:6.2f} {slowdown:9.2f}", flush=True)
+        waits = [row[3] for row in rows]
+        means = f"{ks:12.3f} {lag:+7.3f} {bursts:8.2f} {wait:6.2f} {slowdown:9.2f}"
+        print(f"{name:36} {means}  {min(waits):.2f} to {max(waits):.2f}", flush=True)
 
 
 def main() -> None:
@@ -96,12 +104,13 @@ def main() -> None:
     parser.add_argument("--generators", default=LIGHT, help="generators to measure, separated by commas")
     parser.add_argument("--jobs", type=int, default=200_000, help="jobs to sample without writing them")
     parser.add_argument("--stream", type=int, default=5_000_000, help="jobs to write as SWF; 0 writes none")
-    parser.add_argument("--design", action="store_true", help="measure variants of crossover instead")
+    parser.add_argument("--design", action="store_true", help="measure variants of one generator instead")
+    parser.add_argument("--of", choices=list(DESIGN), default="crossover", help="the generator for --design")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds for --design")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.design:
-        design(options.log, options.seeds)
+        design(options.log, options.of, options.seeds)
         return
     if options.one:
         measure(options.log, options.one, options.jobs, options.stream)
