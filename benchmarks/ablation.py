@@ -99,6 +99,7 @@ class Case:
     grace_s: float
     by_overlap: bool  # an event that is open when the fault begins finds it
     watched: bool  # whether forecasts of memory are asked for
+    too_short: frozenset[str] = frozenset()  # jobs whose fault is too short to count: their events are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,8 @@ def outcome_of(case: Case, events: Sequence[OpenedEvent]) -> Outcome:
     false = [
         event
         for event in events
-        if (not any(finds(event, phase) for phase in case.phases))
+        if event.job not in case.too_short
+        and not any(finds(event, phase) for phase in case.phases)
         and (case.by_overlap or event.opened_s <= onset_s.get(event.job, np.inf))
     ]
     delays = tuple(
@@ -302,7 +304,18 @@ def simulated_cases(hours: float, seed: int) -> Iterator[Case]:
         for each in labelled_anomalies(traces)
     )
     moments = list(replay(bundled(), traces, SIMULATED_STRIDE_S))
-    yield Case(moments, phases, labels_of(traces), QuestionMemory, np.inf, 60.0, by_overlap=False, watched=False)
+    struck = {span.job for trace in traces for span in trace.spans if span.anomaly}
+    yield Case(
+        moments,
+        phases,
+        labels_of(traces),
+        QuestionMemory,
+        np.inf,
+        60.0,
+        by_overlap=False,
+        watched=False,
+        too_short=frozenset(struck - {phase.job for phase in phases}),
+    )
 
 
 def known_channels(case: Case) -> set[str]:
