@@ -106,9 +106,10 @@ def test_a_user_however_busy_moves_every_released_sum_by_one_bound_at_most(crowd
     with_him = with_him.take(np.argsort(with_him.submit_s, kind="stable"))
     grid = PublicGrid(64, True)
     answers = []
+    # The noise is zero, but the bounds are those of a release with noise.
     for log in (without, with_him):
         asked: dict[str, tuple[np.ndarray, float]] = {}
-        release(log, protected_units(log), grid, 56, Recorded(dict.fromkeys(WEIGHTS, 0.0), np.zeros))
+        release(log, protected_units(log), grid, 56, Recorded(dict.fromkeys(WEIGHTS, 1.0), np.zeros))
         answers.append(asked)
     assert set(answers[0]) == set(queries(grid, public_load=False))
     for query, (before, bound) in answers[0].items():

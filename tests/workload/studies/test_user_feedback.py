@@ -63,3 +63,10 @@ def test_users_who_wait_longer_submit_later_and_keep_their_jobs_and_order():
 def test_a_log_without_users_is_refused():
     with pytest.raises(SettingsError, match="no users"):
         react(replace(waiting_log(), user=np.full(5, -1)), procs=8)
+
+
+def test_jobs_that_do_not_fit_are_counted():
+    log = replace(waiting_log(), cpus=np.array([8, 4, 4, 4, 4]))
+    reacting = react(log, procs=4, own_procs=8)
+    assert reacting.document()["refused"] == 1
+    assert "1 jobs cannot run" in reacting.summary()

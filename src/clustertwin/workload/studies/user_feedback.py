@@ -53,13 +53,16 @@ class ReactingLog:
     def document(self) -> dict[str, Any]:
         return {"procs": self.schedule.procs, "following": self.following, "following_by_chance": self.by_chance,
                 "wait_s": float(self.schedule.wait_s.mean()), "rounds": self.rounds, "change_s": self.change_s,
-                "agreed": self.change_s <= AGREED_S}  # fmt: skip
+                "agreed": self.change_s <= AGREED_S,
+                "refused": len(self.jobs) - len(self.schedule)}  # fmt: skip
 
     def summary(self) -> str:
         text = (
             f"{self.following:.0%} of the jobs follow the end of a job ({self.by_chance:.0%} by chance); "
             f"mean simulated wait {self.schedule.wait_s.mean():.0f} s on {self.schedule.procs}"
         )
+        if refused := len(self.jobs) - len(self.schedule):
+            text += f". {refused} jobs cannot run on this machine, and nobody waits for them"
         if self.change_s <= AGREED_S:
             return text
         return (
