@@ -41,7 +41,7 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "out-of-memory": Persistence(hold_s=0),  # the kernel killed a task of the job
     "leak": Persistence(hold_s=60),  # memory grows steadily
     "kernel-time": Persistence(symptom=True),  # much more time than usual in the kernel
-    "stall-bursts": Persistence(opens_event=False),  # such time in bursts; where it lasts, kernel-time opens the event
+    "stall-bursts": Persistence(hold_s=180, symptom=True),  # such time in bursts; one raises the mean for 2 min
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
