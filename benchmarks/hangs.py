@@ -53,6 +53,7 @@ class Trial:
     cpu_s: float
     stopped_ms: float
     delay_s: float
+    watched_s: float  # since the look before, or since the start of the job
     sentence: str
 
 
@@ -87,7 +88,10 @@ def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: st
     with tempfile.TemporaryDirectory() as directory:
         launcher, variables = LAUNCHERS[mpi]
         command = [*launcher, "-n", str(ranks), sys.executable, str(PROGRAM), kind, str(max(faulty, 0)), directory]
+        if faulty < 0:
+            command += ["--lasts", "86400"]  # it is ended after its last look
         env = os.environ | variables
+        watched_s = time.monotonic()
         job = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             fault = Path(directory) / "fault"
@@ -99,7 +103,9 @@ def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: st
             for _ in range(looks):
                 begin_s = time.monotonic()
                 evidence = take(str(job.pid), find_tree(job.pid), "here", Budget(window_s=window_s))
-                trials.append(judge(kind, ranks, faulty, evidence, time.monotonic() - begin_s))
+                now_s = time.monotonic()
+                trials.append(judge(kind, ranks, faulty, evidence, (now_s - begin_s, now_s - watched_s)))
+                watched_s = now_s
             return trials
         finally:
             for process in find_tree(job.pid).ranks:  # a stopped rank does not answer SIGTERM
@@ -108,7 +114,8 @@ def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: st
             job.wait()
 
 
-def judge(kind: str, ranks: int, faulty: int, evidence: JobEvidence, delay_s: float) -> Trial:
+def judge(kind: str, ranks: int, faulty: int, evidence: JobEvidence, spent_s: tuple[float, float]) -> Trial:
+    """`spent_s`: the time to the finding, and the time since the look before."""
     finding = find(evidence)
     least = min(evidence.processes, key=lambda process: process.cpu_s, default=None)
     return Trial(
@@ -122,7 +129,7 @@ def judge(kind: str, ranks: int, faulty: int, evidence: JobEvidence, delay_s: fl
         least.rank if least is not None and least.rank is not None else -1,
         evidence.cpu_s,
         max((process.stopped_ms for process in evidence.processes), default=0.0),
-        delay_s,
+        *spent_s,
         finding.sentence,
     )
 
@@ -147,6 +154,8 @@ def report(trials: list[Trial]) -> None:
     print("\n" + f"{'recorded':<18}" + "".join(f"{column:>11}" for column in columns))
     for kind, row in rows.items():
         print(f"{kind:<18}" + "".join(f"{row[column]:>11}" if column in row else f"{'':>11}" for column in columns))
+    if healthy_s := sum(trial.watched_s for trial in trials if trial.faulty < 0):
+        print(f"healthy jobs ran for {healthy_s / 3600:.2f} h while they were looked at")
     if trials:
         worst = max(trials, key=lambda trial: trial.cpu_s)
         stops = sorted(trial.stopped_ms for trial in trials)

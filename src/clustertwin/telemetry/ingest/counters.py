@@ -41,7 +41,7 @@ def short_name(name: str, what: str) -> str:
 
 
 def visible(name: str) -> str:
-    """The name with control characters and marks of writing direction spelled out: they would act on a terminal.
+    r"""The name with control characters and marks of writing direction spelled out: they would act on a terminal.
 
     >>> visible("n1"), visible("n\x1b[31m\u202e1")
     ('n1', 'n\\x1b[31m\\u202e1')
