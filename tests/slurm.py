@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,19 @@ def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]]) -> Ite
             start(f"slurmd-{node}", "slurmd", "-D", "-N", node)
         idle = f"{len(node_cpus)} idle"
         start.wait_for("the nodes", "sinfo", "-h", "-o", "%D %t", says=idle)
+        running.callback(_end_jobs, env)
         yield cluster
+
+
+def _end_jobs(env: dict[str, str]) -> None:
+    """End running jobs, which outlive their slurmd. Where a test has ended slurmctld, nothing answers."""
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(["scancel", "--state=RUNNING"], env=env, capture_output=True, timeout=SPOKEN_S)
+        for _ in range(20):
+            ask = ["squeue", "-h", "-t", "RUNNING,COMPLETING"]
+            if not subprocess.run(ask, env=env, capture_output=True, timeout=SPOKEN_S).stdout:
+                return
+            time.sleep(0.5)
 
 
 class _Starter:

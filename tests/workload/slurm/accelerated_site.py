@@ -77,6 +77,16 @@ def _start_slurm(start: _Daemons) -> None:
     nodes = (_says("scontrol", "show", "hostnames", _node_names(directory)) or "").split()
     for first in range(0, len(nodes), _NODES_AT_ONCE):
         _start_nodes(start, nodes[first : first + _NODES_AT_ONCE])
+    start.running.callback(_end_jobs)
+
+
+def _end_jobs() -> None:
+    """End running jobs, which outlive their slurmd."""
+    _says("scancel", "--state=RUNNING")
+    for _ in range(20):
+        if not _says("squeue", "-h", "-t", "RUNNING,COMPLETING"):
+            return
+        time.sleep(20)
 
 
 def _start_nodes(start: _Daemons, nodes: list[str]) -> None:
