@@ -91,9 +91,10 @@ def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]]) -> Ite
 
 
 def _end_jobs(env: dict[str, str]) -> None:
-    """End running jobs, which outlive their slurmd. Where a test has ended slurmctld, nothing answers."""
+    """End all jobs: a running one outlives its slurmd. Where a test has ended slurmctld, nothing answers."""
     with suppress(subprocess.TimeoutExpired):
-        subprocess.run(["scancel", "--state=RUNNING"], env=env, capture_output=True, timeout=SPOKEN_S)
+        for state in ("PENDING", "RUNNING"):
+            subprocess.run(["scancel", f"--state={state}"], env=env, capture_output=True, timeout=SPOKEN_S)
         for _ in range(20):
             ask = ["squeue", "-h", "-t", "RUNNING,COMPLETING"]
             if not subprocess.run(ask, env=env, capture_output=True, timeout=SPOKEN_S).stdout:

@@ -81,8 +81,9 @@ def _start_slurm(start: _Daemons) -> None:
 
 
 def _end_jobs() -> None:
-    """End running jobs, which outlive their slurmd."""
-    _says("scancel", "--state=RUNNING")
+    """End all jobs: a running one outlives its slurmd."""
+    for state in ("PENDING", "RUNNING"):
+        _says("scancel", f"--state={state}")
     for _ in range(20):
         if not _says("squeue", "-h", "-t", "RUNNING,COMPLETING"):
             return
