@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--hangs", type=int, default=100)
     parser.add_argument("--healthy", type=int, default=20)
     parser.add_argument("--looks", type=int, default=5, help="evidence taken of each healthy run")
+    parser.add_argument("--watch-s", type=float, default=0.0, help="look at each healthy run at least for so long")
     parser.add_argument("--window", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mpi", choices=LAUNCHERS, default="mpich")
@@ -76,15 +77,17 @@ def main() -> None:
         print_trial(trials[-1], number + 1)
     for number in range(options.healthy):
         kind = HEALTHY[number % len(HEALTHY)]
-        trials += run(kind, rng.randint(2, 8), -1, options.window, options.looks, options.mpi)
+        trials += run(kind, rng.randint(2, 8), -1, options.window, options.looks, options.mpi, options.watch_s)
         print_trial(trials[-1], number + 1)
     report(trials)
     if options.out:
         options.out.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in trials))
 
 
-def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: str = "mpich") -> list[Trial]:
-    """One job, and the evidence that was taken of it."""
+def run(
+    kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: str = "mpich", watch_s: float = 0.0
+) -> list[Trial]:
+    """One job, and the evidence that was taken of it: so many looks, and as many more as `watch_s` takes."""
     with tempfile.TemporaryDirectory() as directory:
         launcher, variables = LAUNCHERS[mpi]
         command = [*launcher, "-n", str(ranks), sys.executable, str(PROGRAM), kind, str(max(faulty, 0)), directory]
@@ -99,8 +102,9 @@ def run(kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: st
             while faulty >= 0 and not fault.exists() and time.monotonic() < end_s:
                 time.sleep(0.05)
             time.sleep(1.0 if faulty >= 0 else 5.0)
-            trials = []
-            for _ in range(looks):
+            trials: list[Trial] = []
+            watch_until_s = time.monotonic() + watch_s
+            while len(trials) < looks or time.monotonic() < watch_until_s:
                 begin_s = time.monotonic()
                 evidence = take(str(job.pid), find_tree(job.pid), "here", Budget(window_s=window_s))
                 now_s = time.monotonic()
