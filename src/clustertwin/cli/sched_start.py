@@ -14,11 +14,11 @@ from clustertwin.cli.sched_options import StartOptions
 from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.formatting import duration
+from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.simulator.forecast.live_start import (
     LivePast,
-    StartAnswer,
     StartQuestion,
     forecast_queue,
     parse_like,

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 from tests.service.sample_state import EVENT, WHY, snapshot
 
-from clustertwin.service.live.queue.start_board import StartBoard, StartRecord, WaitingJob
+from clustertwin.core.start_forecast import StartAnswer
+from clustertwin.service.live.queue.start_board import StartBoard, StartRecord
 from clustertwin.service.live.snapshot import nothing_yet
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.pages import STATIC
@@ -298,6 +299,6 @@ def test_the_calibration_of_forecasts_is_a_metric(client, published):
 
 
 def forecast() -> StartBoard:
-    job = WaitingJob("4711", "<b>ada", 200.0, 500.0, 1000.0, 480.0, 900.0, 3600.0, 0.9, 20, "user")
+    job = StartAnswer("4711", "<b>ada", 200.0, 500.0, 1000.0, 480.0, 900.0, 3600.0, 0.9, 20, "user")
     record = StartRecord(3, 2, 0, 0.5, 1.0)
     return StartBoard(1000.0, (job,), 2, ("a note",), "no forecast of starts: squeue did not answer", 1.0, record)

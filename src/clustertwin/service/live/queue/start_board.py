@@ -10,29 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from clustertwin.core.start_forecast import StartAnswer
+
 #: Jobs whose first forecast is remembered until they start.
 MOST_REMEMBERED = 20_000
 #: Of the newest judged forecasts, for the two ratios.
 RECENT = 1_000
 #: Slurm counts whole seconds.
 RESOLUTION_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingJob:
-    """A job that waits, and when it is expected to start, in seconds after `StartBoard.asked_s`."""
-
-    job: str
-    user: str
-    p10_s: float
-    p50_s: float
-    p90_s: float
-    likeliest_s: float
-    by_limits_s: float
-    within_s: float
-    within_probability: float
-    futures: int
-    basis: str  # the class of jobs that its run time comes from
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +36,7 @@ class StartBoard:
     """The newest forecasts, the first to start first."""
 
     asked_s: float = 0.0  # Unix time at which Slurm was asked; 0: never
-    waiting: tuple[WaitingJob, ...] = ()
+    waiting: tuple[StartAnswer, ...] = ()
     held: int = 0  # jobs that no scheduling decision can start
     notes: tuple[str, ...] = ()  # what had no part in the forecast
     problem: str = ""  # why there is no newer forecast
@@ -63,10 +48,10 @@ class StartBoard:
         return now_s - self.asked_s if self.asked_s else float("nan")
 
 
-def waiting_jobs(document: Mapping[str, Any]) -> tuple[WaitingJob, ...]:
+def waiting_jobs(document: Mapping[str, Any]) -> tuple[StartAnswer, ...]:
     """The starts in a document of `twin sched start --json`."""
-    names = [each.name for each in fields(WaitingJob)]
-    return tuple(WaitingJob(**{name: row[name] for name in names}) for row in document["starts"])
+    names = [each.name for each in fields(StartAnswer)]
+    return tuple(StartAnswer(**{name: row[name] for name in names}) for row in document["starts"])
 
 
 class StartJudge:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import COLUMNS, Jobs
 from clustertwin.workload.machine_size import Unit, job_sizes
@@ -71,23 +72,6 @@ class LivePast:
 
     jobs: Jobs
     submissions: FutureSubmissions | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StartAnswer:
-    """When a job starts, in seconds from now. `basis` names the class of jobs that its own run time is drawn from."""
-
-    job: str
-    user: str
-    p10_s: float
-    p50_s: float
-    p90_s: float
-    likeliest_s: float
-    by_limits_s: float
-    within_s: float
-    within_probability: float
-    futures: int
-    basis: str
 
 
 #: Quantiles of the futures that bound the 80 % interval. Futures leave out part of what happens, so that the interval

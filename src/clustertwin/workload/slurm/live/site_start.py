@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.run_times.run_time_history import (
     KEPT,
     LEVELS,
@@ -27,7 +28,6 @@ from clustertwin.workload.simulator.forecast.live_start import (
     INTERVAL_LEVELS,
     LIKE,
     LikeJob,
-    StartAnswer,
     StartQuestion,
 )
 from clustertwin.workload.simulator.forecast.start_distribution import (
