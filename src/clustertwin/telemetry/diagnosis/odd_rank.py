@@ -236,8 +236,23 @@ def _verb(processes: Sequence[ProcessEvidence], one: str, many: str) -> str:
     return one if len(processes) == 1 else many
 
 
+#: States that are no verb, for one process and for several.
+_DOING = {
+    "blocked": ("is blocked", "are blocked"),
+    "stopped": ("is stopped", "are stopped"),
+    "unknown": ("is unknown", "are unknown"),
+    "waits-in-mpi": ("waits in MPI", "wait in MPI"),
+}
+
+
 def _counts(does: Counter[str]) -> str:
-    return ", ".join(f"{count} {word}" for word, count in sorted(does.items()))
+    """What the processes do, in words.
+
+    >>> _counts(Counter({"computes": 1, "communicates": 3, "blocked": 2}))
+    'of 6 processes, 2 are blocked, 3 communicate, 1 computes'
+    """
+    parts = (f"{n} {_DOING.get(word, (word, word.removesuffix('s')))[n > 1]}" for word, n in sorted(does.items()))
+    return f"of {does.total()} processes, {', '.join(parts)}"
 
 
 def _sentence(text: str) -> str:
