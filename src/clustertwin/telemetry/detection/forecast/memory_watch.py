@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.forecast.memory_forecast import (
     WINDOWS_S,
     MemoryForecast,
+    Numbers,
     Place,
     forecasts,
     memory_levels,
@@ -53,11 +54,22 @@ class MemoryWatch:
         windows = [window_of_seconds(levels, samples, _before(hours, samples)) for samples in WINDOWS_S]
         windows += [GrowthWindow(hours, float(PIECE_S), samples, hours[:, :0]) for samples in WINDOWS]
         found = [
-            MemoryForecast(*place, moment.end_s, *numbers) for place, numbers in forecasts(places, levels, windows)
+            MemoryForecast(*place, moment.end_s, *numbers[:-1], self._grew_s(place, numbers, moment.end_s))
+            for place, numbers in forecasts(places, levels, windows)
         ]
         found.sort(key=lambda each: each.remaining_s)
         self._found = moment.end_s, found
         return found
+
+    def _grew_s(self, place: Place, numbers: Numbers, now_s: int) -> float:
+        """How long memory has grown: as long as was forecast from, or for as many pieces as it grew half as fast."""
+        *_, rate, length_s = numbers
+        row = self._places.get(place)
+        if row is None:
+            return length_s
+        grew = np.diff(self._pieces[row]) >= 0.5 * rate * PIECE_S  # False where a piece is unknown
+        begun_s = now_s - (self._piece + 1) * PIECE_S  # of the piece that is not complete yet
+        return max(length_s, float((np.argmin(np.append(grew[::-1], False)) + 1) * PIECE_S + begun_s))
 
     def _keep(self, places: list[Place], levels: NDArray[np.float32], end_s: int) -> None:
         """Add the pieces that are complete now, and drop the rows that are gone."""

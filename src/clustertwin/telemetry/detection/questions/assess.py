@@ -86,7 +86,7 @@ def assess(
             other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
             clear = float(clearest[candidate.cause][part])
             findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
-    findings += forecast_findings(parts, moment, forecasts, threshold)
+    findings += forecast_findings(parts, moment, forecasts, longer, threshold, settings)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):

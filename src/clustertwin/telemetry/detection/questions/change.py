@@ -53,6 +53,8 @@ def change_candidates(
     contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
     own_tasks = value("others") < _OWN_TASKS
     more_traffic = value("traffic") > centre("traffic") + settings.least_traffic
+    # A program that reads that much more than before while its memory grows loads its input.
+    loads = value("traffic") > centre("traffic") + settings.loading
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = value("busiest") < centre("busiest") - settings.slowed
@@ -68,11 +70,11 @@ def change_candidates(
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
         candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
-        candidate("kernel-time", "system", only_if(~works_more(now), rise("system", settings.kernel))),
+        candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic, rise("system", settings.kernel))),
         candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer), bursts)),
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
-        candidate("leak", "memory_growth", rise("memory_growth", settings.leak)),
+        candidate("leak", "memory_growth", only_if(~loads, rise("memory_growth", settings.leak))),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
         candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),

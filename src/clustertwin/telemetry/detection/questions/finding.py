@@ -25,6 +25,8 @@ class Persistence:
 
     opens_event: bool = True  # False: shown as information
     hold_s: int = 90  # an event opens once the finding has held for this long: most phases of healthy work are shorter
+    hold_known_s: int = 0  # the same against earlier runs of the program, whose phases are known; 0: no difference
+    hold_of_two_s: int = 0  # the same for a job of two threads on its node
     from_outside: bool = False  # no phase of healthy work looks like it: a clear finding opens in half of the time
     symptom: bool = False  # only a mean of the job changed: a finding that says why names the event
 
@@ -33,7 +35,7 @@ class Persistence:
 FINDING_CAUSES: dict[str, Persistence] = {
     "idle": Persistence(),  # the job stopped working
     "stalled-io": Persistence(),  # it waits for I/O and transfers next to nothing
-    "cpu-contention": Persistence(from_outside=True),  # other work takes CPU time from it
+    "cpu-contention": Persistence(hold_s=150, hold_known_s=90, from_outside=True),  # other work; cron is shorter
     "throttled": Persistence(hold_s=60, from_outside=True),
     "steal": Persistence(hold_s=60, from_outside=True),  # the hypervisor takes CPU time from the node
     "memory-pressure": Persistence(hold_s=60),
@@ -44,7 +46,8 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "stall-bursts": Persistence(hold_s=180, symptom=True),  # such time in bursts; one raises the mean for 2 min
     "straggler": Persistence(),  # a thread works differently from the others of its job
     "hung-rank": Persistence(),  # a thread stopped while the others go on
-    "one-thread-left": Persistence(hold_s=240),  # all threads but one stopped; a serial phase looks the same at first
+    # All threads but one stopped. A serial phase looks the same; few last longer. Of two threads, one rank may hang.
+    "one-thread-left": Persistence(hold_s=600, hold_of_two_s=240),
     "misbound": Persistence(),  # all tasks share one thread
     "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
@@ -80,7 +83,9 @@ class Finding:
     def held(self, now_s: int) -> bool:
         """Whether it has held long enough. A clear second counts twice where the cause comes from outside."""
         needed = FINDING_CAUSES[self.cause]
-        return now_s - self.since_s + needed.from_outside * self.clear_s >= needed.hold_s
+        known = needed.hold_known_s * (self.compared_with == "program")
+        hold_s = known or needed.hold_of_two_s * (len(self.cpus) <= 2) or needed.hold_s
+        return now_s - self.since_s + needed.from_outside * self.clear_s >= hold_s
 
 
 def naming_finding(findings: Sequence[Finding], now_s: int) -> Finding | None:

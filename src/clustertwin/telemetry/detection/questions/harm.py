@@ -15,6 +15,8 @@ from clustertwin.telemetry.moments.moment import Moment
 
 MISBOUND_THREADS = 3  # a job of two threads of which one is idle may be a serial program
 _ALMOST = 0.05
+_WAITS_FOR_MEMORY = 0.02  # of the time
+_TAKEN = 0.25  # threads that other work takes, or a quota: they explain tasks that wait
 
 
 def harm_candidates(
@@ -31,13 +33,39 @@ def harm_candidates(
     return [
         above("throttled", "throttled", settings.most_throttled),
         above("steal", "steal", settings.most_steal),
-        above("cpu-contention", "others", settings.most_others),
+        _contention(signals, settings),
+        _one_thread_taken(parts, signals, settings),
         above("memory-pressure", "memory_pressure", settings.most_memory_pressure),
-        above("swapping", "swap_traffic", settings.most_swap),
+        _swapping(signals, settings),
         Candidate("harm", "out-of-memory", "oom_kills", np.where(oom > 0, 2.0, 0.0), oom, unknown),
         _stalled_io(signals, settings),
         _misbound(parts, signals, on_one, settings),
     ]
+
+
+def _contention(signals: Signals, settings: QuestionSettings) -> Candidate:
+    """Other work takes the job's threads while its tasks wait. Without their pressure the job may have left them free.
+
+    Where only an upper bound of that pressure is known (cgroup v1), a change of other work is judged, and its level
+    is not.
+    """
+    others = signals[:, S["others"]]
+    ratio = only_if(~np.isnan(signals[:, S["queued"]]), others / settings.most_others)
+    return Candidate("harm", "cpu-contention", "others", ratio, others, np.full(len(others), settings.most_others))
+
+
+def _one_thread_taken(parts: JobParts, signals: Signals, settings: QuestionSettings) -> Candidate:
+    """Other work takes much of one thread, and a task of the job waits as long. All ranks wait for that one."""
+    others = signals[:, S["others"]]
+    ratio = np.minimum(others * parts.count, signals[:, S["queued"]]) / settings.most_of_one
+    return Candidate("harm", "cpu-contention", "others", ratio, others, settings.most_of_one / parts.count)
+
+
+def _swapping(signals: Signals, settings: QuestionSettings) -> Candidate:
+    """The node swaps, and this job waits for memory. Other jobs of the node may be untouched."""
+    swap, waits = signals[:, S["swap_traffic"]], signals[:, S["memory_pressure"]]
+    ratio = only_if(np.isnan(waits) | (waits > _WAITS_FOR_MEMORY), swap / settings.most_swap)
+    return Candidate("harm", "swapping", "swap_traffic", ratio, swap, np.full(len(swap), settings.most_swap))
 
 
 def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
@@ -50,12 +78,19 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
 
 
 def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings) -> Candidate:
-    """One thread works and the others were never used, although tasks wait for a CPU (where that is known)."""
-    idle, waiting = signals[:, S["idle"]], signals[:, S["waiting"]]
-    unused = (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
-    queued = np.isnan(waiting) | (waiting * parts.count >= 0.5)
-    busy = signals[:, S["busiest"]] > settings.idle_above
-    ratio = np.where(on_one & (idle > unused) & queued & busy, 2.0, 0.0)
+    """Tasks of the job wait for a CPU while one of its threads is never used: they are not allowed to run there.
+
+    Where the job's cgroup does not tell that its tasks wait, one thread must have done all the work since the start
+    and tasks of the node must wait, if that is known.
+    """
+    idle, busy = signals[:, S["idle"]], signals[:, S["busiest"]] > settings.idle_above
+    node_threads = np.bincount(parts.node, parts.count)[parts.node]
+    waiting, queued = signals[:, S["waiting"]] * node_threads, signals[:, S["queued"]]
+    taken = np.nan_to_num(np.fmax(signals[:, S["others"]], signals[:, S["throttled"]])) * parts.count
+    confined = (queued > settings.least_queued) & (signals[:, S["unused"]] > 1 - _ALMOST) & (taken < _TAKEN)
+    all_but_one = idle > (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
+    from_start = on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
+    ratio = np.where(np.where(np.isnan(queued), from_start, confined) & busy, 2.0, 0.0)
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
 
 

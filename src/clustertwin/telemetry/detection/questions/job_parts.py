@@ -22,11 +22,13 @@ SIGNALS = (
     "iowait",
     "idle",
     "busiest",  # activity of the part's busiest thread
+    "unused",  # idle time of the part's least used thread
     "apart",  # how far the most deviating thread is from the median of its job, in the channel that deviates most
     "waiting",  # tasks of the node that want a CPU beyond those that have one, per thread
     "lost",  # idle + waiting: work that could run and does not
     "others",  # share of the part's threads that other work than the job takes
     "cpu_pressure",
+    "queued",  # time in which a task of the job waits for a CPU; only where its cgroup tells
     "memory_pressure",
     "io_pressure",
     "throttled",
@@ -34,7 +36,7 @@ SIGNALS = (
     "swap_traffic",
     "major_faults",
     "memory_growth",  # steady growth of the job's memory, or else of the node's, over GROWTH_S; 0 where not steady
-    "traffic",  # the largest of disk, network and the job's own I/O
+    "traffic",  # of the network, or of disks without what other jobs transfer
     "context_switches",
     "oom_kills",
     "stalled",  # system + iowait: time that is not the program's own work
@@ -42,6 +44,7 @@ SIGNALS = (
 GROWTH_S = 60
 _PIECES = 5
 _LEAST_PIECE = 0.12  # of the growth, in each piece but the first
+_COMPETITORS = 8  # tasks that share a thread with one of the job, at most
 S = {name: i for i, name in enumerate(SIGNALS)}
 
 
@@ -109,6 +112,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     share = np.add.reduceat(by_part, parts.first, axis=0) / parts.count[:, None]
     out[:, :4] = share
     out[:, S["busiest"]] = np.maximum.reduceat(by_part[:, 0] + by_part[:, 1], parts.first)
+    out[:, S["unused"]] = np.maximum.reduceat(by_part[:, 3], parts.first)
     out[:, S["apart"]] = np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
@@ -181,15 +185,44 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
 
     out[chosen, S["throttled"]] = of_job("job_throttled")
     out[chosen, S["oom_kills"]] = of_job("job_oom_kills")
-    out[chosen, S["traffic"]] = np.fmax(out[chosen, S["traffic"]], of_job("job_io_traffic"))
+    out[chosen, S["queued"]] = of_job("job_cpu_pressure")
+    own_traffic = _own_traffic(moment, parts, seconds)
+    out[:, S["traffic"]] = np.where(np.isnan(own_traffic), out[:, S["traffic"]], own_traffic)
     if "job_memory" in names:
         growth = steady_growth_of(channels.values[:, _growth_seconds(seconds), names.index("job_memory")][rows])
         out[chosen, S["memory_growth"]] = np.where(np.isnan(growth), out[chosen, S["memory_growth"]], growth)
     for name in ("cpu_pressure", "memory_pressure", "io_pressure", "major_faults"):
         own = of_job(f"job_{name}")
         out[chosen, S[name]] = np.where(np.isnan(own), out[chosen, S[name]], own)
-    pressure = of_job("job_cpu_pressure"), of_job("job_io_pressure")
-    out[chosen] = _own_share(out[chosen], parts.count[chosen], of_job("job_cpu"), of_job("job_system"), *pressure)
+    pressure = of_job("job_cpu_pressure")
+    if np.isnan(pressure).any() and "job_cpu" in names:
+        own = channels.values[:, seconds, names.index("job_cpu")][rows]
+        pressure = np.where(np.isnan(pressure), _most_waiting(moment, parts, seconds, out, own, chosen), pressure)
+    used = of_job("job_cpu"), of_job("job_system")
+    out[chosen] = _own_share(out[chosen], parts.count[chosen], *used, pressure, of_job("job_io_pressure"))
+
+
+def _most_waiting(
+    moment: Moment,
+    parts: JobParts,
+    seconds: slice,
+    signals: Signals,
+    own: NDArray[np.float32],  # (chosen part, second)
+    chosen: NDArray[np.intp],
+) -> NDArray[np.float32]:
+    """(chosen part,) the most time that a task of a job can have waited for a CPU, where its cgroup does not count it.
+
+    cgroup v1 has no pressure. A task that wants a CPU gets its fair part of it, so a job that gets nothing in a second
+    wants nothing. And the pressure of a node is the mean over its busy threads, so those of one job wait for no more
+    than the node's sum.
+    """
+    user, system = moment.schema.index("user"), moment.schema.index("system")
+    busy = (moment.values[:, seconds, user] + moment.values[:, seconds, system])[parts.order]  # (thread, second)
+    of_part = (np.add.reduceat(busy, parts.first) / parts.count[:, None])[chosen]  # (chosen part, second)
+    by_second = _known_mean(np.minimum(np.maximum(of_part - own, 0), _COMPETITORS * own))
+    of_node = np.bincount(parts.node, parts.count * (1 - np.nan_to_num(signals[:, S["idle"]], nan=1.0)))
+    by_node = signals[chosen, S["cpu_pressure"]] * of_node[parts.node[chosen]] / parts.count[chosen]
+    return np.fmin(by_second, by_node).astype(np.float32)
 
 
 def _own_share(
@@ -222,6 +255,35 @@ def _own_share(
     user[known], system[known] = ((1 - kernel) * own)[known], (kernel * own)[known]
     out[:, S["busiest"]] = np.fmin(out[:, S["busiest"]], np.where(known, own * count, np.nan))
     return out
+
+
+def _own_traffic(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.float32]:
+    """(part,) traffic that can be the job's: the network's, its own, and that of disks which no other job accounts for.
+
+    The kernel does not always know whose a write is. NaN where nothing is known of the job's own traffic.
+    """
+    jobs, nodes = moment.job_channels, moment.node_channels
+    if jobs is None or "job_io_traffic" not in jobs.schema.names:
+        return np.full(len(parts), np.nan, np.float32)
+    # Both channels are r / (r + 100 MB/s). Rates can be added up, channels can not.
+    own = _rate(jobs.values[:, seconds, jobs.schema.index("job_io_traffic")])  # (row, second)
+    network = disks = np.full((len(moment.nodes), own.shape[1]), np.nan, np.float32)
+    if nodes is not None and "disk_traffic" in nodes.schema.names:
+        disks = _rate(nodes.values[:, seconds, nodes.schema.index("disk_traffic")])
+    if nodes is not None and "network_traffic" in nodes.schema.names:
+        network = nodes.values[:, seconds, nodes.schema.index("network_traffic")]
+    accounted = np.zeros_like(disks)
+    np.add.at(accounted, jobs.node, np.nan_to_num(own))
+    rest = np.maximum(disks - accounted, 0)[parts.node]  # (part, second)
+    mine = np.where((parts.channel_row >= 0)[:, None], own[parts.channel_row], np.nan)
+    rate = mine + np.nan_to_num(rest)
+    transferred = np.fmax(_known_mean(rate / (1 + rate)), _known_mean(network)[parts.node])
+    return np.where(np.isnan(_known_mean(mine)), np.nan, transferred).astype(np.float32)
+
+
+def _rate(traffic: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The rate of a saturating channel, in units of its half."""
+    return np.asarray(traffic / np.maximum(1 - traffic, 1e-6), np.float32)
 
 
 def steady_growth_of(memory: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -33,16 +33,19 @@ class QuestionSettings:
     apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
+    loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
     information: float = 0.20  # any other change of a channel, shown and never an event
 
     # limits that no healthy program exceeds for minutes, of means over 100 s
     most_throttled: float = 0.10
     most_steal: float = 0.10
     most_others: float = 0.15
+    most_of_one: float = 0.35  # of one thread, while a task of the job waits for a CPU
     most_memory_pressure: float = 0.20
     most_swap: float = 0.20
     most_iowait: float = 0.25  # without traffic
     most_iowait_blind: float = 0.40  # where traffic is not known
     least_traffic: float = 0.02  # less is no traffic
+    least_queued: float = 0.50  # a task of the job waits for a CPU this long, while another CPU of the job is free
     idle_above: float = 0.90  # a job is idle …
     busiest_below: float = 0.20  # … if not even its busiest thread works

@@ -178,7 +178,7 @@ class Server:
                 continue
             try:
                 self._admit(sock)
-            except (OSError, RuntimeError):
+            except (OSError, RuntimeError, MemoryError):
                 # The client has disconnected, or no thread can start: the next client may have more luck.
                 sock.close()
 
