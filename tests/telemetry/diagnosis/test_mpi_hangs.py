@@ -36,8 +36,6 @@ def hangs() -> ModuleType:
 def test_the_faulty_rank_of_a_hang_is_named(hangs, kind):
     (trial,) = hangs.run(kind, 4, 2, 2.0, 1)
     assert (trial.found, trial.hang, trial.named) == (kind, True, (2,)), trial.sentence
-    assert trial.stopped_ms < 50
-    assert trial.cpu_s < 1
 
 
 @pytest.mark.skipif(not Path("/usr/bin/mpiexec.openmpi").exists(), reason="needs openmpi-bin")
@@ -47,7 +45,7 @@ def test_the_faulty_rank_of_a_hang_in_open_mpi_is_named(hangs, kind):
     assert (trial.found, trial.hang, trial.named) == (kind, True, (2,)), trial.sentence
 
 
-@pytest.mark.parametrize("kind", ["healthy-tight", "healthy-exchange"])
+@pytest.mark.parametrize("kind", ["healthy-tight", "healthy-exchange", "healthy-child", "healthy-threads"])
 def test_a_healthy_job_is_not_accused(hangs, kind):
     for trial in hangs.run(kind, 4, -1, 1.0, 2):
         assert not trial.hang, trial.sentence

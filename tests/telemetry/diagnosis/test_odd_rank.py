@@ -19,6 +19,7 @@ from clustertwin.telemetry.diagnosis.evidence import (
     to_json,
 )
 from clustertwin.telemetry.diagnosis.odd_rank import find
+from clustertwin.telemetry.diagnosis.program_order import order
 
 
 def in_mpi(rank: int, call: str, place: str = "step (a.py:9)") -> ProcessEvidence:
@@ -95,6 +96,39 @@ def test_of_three_ranks_in_three_calls_the_earliest_collective_is_at_fault():
         in_mpi(2, "MPI_Allreduce", "step (a.py:9)"),
     ]
     assert (find(of(ranks)).kind, find(of(ranks)).ranks) == ("mismatch", (0,))
+
+
+@pytest.mark.parametrize("call", ["MPI_Barrier", "MPI_Recv"])
+def test_ranks_that_are_an_iteration_ahead_are_at_an_earlier_place_and_not_at_fault(call):
+    # In a loop: a broadcast at line 2, an exchange and a sum in `step` at line 3, and the fault at line 4. No rank
+    # leaves the sum before all have entered it. So those at lines 2 and 3 are ahead of the one at line 4.
+    ranks = [
+        replace(in_mpi(0, "MPI_Bcast"), stack=Stack(("PMPI_Bcast",), ("main (a.py:2)",))),
+        replace(in_mpi(1, call), stack=Stack((f"P{call}",), ("fail (a.py:30)", "main (a.py:4)"))),
+        in_mpi(2, "MPI_Sendrecv", "step (a.py:8)"),
+        in_mpi(3, "MPI_Allreduce", "step (a.py:9)"),
+    ]
+    finding = find(of(ranks))
+    assert (finding.ranks, finding.sure) == ((1,), 0.97)
+
+
+def test_if_the_places_do_not_tell_which_rank_is_at_fault_both_are_named_with_less_certainty():
+    ranks = [
+        replace(in_mpi(0, "MPI_Recv"), stack=Stack(("PMPI_Recv",), ("collect (a.py:8)", "main (a.py:3)"))),
+        replace(in_mpi(1, "MPI_Recv"), stack=Stack(("PMPI_Recv",), ("fail (a.py:30)", "main (a.py:4)"))),
+        *(replace(in_mpi(r, "MPI_Bcast"), stack=Stack(("PMPI_Bcast",), ("main (a.py:2)",))) for r in (2, 3, 4)),
+    ]
+    finding = find(of(ranks))
+    assert (finding.kind, finding.hang, finding.ranks, finding.sure) == ("lost-message", True, (0, 1), 0.8)
+    assert finding.sentence == (
+        "The ranks wait for each other, and one of these holds up the others: rank 0 of 5 in MPI_Recv at collect "
+        "(a.py:8), or rank 1 of 5 in MPI_Recv at fail (a.py:30)."
+    )
+
+
+def test_functions_without_names_have_no_order():
+    one, other = (Stack((f"? [solver+0x{place:x}]",)) for place in (16, 32))
+    assert order(one, other) == 0
 
 
 def test_of_two_ranks_the_one_that_waits_for_a_message_is_named():

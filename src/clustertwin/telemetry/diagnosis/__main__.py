@@ -10,6 +10,7 @@ from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidenc
 from clustertwin.telemetry.diagnosis.job_processes import find_processes, find_tree
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.rank_state import caller
+from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, node_name, take
 
 
@@ -36,8 +37,10 @@ def _take(options: argparse.Namespace) -> int:
         processes = find_processes(options.job, options.owner)
     if not processes.ranks:
         refused = f"; {processes.refused} belong to another user" if processes.refused else ""
-        raise SettingsError(f"job {options.job or options.tree} has no process on this node{refused}")
-    evidence = take(options.job or str(options.tree), processes, options.node, Budget(window_s=options.window))
+        raise SettingsError(f"job {options.job or options.tree} {NO_PROCESS}{refused}")
+    # Everything that this process does counts, also its start.
+    budget = Budget(window_s=options.window)
+    evidence = take(options.job or str(options.tree), processes, options.node, budget, begin_cpu_s=0.0)
     if options.json:
         sys.stdout.write(to_json(evidence).decode() + "\n")
     else:

@@ -84,7 +84,7 @@ class JobEvidence:
     processes: tuple[ProcessEvidence, ...]
     size: int | None = None  # ranks of the job, from its environment
     wanted_nodes: int = 1  # nodes of the job; evidence of fewer nodes cannot show that every rank waits
-    messages_pass: bool | None = None  # the shared memory of the ranks changed; None: there is none
+    messages_pass: bool | None = None  # shared memory or TCP traffic of the ranks changed; None: neither would tell
     refused: int = 0  # processes that belong to another user or may not be read
     left_out: int = 0  # processes beyond the limit
     cpu_s: float = 0.0  # that taking the evidence cost
@@ -99,13 +99,15 @@ def clean(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def to_json(evidence: JobEvidence) -> bytes:
-    """The document. If it is too large, stacks are shortened, and then dropped, process after process."""
+    """The document. If it is too large, stacks are shortened, then dropped, and then processes are left out."""
     kept = replace(evidence, processes=evidence.processes[:MOST_PROCESSES])
     kept = replace(kept, left_out=evidence.left_out + len(evidence.processes) - len(kept.processes))
-    for frames in (MOST_FRAMES, 8, 0):
-        data = json.dumps({"format": FORMAT, **asdict(_shortened(kept, frames))}, separators=(",", ":")).encode()
-        if len(data) <= MAX_BYTES:
-            break
+    frames = MOST_FRAMES
+    while len(data := _document(_shortened(kept, frames))) > MAX_BYTES:
+        if not frames:  # a process without frames still has texts of its user
+            fewer = kept.processes[: len(kept.processes) // 2]
+            kept = replace(kept, processes=fewer, left_out=kept.left_out + len(kept.processes) - len(fewer))
+        frames = 8 if frames > 8 else 0
     return data
 
 
@@ -165,6 +167,10 @@ def merge(parts: list[JobEvidence], wanted_nodes: int = 0) -> JobEvidence:
         cpu_s=sum(part.cpu_s for part in parts),
         cgroup=cgroup,
     )
+
+
+def _document(evidence: JobEvidence) -> bytes:
+    return json.dumps({"format": FORMAT, **asdict(evidence)}, separators=(",", ":")).encode()
 
 
 def _shortened(evidence: JobEvidence, frames: int) -> JobEvidence:

@@ -17,10 +17,9 @@ from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from clustertwin import __version__
-from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, to_json
-from clustertwin.telemetry.diagnosis.job_processes import find_processes
-from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
+from clustertwin.telemetry.diagnosis.take_apart import take_apart
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.password_gate import PasswordGate
 from clustertwin.telemetry.exporter.http.server import Server
@@ -59,7 +58,7 @@ class EvidenceRoutes:
                 return refusal(429, f"evidence is taken at most {self._per_minute} times a minute", "Retry-After: 60")
             evidence = self._take(job, int(owner) if owner else None)
         except TwinError as error:
-            return refusal(400, str(error))
+            return refusal(503 if isinstance(error, SourceError) else 400, str(error))
         finally:
             self._taking.release()
         if evidence is None:
@@ -76,16 +75,6 @@ class EvidenceRoutes:
         return True
 
 
-def take_here(node: str, budget: Budget = Budget()) -> Take:
-    """A function that takes the evidence of a job on this node; None if the job has no process here."""
-
-    def take_job(job: str, owner: int | None) -> JobEvidence | None:
-        processes = find_processes(job, owner)
-        return take(job, processes, node, budget) if processes.ranks else None
-
-    return take_job
-
-
 def serve(address: str, config_path: str | None, node: str, per_minute: int, as_json: bool = False) -> int:
     """Serve until SIGINT or SIGTERM; the exit code."""
     host, colon, port = address.rpartition(":")
@@ -99,7 +88,11 @@ def serve(address: str, config_path: str | None, node: str, per_minute: int, as_
         raise SettingsError(f"{config_path}: basic_auth_users is empty, and the helper needs passwords")
     if not host.startswith(LOOPBACK) and not config.tls:
         raise SettingsError(f"{host} is reachable from other hosts, and {config_path} has no TLS")
-    server = Server(host, int(port), config, EvidenceRoutes(take_here(node), config.users, per_minute))
+
+    def take_here(job: str, owner: int | None) -> JobEvidence | None:
+        return take_apart(job, owner, node)
+
+    server = Server(host, int(port), config, EvidenceRoutes(take_here, config.users, per_minute))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -25,6 +25,10 @@ SLURM_RANK, SLURM_SIZE, SLURM_NODES = (b"SLURM_PROCID",), (b"SLURM_NTASKS",), (b
 JOB_IDS = (b"SLURM_JOB_ID", b"SLURM_JOBID")
 #: A node has at most this many processes that are looked at.
 MOST_SCANNED = 65_536
+#: Of one job on this node. A job that forks without end is cut, and the evidence says so.
+MOST_OF_JOB = 2048
+#: Processes of a rank beside the one that counts.
+MOST_BESIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class RankProcess:
     pid: int
     started_ticks: int
     rank: int | None
+    beside: tuple[int, ...] = ()  # other processes of the rank, such as a program that it has started
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,12 @@ class JobProcesses:
     size: int | None
     nodes: int  # of the whole job; 2 if there are others, and nothing tells how many
     refused: int  # processes of another user, or without the right to read them
+    left_out: int = 0  # processes beyond `MOST_OF_JOB`
 
 
 def find_processes(job: str, owner: int | None = None) -> JobProcesses:
     """The processes of a job. With `owner`, those of another user are refused."""
-    pids = _in_cgroup(job) or _with_job_id(job)
+    pids = _in_cgroup(job) or _with_job_id(job, owner)
     return _ranks(pids, owner)
 
 
@@ -68,6 +74,7 @@ def is_same(process: RankProcess, seen: ProcessLook | None) -> bool:
 
 
 def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
+    pids, left_out = pids[:MOST_OF_JOB], max(len(pids) - MOST_OF_JOB, 0)
     uids = {pid: owner_of(pid) for pid in pids}
     present = {pid: uid for pid, uid in uids.items() if uid is not None}
     if owner is None:
@@ -87,16 +94,21 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
             if (rank := _first(values, rank_names)) is not None:
                 by_rank[rank].append(seen)
         if by_rank:
-            chosen = [(rank, _main(same)) for rank, same in sorted(by_rank.items())]
+            chosen = [(rank, _main(same), same) for rank, same in sorted(by_rank.items())]
             size = next((n for _, values in looks if (n := _first(values, size_names)) is not None), None)
             local = next((n for _, values in looks if (n := _first(values, LOCAL_SIZES)) is not None), None)
             if size is not None and local is not None and local < size:
                 nodes = max(nodes, 2)  # a launcher without Slurm does not say how many
-            ranks = tuple(RankProcess(seen.pid, seen.started_ticks, rank) for rank, seen in chosen)
-            return JobProcesses(ranks, size, nodes, refused)
-    return JobProcesses(
-        tuple(RankProcess(seen.pid, seen.started_ticks, None) for seen, _ in looks), None, nodes, refused
-    )
+            ranks = tuple(
+                RankProcess(main.pid, main.started_ticks, rank, _beside(main, same)) for rank, main, same in chosen
+            )
+            return JobProcesses(ranks, size, nodes, refused, left_out)
+    ranks = tuple(RankProcess(seen.pid, seen.started_ticks, None) for seen, _ in looks)
+    return JobProcesses(ranks, None, nodes, refused, left_out)
+
+
+def _beside(main: ProcessLook, same: list[ProcessLook]) -> tuple[int, ...]:
+    return tuple(seen.pid for seen in same if seen.pid != main.pid)[:MOST_BESIDE]
 
 
 def _main(looks: list[ProcessLook]) -> ProcessLook:
@@ -129,9 +141,11 @@ def _listed(path: str) -> list[int]:
         return []  # the group has ended
 
 
-def _with_job_id(job: str) -> list[int]:
+def _with_job_id(job: str, owner: int | None) -> list[int]:
+    """Anyone can put the id of a job into an environment, so with `owner` the processes of others are not read."""
     wanted = job.encode()
-    return [pid for pid in _all_pids() if wanted in variables(pid, JOB_IDS).values()]
+    pids = [pid for pid in _all_pids() if owner is None or owner_of(pid) == owner]
+    return [pid for pid in pids if wanted in variables(pid, JOB_IDS).values()]
 
 
 def _all_pids() -> list[int]:

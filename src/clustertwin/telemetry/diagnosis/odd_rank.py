@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
-from clustertwin.telemetry.diagnosis.program_order import order
+from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
 from clustertwin.telemetry.diagnosis.rank_state import caller
 
 #: kind -> its meaning. Those in `HANGS` are hangs.
@@ -31,10 +31,6 @@ KINDS: dict[str, str] = {
     "unknown": "there is too little evidence",
 }
 HANGS = frozenset({"stopped", "blocked-io", "mismatch", "lost-message", "stalled", "gone", "spins"})
-POINT_TO_POINT = frozenset(
-    {"MPI_Recv", "MPI_Send", "MPI_Ssend", "MPI_Rsend", "MPI_Bsend", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
-     "MPI_Probe", "MPI_Mprobe", "MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome"}
-)  # fmt: skip
 
 
 def find(evidence: JobEvidence) -> JobFinding:
@@ -61,17 +57,19 @@ def find(evidence: JobEvidence) -> JobFinding:
     if (evidence.size or 0) > 2 * len(evidence.processes):
         text = f"The evidence has {len(evidence.processes)} of {evidence.size} ranks: {_counts(does)}."
         return JobFinding("unknown", False, text)
+    # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
+    unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
     if gone := _missing(evidence, ended):
         if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
             others = _others(_those(seen, "waits-in-mpi"), seen)
             text = f"{_ranks(gone, evidence)} ended, and {others}."
-            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.95, None)
+            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.75 if unseen else 0.95, None)
         return JobFinding("unknown", False, "A process ended while the evidence was taken.")
     if evidence.messages_pass:
         return JobFinding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
     if does.keys() & {"communicates", "sleeps"} or (does["computes"] and len(seen) == 1):
         return _not_a_hang(seen, does, evidence)
-    sure = 0.97 if evidence.messages_pass is False else 0.75
+    sure = 0.97 if evidence.messages_pass is False and not unseen else 0.75
     if does["computes"]:
         return _straggler(seen, evidence)
     if blocked := _those(seen, "blocked"):
@@ -84,46 +82,30 @@ def find(evidence: JobEvidence) -> JobFinding:
 
 
 def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float) -> JobFinding:
-    """Every rank waits in MPI: the smallest group of ranks at one place is the odd one."""
-    places = Counter((process.mpi_call, caller(process.stack)) for process in seen)
+    """Every rank waits in MPI: the ranks that have done the least hold up the others."""
+    places: dict[tuple[str, str], list[ProcessEvidence]] = {}
+    for process in seen:
+        places.setdefault((process.mpi_call, caller(process.stack)), []).append(process)
     if len(places) == 1:
         call = seen[0].mpi_call
-        text = f"All {len(seen)} ranks wait in {call}, and no message passed for {evidence.window_s:.0f} s."
+        passed = "no message passed" if evidence.messages_pass is False else "whether messages pass is not known"
+        size = max(evidence.size or 0, len(evidence.processes) + evidence.left_out)
+        who = f"All {len(seen)} ranks" if len(seen) >= size else f"{len(seen)} of {size} ranks were seen, and all"
+        text = f"{who} wait in {call}; {passed} in {evidence.window_s:.0f} s."
         return JobFinding("stalled", len(seen) > 1, text, sure=min(sure, 0.9) if len(seen) > 1 else 0.0)
-    odd = _odd_group(seen, places)
-    if 2 * len(odd) >= len(seen):
-        sure = min(sure, 0.8)  # of two equal halves, neither is the odd one
+    groups = list(places.values())
+    suspects, told = least_progressed([WaitingRanks(group[0].mpi_call, group[0].stack, len(group)) for group in groups])
+    odd = [process for number in suspects for process in groups[number]]
+    if not told or 2 * len(odd) > len(seen):
+        sure = min(sure, 0.8)  # it hangs, and the ranks that are named are only likely
     calls = {process.mpi_call for process in odd}
     kind = "lost-message" if calls <= POINT_TO_POINT else "mismatch"
-    return _finding(kind, odd, seen, evidence, sure)
-
-
-def _odd_group(seen: Sequence[ProcessEvidence], places: Counter[tuple[str, str]]) -> list[ProcessEvidence]:
-    """The ranks that differ from the most common place.
-
-    A rank in another collective call is at fault before one that waits for a neighbour: the neighbour may be its
-    victim. Of several ranks that wait for one message, the one at the earliest place is at fault.
-    """
-    groups: dict[tuple[str, str], list[ProcessEvidence]] = {}
-    for process in seen:
-        groups.setdefault((process.mpi_call, caller(process.stack)), []).append(process)
-    most = max(places.values())
-    common = [place for place, count in places.items() if count == most]
-    # Without one most common place, every group is a candidate, and the order of the program decides.
-    others = [group for place, group in groups.items() if len(common) > 1 or place != common[0]]
-    collective = [group for group in others if group[0].mpi_call not in POINT_TO_POINT]
-    if len(common) > 1 and len(collective) == 1:
-        collective = []  # the one collective call is where the others wait
-    candidates = collective or [group for group in others if group[0].mpi_call in POINT_TO_POINT]
-    earliest = [
-        group
-        for group in candidates
-        if all(order(group[0].stack, other[0].stack) < 0 for other in candidates if other is not group)
-    ]
-    if len(earliest) == 1:
-        return earliest[0]
-    fewest = min(len(group) for group in candidates)
-    return [process for group in candidates if len(group) == fewest for process in group]
+    if len(suspects) == 1:
+        return _finding(kind, odd, seen, evidence, sure)
+    each = [f"{_ranks(_numbers(group), evidence)} in {group[0].mpi_call}{_place(group[0])}" for group in
+            (groups[number] for number in suspects[:4])]  # fmt: skip
+    text = f"The ranks wait for each other, and one of these holds up the others: {', or '.join(each)}."
+    return JobFinding(kind, True, text, tuple(_numbers(odd)), sure)
 
 
 def _straggler(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
@@ -154,7 +136,7 @@ def _finding(
     kind: str, odd: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float
 ) -> JobFinding:
     since_s = _since(odd)
-    when = f" since {datetime.fromtimestamp(since_s):%H:%M:%S}" if since_s is not None else ""
+    when = f" since {_clock(since_s, evidence.taken_s)}" if since_s is not None else ""
     numbers = _numbers(odd)
     who = _ranks(numbers, evidence) if numbers else f"process {odd[0].pid}"
     if len(evidence.nodes) > 1:
@@ -191,7 +173,7 @@ def _others(waiting: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence])
         return "the others wait"
     names = " or ".join(name for name, _ in calls)
     return (
-        f"{len(waiting)} of {len(seen)} wait in {names}"
+        f"{len(waiting)} of {len(seen)} {_verb(waiting, 'waits', 'wait')} in {names}"
         if len(waiting) < len(seen) - 1
         else f"the others wait in {names}"
     )
@@ -230,6 +212,16 @@ def _ranks(numbers: Sequence[int], evidence: JobEvidence) -> str:
 def _since(processes: Sequence[ProcessEvidence]) -> float | None:
     known = [process.since_s for process in processes if process.since_s is not None]
     return min(known) if known else None
+
+
+def _clock(at_s: float, now_s: float) -> str:
+    """A time in UTC, as messages have it; with its date if it was on another day.
+
+    >>> _clock(0.0, 60.0), _clock(0.0, 1e5)
+    ('00:00:00 UTC', '1970-01-01 00:00:00 UTC')
+    """
+    at, now = (datetime.fromtimestamp(seconds, UTC) for seconds in (at_s, now_s))
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _verb(processes: Sequence[ProcessEvidence], one: str, many: str) -> str:

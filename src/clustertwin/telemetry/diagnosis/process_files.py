@@ -1,6 +1,7 @@
 """One process through /proc, without stopping it: a pid -> a `ProcessLook`, or None if it has ended.
 
-Every file is optional. A process may end between two reads, and a kernel or a missing right may refuse one.
+Every file is optional. A process may end between two reads, and a kernel or a missing right may refuse one. The owner
+of a process chooses its name and how large its files are: at most `MAX_FILE` bytes of one are read.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Waiting, clean
 from clustertwin.telemetry.diagnosis.system_calls import FIRST_IS_DESCRIPTOR, name_of
-from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-_EXEC_START = re.compile(rb"se\.exec_start\s*:\s*([0-9.]+)")
+# After the line below the name of the program, which may contain anything.
+_EXEC_START = re.compile(rb"\n-{10,}\nse\.exec_start\s*:\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _KERNEL_FRAME = re.compile(rb"\]\s+(\w+)")
 #: The most bytes of an environment that are searched for the rank. They are not kept.
-MAX_ENVIRONMENT = 1 << 20
+MAX_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class ProcessLook:
     state: str  # R, S, D, T, t, Z, …
     parent: int
     cpu_s: float
+    other_cpu_s: float  # of its other threads, and of children that have ended
     faults: int
     io_bytes: int
     switches: int  # voluntary context switches
@@ -40,20 +42,23 @@ class ProcessLook:
 
 
 def look(pid: int) -> ProcessLook | None:
-    """Read the files of a process. None: it has ended, or is a zombie."""
+    """Read the files of a process. None: it has ended. A zombie with other threads is one whose first thread ended."""
     stat = _read(pid, "stat")
     # The name of a program may contain blanks and parentheses; the fields begin after the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+    if len(fields) < 20 or (fields[0] in (b"Z", b"X") and int(fields[17]) < 2):
         return None
     state = fields[0].decode("ascii", "replace")
+    cpu_s = (int(fields[11]) + int(fields[12])) * TICK_S
     started = _EXEC_START.search(_read(pid, "sched")[:2048])
     return ProcessLook(
         pid=pid,
         started_ticks=int(fields[19]),
         state=state,
         parent=int(fields[1]),
-        cpu_s=(int(fields[11]) + int(fields[12])) * TICK_S,
+        cpu_s=cpu_s,
+        other_cpu_s=(int(fields[13]) + int(fields[14])) * TICK_S
+        + (_other_threads_s(pid, cpu_s) if int(fields[17]) > 1 else 0.0),
         faults=int(fields[7]) + int(fields[9]),
         io_bytes=sum(_numbers(_read(pid, "io"), (b"rchar", b"wchar"))),
         switches=sum(_numbers(_read(pid, "status"), (b"voluntary_ctxt_switches",))),
@@ -64,6 +69,12 @@ def look(pid: int) -> ProcessLook | None:
         ),
         ran_s=float(started[1]) / 1000 if started else None,
     )
+
+
+def _other_threads_s(pid: int, cpu_s: float) -> float:
+    stat = _read(pid, f"task/{pid}/stat")
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return max(cpu_s - (int(fields[11]) + int(fields[12])) * TICK_S, 0.0) if len(fields) > 12 else 0.0
 
 
 def scheduler_clock_s() -> float:
@@ -85,7 +96,7 @@ def waiting_of(pid: int) -> Waiting | None:
 def variables(pid: int, names: tuple[bytes, ...]) -> dict[bytes, bytes]:
     """The values of these variables of a process, and of no others."""
     found: dict[bytes, bytes] = {}
-    for entry in _read(pid, "environ")[:MAX_ENVIRONMENT].split(b"\0"):
+    for entry in _read(pid, "environ").split(b"\0"):
         name, equals, value = entry.partition(b"=")
         if equals and name in names:
             found[name] = value[:64]
@@ -101,7 +112,14 @@ def owner_of(pid: int) -> int | None:
 
 def maps_mpi(pid: int) -> bool:
     """Whether an MPI library is mapped into the process."""
-    return b"libmpi" in _read(pid, "maps") or b"libpmpi" in _read(pid, "maps")
+    maps = _read(pid, "maps")
+    return b"libmpi" in maps or b"libpmpi" in maps
+
+
+def maps_of(pid: int) -> list[list[bytes]]:
+    """The mappings of a process as (range, rights, offset, device, inode, path or nothing), as far as they are read."""
+    lines = _read(pid, "maps").splitlines(keepends=True)
+    return [words for line in lines if line.endswith(b"\n") and len(words := line.rstrip(b"\n").split(None, 5)) > 4]
 
 
 def _descriptor(pid: int, number: int) -> str:
@@ -135,7 +153,17 @@ def _numbers(text: bytes, names: tuple[bytes, ...]) -> list[int]:
 
 
 def _read(pid: int, name: str) -> bytes:
+    """At most `MAX_FILE` bytes of a file of a process; nothing if it has ended or may not be read."""
     try:
-        return read_file(f"/proc/{pid}/{name}")
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    data = b""
+    try:
+        while len(data) < MAX_FILE and (more := os.read(descriptor, MAX_FILE - len(data))):
+            data += more
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return data

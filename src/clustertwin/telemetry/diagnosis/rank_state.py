@@ -19,8 +19,10 @@ STATES: dict[str, str] = {
     "computes": "it uses CPU time outside MPI",
     "sleeps": "it sleeps for a time, or waits for another thread or a child",
     "ended": "it has ended",
-    "unknown": "it could not be read twice",
+    "unknown": "it could not be read twice, or runs and its stack could not be read",
 }
+#: Less CPU time than this is a heartbeat, and no work. On a busy node, work does not get much more.
+WORK_S = 0.03
 _MPI = re.compile(r"^(?:P?MPI_([A-Z]\w*?)(?:_c)?|p?mpi_([a-z]\w*?)_{1,2})$")
 _NAME = re.compile(r" \[.*\]$")  # after the name of a function: its module and offset
 #: Frames inside mpi4py that name the call, where native frames cannot be read.
@@ -35,6 +37,8 @@ class TwoLooks:
     last: ProcessLook | None
     stacks: tuple[Stack, ...]
     memory: tuple[int | None, ...] = ()  # signatures of its private memory
+    unread: bool = False  # its stack was not read because the budget was spent
+    beside: tuple[tuple[float, int, bool], ...] = ()  # the rank's other processes: CPU time, bytes of I/O, one can run
 
 
 def mpi_call(stack: Stack) -> str:
@@ -77,8 +81,12 @@ def state_of(looks: TwoLooks) -> str:
     calls = {mpi_call(stack) for stack in looks.stacks if stack.native}
     idle = last.cpu_s - first.cpu_s < 2.5 * TICK_S
     if calls and "" not in calls:
+        if last.other_cpu_s - first.other_cpu_s > WORK_S:
+            return "computes"  # in another thread
         places = {caller(stack) for stack in looks.stacks if stack.native}
         return "waits-in-mpi" if len(calls) == 1 and len(places) == 1 else "communicates"
+    if idle and _others_work(looks):
+        return "sleeps"  # a program that the rank has started works
     if idle and first.state == last.state == "D":
         return "blocked"
     if idle and first.waiting is not None and first.waiting == last.waiting and last.state in "SD":
@@ -89,7 +97,22 @@ def state_of(looks: TwoLooks) -> str:
         return "sleeps"
     if _stands_still(looks):
         return "spins"
+    if not calls and (looks.unread if not idle else last.state == "R"):
+        return "unknown"  # it waits in MPI or computes: only its stack would tell. On a busy node it may not even run
     return "computes" if not idle else "sleeps"
+
+
+def _others_work(looks: TwoLooks) -> bool:
+    """Whether another process of the rank used CPU time or did I/O, also one that has ended since."""
+    first, last = looks.first, looks.last
+    assert first is not None
+    assert last is not None
+    if last.other_cpu_s - first.other_cpu_s > WORK_S:
+        return True
+    if len(looks.beside) < 2:
+        return False
+    (cpu_s, io_bytes, runs), (later_cpu_s, later_io_bytes, later_runs) = looks.beside
+    return later_cpu_s - cpu_s > WORK_S or later_io_bytes != io_bytes or runs or later_runs
 
 
 def _stands_still(looks: TwoLooks) -> bool:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+
+from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_STACK = 128 << 10
 _SEIZE, _INTERRUPT, _DETACH, _GETREGS = 0x4206, 0x4207, 17, 12
@@ -20,6 +23,7 @@ _WALL = 0x40000000
 _REGISTERS = 27  # of eight bytes, in the order of struct user_regs_struct
 _RSP = 19
 _PAGE = 4096
+MOST_MAPPINGS = 4096
 _ELF_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM_HEAD = struct.Struct("<IIQQQQQQ")
 
@@ -47,7 +51,7 @@ class CannotAttach(Exception):
     """The process may not be traced, is traced already, or did not stop in time."""
 
 
-def snapshot(pid: int, patience_s: float = 0.2) -> StackSnapshot:
+def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
     """Stop the main thread, copy, and let it run."""
     if os.uname().machine != "x86_64":
         raise NotImplementedError
@@ -67,7 +71,7 @@ def snapshot(pid: int, patience_s: float = 0.2) -> StackSnapshot:
         while os.waitpid(pid, os.WNOHANG | _WALL)[0] == 0:
             if time.monotonic() - begin_s > patience_s:
                 raise CannotAttach("it did not stop")
-            time.sleep(0)
+            time.sleep(0.0005)  # on a busy node, a process runs and stops only when its turn comes
         stopped_s = time.monotonic()
         _ptrace(_GETREGS, pid, 0, ctypes.addressof(registers))
         (top,) = struct.unpack_from("<Q", registers.raw, 8 * _RSP)
@@ -121,17 +125,15 @@ def core_file(pid: int, moment: StackSnapshot) -> bytes:
 
 
 def _mappings(pid: int) -> list[_Mapping]:
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise CannotAttach("it has ended") from error
     mappings = []
-    for line in lines:
-        words = line.split(None, 5)
-        begin, end = (int(part, 16) for part in words[0].split("-"))
-        flags = 4 * (words[1][0] == "r") + 2 * (words[1][1] == "w") + (words[1][2] == "x")
-        mappings.append(_Mapping(begin, end, flags, int(words[2], 16), words[5] if len(words) > 5 else ""))
+    for words in maps_of(pid)[:MOST_MAPPINGS]:
+        begin, end = (int(part, 16) for part in words[0].split(b"-"))
+        rights = words[1].decode("ascii", "replace")
+        flags = 4 * (rights[0] == "r") + 2 * (rights[1] == "w") + (rights[2] == "x")
+        path = os.fsdecode(words[5]) if len(words) > 5 else ""
+        mappings.append(_Mapping(begin, end, flags, int(words[2], 16), path))
+    if not mappings:
+        raise CannotAttach("it has ended")
     return mappings
 
 
@@ -139,10 +141,16 @@ def _first_page(mapping: _Mapping) -> bytes:
     if mapping.offset or mapping.path.startswith(("/dev/", "/SYSV", "/memfd")):
         return b""
     try:
-        with open(mapping.path, "rb") as file:
-            page = file.read(_PAGE)
+        # The owner of the process may have put a pipe in this place: to open it would block, and to read from it too.
+        descriptor = os.open(mapping.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
         return b""
+    try:
+        page = os.read(descriptor, _PAGE) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
     return page if page.startswith(b"\x7fELF") else b""
 
 

@@ -14,15 +14,16 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.process_files import look, maps_of
 from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
 
-NATIVE_TIMEOUT_S = 3.0
-PYTHON_TIMEOUT_S = 3.0
+TIMEOUT_S = 3.0
 MAX_OUTPUT = 1 << 20
 #: Where the system's libraries are. The place in one of them says nothing about the program.
 SYSTEM = ("/usr/lib", "/lib", "/dev/", "/memfd:", "/SYSV")
@@ -43,7 +44,7 @@ def tool(name: str) -> str | None:
     return shutil.which(name) or (beside if os.access(beside, os.X_OK) else None)
 
 
-def native_stack(pid: int) -> NativeStack:
+def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
     """The main thread's stack."""
     path = tool("eu-stack")
     if path is None:
@@ -56,60 +57,68 @@ def native_stack(pid: int) -> NativeStack:
     except CannotAttach as error:
         return NativeStack((), 0.0, f"the native stack could not be read: {error}")
     modules = program_modules(pid)
-    frames = parse_eu_stack(_unwind(path, core), modules)
+    frames = parse_eu_stack(_unwind(path, core, cpu_s), modules)
     return NativeStack(frames, moment.stopped_s, "" if frames else "eu-stack could not read the stack")
 
 
-def python_stack(pid: int) -> tuple[str, ...]:
+def python_stack(pid: int, cpu_s: float = 1.0) -> tuple[str, ...]:
     """The main thread's Python frames; empty for a program without Python, or without py-spy."""
     path = tool("py-spy")
     if path is None or not is_python(pid):
         return ()
-    try:
-        done = subprocess.run(
-            [path, "dump", "--nonblocking", "--json", "--pid", str(pid)],
-            capture_output=True,
-            timeout=PYTHON_TIMEOUT_S,
-            env={"LC_ALL": "C"},
-        )
-    except (subprocess.TimeoutExpired, OSError):
-        return ()
-    return parse_py_spy(done.stdout[:MAX_OUTPUT], pid)
+    return parse_py_spy(run_tool([path, "dump", "--nonblocking", "--json", "--pid", str(pid)], cpu_s), pid)
 
 
-def stack_of(pid: int, state: str) -> tuple[Stack, float, str]:
-    """Both stacks of a process in this state, how long it was stopped, and why a part is missing."""
+def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, str]:
+    """Both stacks of a process in this state, how long it was stopped, and why a part is missing.
+
+    Each tool may use `cpu_s` of CPU time.
+    """
     if state in "Tt":
-        return Stack(python=python_stack(pid)), 0.0, "a stopped process is not attached to"
+        return Stack(python=python_stack(pid, cpu_s)), 0.0, "a stopped process is not attached to"
     if state == "D":
-        return Stack(python=python_stack(pid)), 0.0, "a process in state D cannot be attached to"
-    native = native_stack(pid)
-    return Stack(native.frames, python_stack(pid)), native.stopped_s, native.note
+        return Stack(python=python_stack(pid, cpu_s)), 0.0, "a process in state D cannot be attached to"
+    native = native_stack(pid, cpu_s)
+    return Stack(native.frames, python_stack(pid, cpu_s)), native.stopped_s, native.note
+
+
+def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:
+    """The output of a tool; nothing if it fails. It is killed if it uses too much time: it reads what a user made."""
+    end_s = time.monotonic() + TIMEOUT_S
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"LC_ALL": "C"},
+            pass_fds=pass_fds,
+        ) as running:
+            while True:
+                try:
+                    return running.communicate(timeout=0.05)[0][:MAX_OUTPUT]
+                except subprocess.TimeoutExpired:
+                    seen = look(running.pid)
+                    if time.monotonic() > end_s or (seen is not None and seen.cpu_s > cpu_s):
+                        running.kill()
+                        return b""
+    except OSError:
+        return b""
 
 
 def is_python(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return False
-    return b"python" in text
+    return any(b"python" in words[5] for words in maps_of(pid) if len(words) > 5)
 
 
 def program_modules(pid: int) -> list[tuple[int, int, str]]:
     """(begin, end, name) of the program and of libraries that are not the system's, at their load addresses."""
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-            lines = file.read(1 << 20).splitlines()
-    except OSError:
-        return []
     spans: dict[str, tuple[int, int]] = {}
-    for line in lines:
-        words = line.split(None, 5)
-        if len(words) == 6 and words[5].startswith("/") and not words[5].startswith(SYSTEM):
-            begin, end = (int(part, 16) for part in words[0].split("-"))
-            low, high = spans.get(words[5], (begin, end))
-            spans[words[5]] = (min(low, begin), max(high, end))
+    for words in maps_of(pid):
+        path = words[5].decode("utf-8", "replace") if len(words) > 5 else ""
+        if path.startswith("/") and not path.startswith(SYSTEM):
+            begin, end = (int(part, 16) for part in words[0].split(b"-"))
+            low, high = spans.get(path, (begin, end))
+            spans[path] = (min(low, begin), max(high, end))
     return [(begin, end, os.path.basename(path)) for path, (begin, end) in spans.items()]
 
 
@@ -162,22 +171,16 @@ def _in_own_thread(pid: int) -> StackSnapshot:
     return result[0]
 
 
-def _unwind(path: str, core: bytes) -> str:
+def _unwind(path: str, core: bytes, cpu_s: float) -> str:
     """The output of eu-stack for a core that is never on a disk: it contains memory of the user's program."""
     descriptor = os.memfd_create("core", os.MFD_CLOEXEC)
     try:
         rest = memoryview(core)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-        done = subprocess.run(
-            [path, "-n", str(2 * MOST_FRAMES), f"--core=/proc/self/fd/{descriptor}"],
-            capture_output=True,
-            timeout=NATIVE_TIMEOUT_S,
-            env={"LC_ALL": "C"},
-            pass_fds=(descriptor,),
-        )
-        return done.stdout[:MAX_OUTPUT].decode("utf-8", "replace")
-    except (subprocess.TimeoutExpired, OSError):
+        command = [path, "-n", str(2 * MOST_FRAMES), f"--core=/proc/self/fd/{descriptor}"]
+        return run_tool(command, cpu_s, (descriptor,)).decode("utf-8", "replace")
+    except OSError:
         return ""
     finally:
         os.close(descriptor)

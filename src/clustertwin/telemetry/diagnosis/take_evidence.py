@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from clustertwin.telemetry.diagnosis import private_memory, shared_memory
+from clustertwin.telemetry.diagnosis import memory_signatures, network_traffic
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
 from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, scheduler_clock_s
@@ -23,6 +23,8 @@ from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
 #: Files of a cgroup (v2) whose numbers are compared: file -> the keys.
 CGROUP_FILES = {"memory.events": ("oom", "oom_kill"), "cpu.stat": ("nr_throttled", "throttled_usec")}
+
+SPENT = "the budget for stacks was spent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class _Half:
     stopped_s: dict[int, float]
     notes: dict[int, str]
     memory: dict[int, int | None]
+    beside: dict[int, tuple[float, int, bool]]
     shared: int | None
+    traffic: dict[int, int] | None
     cgroup: dict[str, int]
 
 
@@ -53,18 +57,23 @@ def take(
     node: str,
     budget: Budget = Budget(),
     sleep: Callable[[float], None] = time.sleep,
+    begin_cpu_s: float | None = None,
 ) -> JobEvidence:
-    """The evidence of the processes of a job on this node."""
-    begin_s, begin_cpu_s = time.time(), _cpu_s()
+    """The evidence of the processes of a job on this node.
+
+    `begin_cpu_s` is the CPU time (`used_cpu_s`) before its processes were looked for, which costs as well.
+    """
+    begin_s, begin_cpu_s = time.time(), used_cpu_s() if begin_cpu_s is None else begin_cpu_s
+
+    def left_s() -> float:
+        return budget.cpu_s - (used_cpu_s() - begin_cpu_s)
+
     ranks = processes.ranks[: budget.most_processes]
-    mappings = shared_memory.shared_mappings([process.pid for process in ranks])
-    first = _half(ranks, mappings, lambda: _cpu_s() - begin_cpu_s < budget.cpu_s / 2)
+    mappings = memory_signatures.shared_mappings([process.pid for process in ranks])
+    half_s = left_s() / 2
+    first = _half(ranks, mappings, lambda: left_s() - half_s)
     sleep(budget.window_s)
-    last = _half(ranks, mappings, lambda: _cpu_s() - begin_cpu_s < budget.cpu_s)
-    shared = (first.shared, last.shared)
-    passes = None if None in shared or not mappings else shared[0] != shared[1]
-    if processes.nodes > 1 and passes is False:
-        passes = None  # messages between nodes do not pass through shared memory
+    last = _half(ranks, mappings, left_s)
     return JobEvidence(
         job=job,
         nodes=(node,),
@@ -73,25 +82,33 @@ def take(
         processes=tuple(_process(node, process, first, last) for process in ranks),
         size=processes.size,
         wanted_nodes=processes.nodes,
-        messages_pass=passes,
+        messages_pass=_messages_pass(first, last, processes.nodes > 1),
         refused=processes.refused,
-        left_out=len(processes.ranks) - len(ranks),
-        cpu_s=_cpu_s() - begin_cpu_s,
+        left_out=processes.left_out + len(processes.ranks) - len(ranks),
+        cpu_s=used_cpu_s() - begin_cpu_s,
         cgroup={name: last.cgroup[name] - value for name, value in first.cgroup.items() if name in last.cgroup},
     )
 
 
 def _half(
     ranks: tuple[RankProcess, ...],
-    mappings: list[shared_memory.SharedMapping],
-    may_go_on: Callable[[], bool],
+    mappings: list[memory_signatures.SharedMapping],
+    left_s: Callable[[], float],
 ) -> _Half:
-    """One look at every process."""
-    half = _Half({}, {}, {}, {}, {}, None, {})
+    """One look at every process. `left_s` is the CPU time that the budget still allows."""
+    half = _Half({}, {}, {}, {}, {}, {}, None, None, {})
     for process in ranks:
         seen = look(process.pid)
         half.looks[process.pid] = seen if is_same(process, seen) else None
-    half.shared = shared_memory.signature(mappings)
+        if process.beside:
+            others = [other for pid in process.beside if (other := look(pid))]
+            half.beside[process.pid] = (
+                sum(other.cpu_s + other.other_cpu_s for other in others),
+                sum(other.io_bytes for other in others),
+                any(other.state == "R" for other in others),
+            )
+    half.shared = memory_signatures.shared_signature(mappings) if mappings else None
+    half.traffic = network_traffic.traffic(process.pid for process in ranks if half.looks[process.pid])
     half.cgroup = _cgroup(ranks[0].pid) if ranks else {}
     # Those that the kernel shows as blocked tell the most. They come first if the budget is short.
     order = sorted(ranks, key=lambda process: _is_running(half.looks[process.pid]))
@@ -99,15 +116,30 @@ def _half(
         seen = half.looks[process.pid]
         if seen is None:
             continue
-        if not may_go_on():
-            half.notes[process.pid] = "the budget for stacks was spent"
+        if (cpu_s := left_s()) <= 0:
+            half.notes[process.pid] = SPENT
             continue
-        stack, stopped_s, note = stack_of(process.pid, seen.state)
+        stack, stopped_s, note = stack_of(process.pid, seen.state, cpu_s)
+        if not is_same(process, look(process.pid)):
+            half.notes[process.pid] = "it ended meanwhile"  # and the stack may be that of another user's process
+            continue
         half.stacks[process.pid], half.stopped_s[process.pid] = stack, stopped_s
         half.notes[process.pid] = note
         if seen.state == "R" and not mpi_call(stack):
-            half.memory[process.pid] = private_memory.signature(process.pid)
+            half.memory[process.pid] = memory_signatures.private_signature(process.pid)
     return half
+
+
+def _messages_pass(first: _Half, last: _Half, several_nodes: bool) -> bool | None:
+    """Whether shared memory or the bytes of a TCP socket changed; None if there is neither that would tell.
+
+    Inside a node, messages pass through shared memory, and between nodes they do not.
+    """
+    shared = None if None in (first.shared, last.shared) else first.shared != last.shared
+    network = None if first.traffic is None or last.traffic is None else first.traffic != last.traffic
+    if shared or network:
+        return True
+    return network if several_nodes else shared
 
 
 def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> ProcessEvidence:
@@ -115,8 +147,11 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
     before, after = first.looks[pid], last.looks[pid]
     stacks = tuple(half.stacks[pid] for half in (first, last) if pid in half.stacks)
     memory = tuple(half.memory[pid] for half in (first, last) if pid in half.memory)
-    does = state_of(TwoLooks(before, after, stacks, memory))
-    stack = stacks[-1] if stacks else Stack()
+    beside = tuple(half.beside[pid] for half in (first, last) if pid in half.beside)
+    unread = SPENT in (first.notes.get(pid), last.notes.get(pid))
+    does = state_of(TwoLooks(before, after, stacks, memory, unread, beside))
+    # On a busy node a process may not stop in time at one of the looks. What the other one has read counts.
+    stack = next((seen for seen in reversed(stacks) if seen.native), stacks[-1] if stacks else Stack())
     blocked = does in ("stopped", "blocked", "sleeps") and after is not None and after.ran_s is not None
     return ProcessEvidence(
         node=node,
@@ -164,7 +199,7 @@ def _unix_s(ran_s: float) -> float:
     return time.time() - max(scheduler_clock_s() - ran_s, 0.0)
 
 
-def _cpu_s() -> float:
+def used_cpu_s() -> float:
     """CPU time of this process and of the tools that it has started."""
     own, tools = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + tools.ru_utime + tools.ru_stime
