@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
-from tests.hostile_inputs import attempt, damaged, fuzzed, seeds
+from tests.hostile_inputs import attempt, boolean, damaged, fuzzed, seeds
 
 from clustertwin.core.errors import ExpositionError, InputError, SourceError
 from clustertwin.telemetry.exporter.jobs.cpuset import MAX_CPU, parse_cpulist
@@ -29,7 +28,7 @@ def is_sound(reading: NodeReading) -> None:
     assert all(len(job.job) <= NAME_CHARS and len(job.cpus) <= MAX_CPU for job in reading.jobs)
 
 
-@fuzzed("exporter_ring", damaged(RING), values=(RING,))
+@fuzzed("exporter_ring", damaged(*seeds("exporter_ring")), values=(RING,))
 def test_the_ring_of_an_exporter(first: bytes, second: bytes) -> None:
     reader, stream = RingReader("n1", "http://n1/ring"), RateStream()
     for text in (first, second, RING):
@@ -39,6 +38,9 @@ def test_the_ring_of_an_exporter(first: bytes, second: bytes) -> None:
             if trace is not None:
                 assert trace.values.shape[:2] == trace.valid.shape
                 assert np.isfinite(trace.values[trace.valid]).all()
+                for channels in filter(None, (trace.node_channels, trace.job_channels)):
+                    known = channels.values[~np.isnan(channels.values)]
+                    assert ((known >= 0) & (known <= 1)).all()
     assert len(parse_ring(RING, "n1", "ring")) == 2  # one damaged text leaves nothing behind
 
 
@@ -55,7 +57,7 @@ def test_the_page_of_an_exporter(first: bytes, second: bytes) -> None:
     attempt(lambda: session.receive(second), SourceError)
 
 
-@fuzzed("prometheus_answer", st.booleans(), values=(True,))
+@fuzzed("prometheus_answer", boolean, values=(True,))
 def test_the_answer_of_prometheus(body: bytes, cut: bool) -> None:
     limits = AnswerLimits(whole_bytes=0) if cut else AnswerLimits()
     for series in attempt(lambda: parse_answer(body, "http://p", "q", limits), SourceError) or []:
@@ -63,7 +65,7 @@ def test_the_answer_of_prometheus(body: bytes, cut: bool) -> None:
         assert all(isinstance(text, str) for text in series.labels.values())
 
 
-@fuzzed("http_response", st.booleans(), values=(False,))
+@fuzzed("http_response", boolean, values=(False,))
 def test_the_framing_of_a_response(received: bytes, ended: bool) -> None:
     unpacked = attempt(lambda: unpack(bytearray(received), ended), ValueError)
     if unpacked is not None:

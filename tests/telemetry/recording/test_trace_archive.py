@@ -89,7 +89,7 @@ def test_prometheus_is_queried_for_one_node_by_its_own_name_or_by_its_host(tmp_p
         prometheus(tmp_path / "prometheus", {"node": [a.address, b.address]}) as server,
     ):
         archive = PrometheusArchive(Endpoint(server.url), 'job="node"')
-        deadline, traces = time.monotonic() + 20, []
+        deadline, traces = time.monotonic() + 90, []
         while time.monotonic() < deadline and not (traces and traces[0].valid.sum() > 3):
             time.sleep(1)
             now_s = int(time.time())

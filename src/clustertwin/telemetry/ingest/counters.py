@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import JOB, NODE
+from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan
 
 #: The kernel's modes that add up to a thread's time. `guest` and `guest_nice` are part of `user` and `nice`.
@@ -38,17 +39,6 @@ def short_name(name: str, what: str) -> str:
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
         raise ValueError(f"the name of a {what} is not Unicode text: {name[:40]!r}")
     return visible(name)
-
-
-def visible(name: str) -> str:
-    r"""The name with control characters and marks of writing direction spelled out: they would act on a terminal.
-
-    >>> visible("n1"), visible("n\x1b[31m\u202e1")
-    ('n1', 'n\\x1b[31m\\u202e1')
-    """
-    if name.isprintable():
-        return name
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clustertwin.core.errors import NoSamples
+from clustertwin.core.errors import NoSamples, OutputError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.ingest.sources import HistorySource, traces
-from clustertwin.telemetry.recording.layout import RecordingSettings
+from clustertwin.telemetry.recording.layout import DOCUMENT, RecordingSettings
 from clustertwin.telemetry.recording.recorder import Recorder
 
 HOUR_S = 3600
@@ -39,6 +39,8 @@ def take(
     on_trace: Callable[[Trace], None] = lambda trace: None,
 ) -> Taken:
     """Record traces until they end or you press Ctrl-C. In both cases the recording is closed and complete."""
+    if (directory / DOCUMENT).exists():  # before anybody waits for the first second
+        raise OutputError(f"{directory}: already holds a recording")
     recorder: Recorder | None = None
     jobs = JobLabels()
     start_s, end_s, unknown, interrupted = 0, 0, 0, False

@@ -172,11 +172,18 @@ def _check(description: RecordingDescription) -> None:
             raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
 
 
+def check_directory(path: Path) -> None:
+    """Raise if a path is no directory, and say whether something else is there."""
+    if not path.is_dir():
+        raise RecordingError(path, "a file, not a directory" if path.exists() else "no such directory")
+
+
 def read_group(directory: Path) -> RecordingDescription:
     path = directory / DOCUMENT
     try:
         return parse_group(read_regular(path, MOST_DOCUMENT_BYTES), path)
     except (FileNotFoundError, NotADirectoryError):
+        check_directory(directory)
         raise RecordingError(directory, f"not a recording: it has no {DOCUMENT}{_below(directory)}") from None
     except OSError as error:
         raise RecordingError(path, f"cannot be read: {error.strerror}") from error
@@ -278,8 +285,7 @@ def chunk_sizes(directory: Path) -> dict[int, int]:
 
 def find(root: Path) -> list[Path]:
     """The recordings at or below a directory, in the order of their paths."""
-    if not root.is_dir():
-        raise RecordingError(root, "no such directory")
+    check_directory(root)
     recordings = []
     for path, below, files in os.walk(root):
         if DOCUMENT in files and _is_ours(Path(path) / DOCUMENT):

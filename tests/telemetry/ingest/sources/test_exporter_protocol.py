@@ -123,3 +123,17 @@ def test_an_invalid_page_is_a_source_error():
     session.next_request(0.0)
     with pytest.raises(SourceError, match=r"http://n:9100/metrics:1: '<html>' does not begin with a metric name"):
         session.receive(b"<html>\n")
+
+
+def test_connections_that_break_do_not_delay_a_clock_that_returned_from_the_future():
+    """Each page counted as news of the ring: with a connection that broke every two seconds it was never read again."""
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, block(3700)) == [3700]
+    session.next_request(101.0)
+    assert times(session, b"") == []
+    session.disconnected()
+    assert session.next_request(102.0).path == "/metrics"
+    assert session.receive(PAGE + HAS_RING) is None
+    assert session.next_request(102.0) == since(100)
+    assert times(session, block(101) + block(102)) == [102]

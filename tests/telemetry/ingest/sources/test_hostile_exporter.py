@@ -85,3 +85,17 @@ def test_a_page_of_very_many_samples_is_refused_before_it_is_parsed() -> None:
     page = b"".join(b'twin_cpu_seconds_total{cpu="%d",mode="user"} 1\n' % i for i in range(300_000))
     with pytest.raises(SourceError, match="http://n1:9752/metrics: 300000 lines; the limit is 200000"):
         session.receive(page)
+
+
+def test_pieces_that_end_like_a_response_are_not_read_again_and_again() -> None:
+    """32 MB in such pieces took ten seconds of the loop: each piece read all chunks before it."""
+    received, chunks, walked = bytearray(CHUNKED), [], []
+    piece = b"14\r\n" + b"x" * 15 + b"0\r\n\r\n"  # the end of a response, as data
+    for _ in range(50):
+        received += piece
+        assert unpack(received, False, chunks) is None
+        received += b"\r\n"
+        walked.append(len(chunks))
+    assert walked == list(range(50))  # one more each time, and none twice
+    received += b"0\r\n\r\n"
+    assert unpack(received, False, chunks) == unpack(received, False) == (200, (b"x" * 15 + b"0\r\n\r\n") * 50, True)

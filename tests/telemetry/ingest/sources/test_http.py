@@ -107,3 +107,18 @@ def test_a_certificate_is_trusted_only_by_its_own_authority(secure: tuple[str, P
     assert quick(url, ca_file=str(certificate)).get("/cert.pem").startswith(b"-----BEGIN")
     with pytest.raises(SourceError, match="certificate verify failed"):
         quick(url, tries=1).get("/cert.pem")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h:99999", "http://h:-1", "http://h:x", "http://[::1", "http://h\r\nX: y:1", "http://h:1/a b", "http://h\0:1",
+     "file:///etc/passwd", "gopher://h", "http://", "http://h:0"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused_in_one_sentence(url):
+    with pytest.raises(SettingsError, match="is not an address like http://host:9090"):
+        Endpoint(url)
+
+
+def test_a_token_cannot_add_lines_to_a_request():
+    with pytest.raises(SettingsError, match="a bearer token is one word"):
+        Endpoint("http://h:1", bearer_token="a\r\nX-Role: admin")

@@ -112,6 +112,22 @@ def test_a_long_range_is_queried_in_pieces_without_doubling(server: Any) -> None
     assert len(server.requests) == 3
 
 
+@pytest.mark.parametrize(
+    ("claims", "names"),
+    [
+        ({"a:1": "v", "v:1": "v", "z:1": "v:1"}, ["a:1", "v:1", "z:1"]),  # two names, to get at the address of v
+        ({"a:1": "v:1", "v:1": "vic"}, ["a:1", "vic"]),
+        ({"a:1": "n\u202e", "v:1": "n\\u202e"}, ["a:1", "v:1"]),  # they look the same
+    ],
+)
+def test_no_node_can_take_the_name_of_another(server: Any, claims: dict[str, str], names: list[str]) -> None:
+    """Two nodes of one name were mixed: the values of the liar stood in the trace of the victim."""
+    server.say(matrix(*(thread(instance, "0", "user", [(10, 1), (11, 2)]) for instance in claims)))
+    server.say(matrix(*(({"instance": instance, "node": name}, [(11, 1)]) for instance, name in claims.items())))
+    server.say(matrix())
+    assert [counters.node for counters in source(server).counters(10, 12)] == names
+
+
 def test_the_error_for_samples_too_far_apart_names_a_usable_interval(server: Any) -> None:
     server.say(matrix(thread("n1:1", "0", "user", [(t, t) for t in range(0, 300, 15)])))
     server.say(matrix())

@@ -105,7 +105,7 @@ class ExporterSession:
         except ExpositionError as error:
             raise SourceError(str(error)) from None
         self._has_ring = self._wants_ring and any(sample.name == _RING for sample in self._pages.series)
-        self._news_s = self._requested_s
-        if self._has_ring:
+        if self._has_ring:  # the page is no news of the ring, whose clock may have been set back meanwhile
             return None
+        self._news_s = self._requested_s
         return [reading if reading.node else replace(reading, node=self.endpoint.host)]

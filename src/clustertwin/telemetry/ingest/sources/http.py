@@ -13,6 +13,7 @@ import httpx
 import orjson
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.formatting import visible
 
 #: Statuses that are worth a retry.
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
@@ -34,19 +35,31 @@ class Endpoint:
     tries: int = 4
     backoff_s: float = 0.25  # before the second try; doubled each time
     most_bytes: int = 256 << 20
+    compressed: bool = True  # whether to ask for gzip, which takes a server longer than to find the samples
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # not a port, or not an IPv6 address
+            is_address = False
+        # urlsplit() removes line ends, and a blank would end the address within the request.
+        if not is_address or not self.url.isprintable() or " " in self.url:
             raise SettingsError(f"{self.url!r} is not an address like http://host:9090")
         if parts.username or parts.password:
             raise SettingsError(f"{parts.hostname}: pass the user name and password as settings, not in the address")
+        if not self.bearer_token.isprintable() or " " in self.bearer_token:
+            raise SettingsError(f"{self.url}: a bearer token is one word without control characters")
         if self.bearer_token and self.username:
             raise SettingsError(f"{self.url}: use a bearer token or a user name, not both")
 
     @property
     def host(self) -> str:
         return urlsplit(self.url).hostname or self.url
+
+
+class AnswerTooLong(SourceError):
+    """An answer is longer than the limit of its endpoint. A shorter range may have a shorter one."""
 
 
 class HttpClient:
@@ -98,7 +111,7 @@ class HttpClient:
             "GET",
             url,
             params=dict(params),
-            headers={"Accept": accept, "Accept-Encoding": "gzip"},
+            headers={"Accept": accept, "Accept-Encoding": "gzip" if self.endpoint.compressed else "identity"},
             timeout=left_s,
         ) as response:
             encoding = response.headers.get("Content-Encoding", "").strip().lower()
@@ -110,7 +123,7 @@ class HttpClient:
                 size += len(piece)
                 if size > self.endpoint.most_bytes:
                     pieces.clear()  # the error's traceback would keep them
-                    raise SourceError(f"{url}: more than {self.endpoint.most_bytes} bytes; request a shorter range")
+                    raise AnswerTooLong(f"{url}: more than {self.endpoint.most_bytes} bytes; request a shorter range")
                 if self._clock() > deadline_s:
                     raise httpx.ReadTimeout("the deadline has passed")
             return response.status_code, b"".join(pieces)
@@ -154,9 +167,12 @@ def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
 
 
 def refused(body: bytes) -> str:
-    """The reason in the body of an error: Prometheus's message, or the beginning of the page."""
+    """The reason in the body of an error: Prometheus's message, or the beginning of the page.
+
+    It is shown on terminals, so control characters are spelled out.
+    """
     try:
         document = orjson.loads(body) if len(body) <= 1 << 16 else {}
-        return str(document["error"])[:500]
+        return visible(str(document["error"])[:500])
     except (ValueError, KeyError, TypeError):
-        return " ".join(body[:200].decode("utf-8", "replace").split()) or "no reason given"
+        return visible(" ".join(body[:200].decode("utf-8", "replace").split())) or "no reason given"

@@ -45,10 +45,15 @@ _FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding)[ \t]*:", re.IG
 _CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
 
 
-def unpack(received: bytearray, ended: bool) -> tuple[int, bytes, bool] | None:
+#: Where the complete chunks of a response begin and end among its bytes.
+ChunkEnds = list[tuple[int, int]]
+
+
+def unpack(received: bytearray, ended: bool, chunks: ChunkEnds | None = None) -> tuple[int, bytes, bool] | None:
     """The bytes of a response so far -> status, body, and whether the connection stays open; None if it is incomplete.
 
-    `ended`: the server has closed the connection. ValueError if the bytes are not HTTP/1.
+    `ended`: the server has closed the connection. `chunks`: those that an earlier call has found in the same response.
+    ValueError if the bytes are not HTTP/1.
     """
     end = received.find(b"\r\n\r\n")
     if end < 0:
@@ -65,7 +70,7 @@ def unpack(received: bytearray, ended: bool) -> tuple[int, bytes, bool] | None:
         raise ValueError("the length of the response is stated twice")
     stays_open = not ended and _CLOSES.search(head) is None
     if _CHUNKED.search(head):
-        body = _joined(received, body_at)
+        body = _joined(received, body_at, [] if chunks is None else chunks)
         return None if body is None else (int(status[1]), body, stays_open)
     length = _LENGTH.search(head)
     if length is None:  # the body ends with the connection
@@ -75,11 +80,15 @@ def unpack(received: bytearray, ended: bool) -> tuple[int, bytes, bool] | None:
     return int(status[1]), bytes(received[body_at : body_at + int(length[1])]), stays_open
 
 
-def _joined(received: bytearray, at: int) -> bytes | None:
-    """The chunks from `at` on, joined; None if the last one is missing."""
+def _joined(received: bytearray, at: int, chunks: ChunkEnds) -> bytes | None:
+    """The chunks from `at` on, joined; None if the last one is missing.
+
+    Chunks that are known are not read again: a server whose every piece ends like a response would cost the square of
+    its length.
+    """
     if not received.endswith(b"0\r\n\r\n"):
         return None
-    parts: list[bytearray] = []
+    at = chunks[-1][1] + 2 if chunks else at
     while True:
         line_end = received.find(b"\r\n", at)
         if line_end < 0:
@@ -87,15 +96,15 @@ def _joined(received: bytearray, at: int) -> bytes | None:
         line = bytes(received[at : min(line_end, at + 1024)])
         if _CHUNK_SIZE.fullmatch(line) is None:  # int() would also accept -5 and 1_0
             raise ValueError(f"not the size of a chunk: {line[:20]!r}")
-        if len(parts) == LIMITS.chunks:
+        if len(chunks) == LIMITS.chunks:
             raise ValueError(f"more than {LIMITS.chunks} chunks")
         size = int(line.partition(b";")[0], 16)
         if size == 0:
-            return b"".join(parts)
+            return b"".join([received[begin:end] for begin, end in chunks])
         at = line_end + 2 + size + 2
         if at > len(received):
             return None
-        parts.append(received[line_end + 2 : at - 2])
+        chunks.append((line_end + 2, at - 2))
 
 
 class _ServerConnection:
@@ -110,7 +119,7 @@ class _ServerConnection:
         self.socket: socket.socket | None = None
         self.connecting: Future[socket.socket] | None = None
         self.where, self.request = "", b""  # empty: no request waits
-        self.received = bytearray()
+        self.received, self.chunks = bytearray(), ChunkEnds()
         self.deadline_s = 0.0
         self.is_new = False  # there was no response on this connection yet
         self.is_late = False  # the last attempt to connect failed
@@ -263,7 +272,7 @@ class HttpSweep:
             share = LIMITS.held_bytes // len(self._connections)  # a server with less than its share is not refused
             if self._held > LIMITS.held_bytes and len(connection.received) > share:
                 raise ValueError(f"all responses together have more than {LIMITS.held_bytes} bytes")
-            unpacked = unpack(connection.received, ended)
+            unpacked = unpack(connection.received, ended, connection.chunks)
         except ValueError as error:
             return self._failed(number, connection, str(error))
         if unpacked is None:
@@ -312,6 +321,7 @@ class HttpSweep:
     def _forget(self, connection: _ServerConnection) -> None:
         self._held -= len(connection.received)
         connection.received.clear()
+        connection.chunks.clear()
 
     def _drop(self, connection: _ServerConnection) -> None:
         if connection.connecting is not None:

@@ -12,35 +12,40 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import JOB, NODE, Selector
 from clustertwin.core.errors import NoSamples, SettingsError, SourceError
+from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.ingest.counters import (
-    MODES,
     MOST_JOB_SAMPLES,
-    NODE_THREADS,
     Counters,
     JobCounters,
     job_spans,
     short_name,
-    visible,
 )
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
-from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
-from clustertwin.telemetry.ingest.sources.query_answer import Series, parse_answer
+from clustertwin.telemetry.ingest.sources.http import AnswerTooLong, Endpoint, HttpClient
+from clustertwin.telemetry.ingest.sources.query_answer import LabelReader, Labels, MatrixAnswer, Series, T, read_answer
+from clustertwin.telemetry.ingest.sources.series_table import (
+    NodePlan,
+    SecondsTable,
+    at_times,
+    join_tables,
+    node_table,
+    plan_nodes,
+    times_of,
+)
 
 #: The range of one query. At 1 Hz, 160 threads and 8 modes it has half a million samples, parsed in half a second.
 PIECE_S = 400.0
-
-
-#: Cells of a node's table for each of its samples. A scrape has one time for all series, so the true number is one.
-_CELLS_PER_SAMPLE = 8
+#: If an answer is too long, the range is halved, down to this.
+SHORTEST_PIECE_S = 4.0
 
 
 class Prometheus:
@@ -56,6 +61,9 @@ class Prometheus:
         self.endpoint, self.matchers, self.node_channels = endpoint, matchers, node_channels
         self._dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
         self._http = HttpClient(endpoint)
+        self._plans: dict[str, LabelReader[dict[str, NodePlan]]] = {}  # by dialect
+        self._labels: dict[str, LabelReader[list[Labels | None]]] = {}  # by metric
+        self._piece_s = PIECE_S
         #: The instances that the last answer could not be used for, and why. The others are not affected.
         self.refused: dict[str, str] = {}
 
@@ -66,9 +74,11 @@ class Prometheus:
         """
         self.refused = {}
         for dialect in self._dialects:
-            by_instance = _group(self.raw(dialect.cpu, start_s, end_s))
-            if by_instance:
-                return self._nodes(dialect, by_instance, start_s, end_s)
+            labels = self._plans.setdefault(dialect.name, LabelReader(plan_nodes))
+            answers = list(self._answers(dialect.cpu, [], start_s, end_s, labels))
+            instances = {instance: None for answer in answers if len(answer.times_s) for instance in answer.labels}
+            if instances:
+                return self._nodes(dialect, list(instances), answers, start_s, end_s)
         wanted = " or ".join(dialect.cpu for dialect in self._dialects)
         restricted = f" with {self.matchers}" if self.matchers else ""
         raise NoSamples(f"{self.endpoint.url}: no {wanted}{restricted} between {start_s:.0f} and {end_s:.0f}")
@@ -78,76 +88,89 @@ class Prometheus:
         return self._raw(metric, [f'{name}="{value}"' for name, value in labels], start_s, end_s)
 
     def _raw(self, metric: str, matchers: list[str], start_s: float, end_s: float) -> list[Series]:
+        labels = (
+            self._labels.setdefault(metric or matchers[0], LabelReader(list)) if not matchers or not metric else None
+        )
+        answers = list(self._answers(metric, matchers, start_s, end_s, labels or LabelReader(list)))
+        if len(answers) == 1:
+            return [series for series in _series_of(answers[0]) if len(series.times_s)]
+        pieces: dict[tuple[tuple[str, str], ...], list[Series]] = {}
+        for answer in answers:
+            for series in _series_of(answer):
+                pieces.setdefault(tuple(sorted(series.labels.items())), []).append(series)
+        joined = [
+            Series(dict(key), np.concatenate([s.times_s for s in parts]), np.concatenate([s.values for s in parts]))
+            for key, parts in pieces.items()
+        ]
+        return [series for series in joined if len(series.times_s)]
+
+    def _answers(
+        self, metric: str, matchers: list[str], start_s: float, end_s: float, labels: LabelReader[T]
+    ) -> Iterator[MatrixAnswer[T]]:
+        """The answers to one query for each piece of the range. If an answer is too long, pieces become shorter."""
         joined = ",".join(matchers + [self.matchers] * bool(self.matchers))
-        pieces: dict[tuple[tuple[str, str], ...], list[tuple[Any, Any]]] = {}
-        for begin_s, stop_s in _pieces(start_s, end_s):
+        begin_s = start_s
+        while begin_s < end_s:
+            stop_s = min(begin_s + self._piece_s, end_s)
             # Servers differ in whether a range includes its left end: query more, and cut here.
             query = f"{metric}{{{joined}}}[{round((stop_s - begin_s) * 1000) + 1000}ms]"
-            for series in self._matrix(query, stop_s):
-                inside = (series.times_s >= begin_s) & (series.times_s < (np.inf if stop_s == end_s else stop_s))
-                inside &= series.times_s <= end_s
-                piece = series.times_s[inside], series.values[inside]
-                pieces.setdefault(tuple(sorted(series.labels.items())), []).append(piece)
-        return [
-            Series(dict(key), np.concatenate([t for t, _ in parts]), np.concatenate([v for _, v in parts]))
-            for key, parts in pieces.items()
-            if any(len(t) for t, _ in parts)
-        ]
-
-    def _matrix(self, query: str, time_s: float) -> list[Series]:
-        """The result of an instant query of a range."""
-        params = {"query": query, "time": f"{time_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
-        body = self._http.get("/api/v1/query", params)
-        with _without_garbage_collection():
-            return parse_answer(body, self.endpoint.url, query, refused=self.refused)
+            params = {"query": query, "time": f"{stop_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
+            try:
+                body = self._http.get("/api/v1/query", params)
+            except AnswerTooLong:
+                if stop_s - begin_s <= SHORTEST_PIECE_S:
+                    raise
+                self._piece_s = max((stop_s - begin_s) / 2, SHORTEST_PIECE_S)
+                continue
+            with _without_garbage_collection():
+                answer = read_answer(body, self.endpoint.url, query, labels, refused=self.refused)
+            del body  # it can have hundreds of megabytes
+            is_last = stop_s == end_s
+            yield answer.between(begin_s, np.nextafter(end_s, np.inf) if is_last else stop_s)
+            begin_s = stop_s
 
     def _nodes(
-        self, dialect: Dialect, by_instance: dict[str, list[Series]], start_s: float, end_s: float
+        self,
+        dialect: Dialect,
+        instances: list[str],
+        answers: list[MatrixAnswer[dict[str, NodePlan]]],
+        start_s: float,
+        end_s: float,
     ) -> list[Counters]:
-        names = _names(list(by_instance), self.raw(dialect.info, start_s, end_s), dialect.info_label)
+        names = _names(instances, self.raw(dialect.info, start_s, end_s), dialect.info_label)
         jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
         channels = self._channel_series(dialect, start_s, end_s) if self.node_channels else None
         nodes = []
-        for instance, group in by_instance.items():
+        for instance in instances:
             try:
                 name = short_name(names[instance], "node")
-                counters = self._counters(name, group, jobs.get(instance, []))
+                table = self._table(instance, answers)
+                if table is None:
+                    continue
+                spans = self._spans(name, table.times_s, jobs.get(instance, []))
+                counters = Counters(name, table.cpus, table.times_s, table.seconds, table.modes, spans=spans)
             except (SourceError, ValueError) as reason:  # of this node alone
                 where = "" if isinstance(reason, SourceError) else f"{self.endpoint.url}: {visible(instance[:60])}: "
                 self.refused[instance] = f"{where}{reason}"
                 continue
             if channels is not None:
-                allocations = jobs.get(instance, [])
-                counters = _with_channels(counters, channels.get(instance, []) + allocations, dialect.name)
+                allocated = _allocated(jobs.get(instance, []))
+                counters = _with_channels(counters, channels.get(instance, []) + allocated, dialect.name)
             nodes.append(counters)
         if not nodes:
-            raise SourceError(next(iter(self.refused.values())))
+            if self.refused:
+                raise SourceError(next(iter(self.refused.values())))
+            raise NoSamples(f"{self.endpoint.url}: no samples between {start_s:.0f} and {end_s:.0f}")
         return sorted(nodes, key=lambda counters: counters.node)
 
-    def _counters(self, name: str, group: list[Series], allocations: list[Series]) -> Counters:
-        """One node, without its channels."""
-        times_s = _times(group)
-        cpus, modes, seconds = self._table(group, times_s)
-        return Counters(name, cpus, times_s, seconds, modes, spans=self._spans(name, times_s, allocations))
-
-    def _table(self, group: list[Series], times_s: NDArray[np.float64]) -> tuple[Any, Any, NDArray[np.float64]]:
-        """The series of one node -> cpus, modes and seconds (cpu, time, mode)."""
-        placed = [(self._thread(series), series.labels.get("mode", ""), series) for series in group]
-        cpus = tuple(sorted({cpu for cpu, _, _ in placed}))
-        present = {mode for _, mode, _ in placed}
-        modes = tuple(mode for mode in MODES if mode in present)
-        where = f"{self.endpoint.url}: {group[0].labels.get('instance', '')}"
-        if len(cpus) > NODE_THREADS:
-            raise SourceError(f"{where}: {len(cpus)} hardware threads; the limit is {NODE_THREADS}")
-        cells, samples = len(cpus) * len(times_s) * len(modes), sum(len(series.times_s) for series in group)
-        if cells > _CELLS_PER_SAMPLE * samples + 1_000_000:
-            raise SourceError(f"{where}: its {len(group)} series have {len(times_s)} different times")
-        row, column = {cpu: i for i, cpu in enumerate(cpus)}, {mode: i for i, mode in enumerate(modes)}
-        seconds = np.full((len(cpus), len(times_s), len(modes)), np.nan)
-        for cpu, mode, series in placed:
-            if mode in column:
-                seconds[row[cpu], :, column[mode]] = _on(times_s, series)
-        return cpus, modes, seconds
+    def _table(self, instance: str, answers: list[MatrixAnswer[dict[str, NodePlan]]]) -> SecondsTable | None:
+        """The CPU seconds of one node; None if it has no samples in this range."""
+        try:
+            tables = [node_table(answer.labels[instance], answer) for answer in answers if instance in answer.labels]
+        except SourceError as reason:
+            raise SourceError(f"{self.endpoint.url}: {instance}: {reason}") from None
+        found = [table for table in tables if table is not None]
+        return join_tables(found) if found else None
 
     def _thread(self, series: Series) -> int:
         try:
@@ -163,13 +186,16 @@ class Prometheus:
 
     def _spans(self, node: str, times_s: NDArray[np.float64], allocations: list[Series]) -> tuple[JobSpan, ...]:
         """The job of each thread at each scrape -> spans."""
-        at: dict[float, list[tuple[str, int]]] = {float(time_s): [] for time_s in times_s}
-        for series in allocations:
-            cpu, job = self._thread(series), short_name(series.labels.get("jobid", ""), "job")
+        pairs = [(short_name(s.labels.get("jobid", ""), "job"), self._thread(s)) for s in allocations]
+        if all(np.array_equal(series.times_s, times_s) and (series.values > 0).all() for series in allocations):
+            jobs = jobs_of(pairs)  # the usual case: no job begins or ends
+            return job_spans(node, [(time_s, jobs) for time_s in times_s.tolist()])
+        at: dict[float, list[tuple[str, int]]] = {time_s: [] for time_s in times_s.tolist()}
+        for pair, series in zip(pairs, allocations, strict=True):
             for time_s, value in zip(series.times_s.tolist(), series.values.tolist(), strict=True):
                 if value > 0 and time_s in at:
-                    at[time_s].append((job, cpu))
-        return job_spans(node, [(time_s, jobs_of(pairs)) for time_s, pairs in at.items()])
+                    at[time_s].append(pair)
+        return job_spans(node, [(time_s, jobs_of(at_once)) for time_s, at_once in at.items()])
 
 
 @contextmanager
@@ -184,13 +210,6 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _pieces(start_s: float, end_s: float) -> Iterator[tuple[float, float]]:
-    while start_s < end_s:
-        stop_s = min(start_s + PIECE_S, end_s)
-        yield start_s, stop_s
-        start_s = stop_s
-
-
 def _group(all_series: list[Series]) -> dict[str, list[Series]]:
     groups: dict[str, list[Series]] = {}
     for series in all_series:
@@ -198,23 +217,22 @@ def _group(all_series: list[Series]) -> dict[str, list[Series]]:
     return groups
 
 
-def _times(group: list[Series]) -> NDArray[np.float64]:
-    """All sample times of a node. Usually its series share them, because they come from the same scrapes."""
-    first = group[0].times_s
-    if all(np.array_equal(series.times_s, first) for series in group):
-        return first
-    return np.unique(np.concatenate([series.times_s for series in group]))
+def _series_of(answer: MatrixAnswer[list[Labels | None]]) -> list[Series]:
+    spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
+    return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
 
 
-def _on(times_s: NDArray[np.float64], series: Series) -> NDArray[np.float64]:
-    """A series at a node's times; NaN where it has no sample."""
-    if np.array_equal(series.times_s, times_s):
-        return series.values
-    values = np.full(len(times_s), np.nan)
-    at = np.searchsorted(times_s, series.times_s).clip(max=len(times_s) - 1)
-    same = times_s[at] == series.times_s
-    values[at[same]] = series.values[same]
-    return values
+def _allocated(allocations: list[Series]) -> list[Series]:
+    """The threads of each job: the sum of its series, which the channels of a job would add up anyway."""
+    by_job: dict[str, list[Series]] = {}
+    for series in allocations:
+        by_job.setdefault(series.labels.get("jobid", ""), []).append(series)
+    summed = []
+    for group in by_job.values():
+        times_s = times_of(group)
+        total = np.sum([at_times(times_s, series) for series in group], axis=0)
+        summed.append(Series({**group[0].labels, "cpu": ""}, times_s, total))
+    return summed
 
 
 def _with_channels(counters: Counters, series: list[Series], dialect: str) -> Counters:
@@ -226,19 +244,28 @@ def _with_channels(counters: Counters, series: list[Series], dialect: str) -> Co
             by_job[one.labels["jobid"]].append(one)
     job_counters = None
     if by_job and len(by_job) * len(times_s) <= MOST_JOB_SAMPLES:
-        operands = np.array([_operands(times_s, found, selectors(dialect, JOB)) for found in by_job.values()])
+        operands = np.array([_operands(times_s, found, _selectors(dialect, JOB)) for found in by_job.values()])
         job_counters = JobCounters(tuple(by_job), operands)
-    return replace(counters, operands=_operands(times_s, series, selectors(dialect, NODE)), job_counters=job_counters)
+    return replace(counters, operands=_operands(times_s, series, _selectors(dialect, NODE)), job_counters=job_counters)
+
+
+_selectors = cache(selectors)
 
 
 def _operands(
     times_s: NDArray[np.float64], series: list[Series], chosen: list[tuple[Selector, ...]]
 ) -> NDArray[np.float64]:
     """The operands (time, channel, 2): sums of the series that are selected; NaN where there are none."""
+    by_name: dict[str, list[Series]] = {}
+    for one in series:
+        by_name.setdefault(one.labels.get("__name__", ""), []).append(one)
     operands = np.full((len(times_s), len(chosen)), np.nan)
     for column, operand in enumerate(chosen):
         parts = [
-            _on(times_s, one) for one in series if is_selected(one.labels.get("__name__", ""), one.labels, operand)
+            at_times(times_s, one)
+            for name in {selector.metric for selector in operand}
+            for one in by_name.get(name, ())
+            if is_selected(name, one.labels, operand)
         ]
         if parts:
             operands[:, column] = np.sum(parts, axis=0)
@@ -246,8 +273,15 @@ def _operands(
 
 
 def _names(instances: list[str], infos: list[Series], label: str) -> dict[str, str]:
-    """Instance -> the name in the node's info metric, or else its host. Nodes with equal names keep their addresses."""
+    """Instance -> the name in the node's info metric, or else its host. Nodes with equal names keep their addresses.
+
+    So does a node that claims the address of another as its name: the two would be mixed. Names are compared as they
+    are shown.
+    """
     info = {series.labels.get("instance", ""): series.labels.get(label, "") for series in infos}
-    names = {instance: info.get(instance) or instance.rpartition(":")[0] or instance for instance in instances}
-    taken = Counter(names.values())
-    return {instance: name if taken[name] == 1 else instance for instance, name in names.items()}
+    names = {instance: visible(info.get(instance) or instance.rpartition(":")[0] or instance) for instance in instances}
+    taken = Counter([*names.values(), *map(visible, instances)])
+    return {
+        instance: name if taken[name] == 1 or (taken[name] == 2 and name == visible(instance)) else instance
+        for instance, name in names.items()
+    }

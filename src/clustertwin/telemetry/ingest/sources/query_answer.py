@@ -1,23 +1,26 @@
 """The answer of Prometheus to a query of raw samples: JSON -> series, one after the other, within limits.
 
 A document is many times larger as Python objects than as text, and while it is parsed no other thread runs. So a long
-answer is cut into its rows, which is exact: inside a JSON string the quotes of `{"metric":{` would be escaped. Each row
-is parsed and becomes two arrays before the next. Only a short answer is parsed as a whole.
+answer is scanned by compiled code (`matrix_scan`), and the labels are parsed only if they differ from those of the
+answer before. If it has another form than usual, it is cut into its rows, which is exact: inside a JSON string the
+quotes of `{"metric":{` would be escaped. Only a short answer is parsed as a whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SourceError
-from clustertwin.telemetry.ingest.counters import NAME_CHARS, visible
+from clustertwin.core.formatting import visible
+from clustertwin.telemetry.ingest.counters import NAME_CHARS
+from clustertwin.telemetry.ingest.sources.matrix_scan import ScannedRows, same_texts, scan_rows
 
 _ROW = b'{"metric":{'
 _VALUES = b'"values":['
@@ -41,17 +44,77 @@ class AnswerLimits:
     label_chars: int = 4096
 
 
+Labels = dict[str, str]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixAnswer(Generic[T]):
+    """The series of an answer, their samples one after the other."""
+
+    labels: T  # what was made of the labels of all series
+    first: NDArray[np.int64]  # (series + 1,) the first sample of each
+    times_s: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def between(self, begin_s: float, end_s: float) -> MatrixAnswer[T]:
+        """The samples with begin_s <= time < end_s."""
+        inside = (self.times_s >= begin_s) & (self.times_s < end_s)
+        if inside.all():
+            return self
+        first = np.concatenate([[0], np.cumsum(inside)])[self.first]
+        return MatrixAnswer(self.labels, first, self.times_s[inside], self.values[inside])
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """The raw samples of one series, in time order."""
 
-    labels: dict[str, str]
+    labels: Labels
     times_s: NDArray[np.float64]
     values: NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where an answer comes from, its limits, and where series that are left out are named."""
+
+    url: str
+    limits: AnswerLimits
+    refused: dict[str, str] | None
+
+
 class SeriesRefused(SourceError):
     """One series is over a limit. Its exporter made it, so the other series of the answer can be used."""
+
+
+class LabelReader(Generic[T]):
+    """Makes something of the labels of an answer. The next answer usually has the same labels, and nothing is made."""
+
+    def __init__(self, make: Callable[[Sequence[Labels | None]], T]) -> None:
+        self._make = make
+        self._made: tuple[NDArray[np.uint8], NDArray[np.int64], dict[str, str], T] | None = None
+
+    def of(self, labels: Sequence[Labels | None]) -> T:
+        return self._make(labels)
+
+    def read(self, body: bytes, scanned: ScannedRows, source: _Source) -> T:
+        begins, ends = np.ascontiguousarray(scanned.places[:, 1]), np.ascontiguousarray(scanned.places[:, 2])
+        text = np.frombuffer(body, np.uint8)
+        if self._made is not None and len(self._made[1]) == len(begins) + 1:
+            known, offsets, refused, made = self._made
+            if same_texts(text, begins, ends, known, offsets):
+                if source.refused is not None:
+                    source.refused.update(refused)
+                return made
+        pieces = [body[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        newly: dict[str, str] | None = None if source.refused is None else {}
+        made = self._make(_all_labels(pieces, replace(source, refused=newly)))
+        if source.refused is not None and newly is not None:
+            source.refused.update(newly)
+        offsets = np.concatenate([[0], np.cumsum(ends - begins)])
+        self._made = np.frombuffer(b"".join(pieces), np.uint8), offsets, newly or {}, made
+        return made
 
 
 def parse_answer(
@@ -65,11 +128,26 @@ def parse_answer(
 
     With `refused`, a series with too many or too long labels is left out and named there, under its instance.
     """
+    answer = read_answer(body, url, query, LabelReader(list), limits, refused)
+    spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
+    return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
+
+
+def read_answer(
+    body: bytes,
+    url: str,
+    query: str,
+    labels: LabelReader[T],
+    limits: AnswerLimits = AnswerLimits(),
+    refused: dict[str, str] | None = None,
+) -> MatrixAnswer[T]:
+    """As `parse_answer`, with all samples in two arrays."""
+    source = _Source(url, limits, refused)
     first = body.find(_ROW)
     if first < 0 or len(body) <= limits.whole_bytes:
         _check(len(body), limits.whole_bytes, "bytes without a series", url)
         rows = _rows(body, url, query)
-        return [series for row in rows if (series := _series(row, url, limits, refused)) is not None]
+        return _joined([series for row in rows if (series := _series(row, source)) is not None], labels)
     count = body.count(_ROW)
     _check(count, limits.series, "series", url)
     end = _end_of_row(body, body.rfind(_ROW))
@@ -77,33 +155,82 @@ def parse_answer(
     rest = _rows(body[:first] + body[end:], url, query)
     if rest:
         raise SourceError(f"{url}: does not answer like Prometheus")
+    scanned = scan_rows(body, first, end, count)
+    if scanned is not None:
+        _check(int((scanned.places[:, 3] - scanned.places[:, 0]).max()), limits.row_bytes, "bytes in one series", url)
+        made = labels.read(body, scanned, source)
+        _fill_odd_rows(body, scanned, source)
+        return MatrixAnswer(made, scanned.first, scanned.times_s, scanned.values)
     texts = _cut(body, first, end, url, limits)
-    found = (series for text in texts if (series := _parse_row(text, url, limits, refused)) is not None)
-    return list(_within(found, url, limits, refused))
+    found = (series for text in texts if (series := _parse_row(text, source)) is not None)
+    return _joined(list(_within(found, source)), labels)
 
 
-def _within(
-    found: Iterator[Series], url: str, limits: AnswerLimits, refused: dict[str, str] | None
-) -> Iterator[Series]:
+def _joined(found: list[Series], labels: LabelReader[T]) -> MatrixAnswer[T]:
+    first = np.concatenate([[0], np.cumsum([len(series.times_s) for series in found])]).astype(np.int64)
+    nothing = [np.zeros(0)]
+    return MatrixAnswer(
+        labels.of([series.labels for series in found]),
+        first,
+        np.concatenate([series.times_s for series in found] or nothing),
+        np.concatenate([series.values for series in found] or nothing),
+    )
+
+
+def _all_labels(pieces: list[bytes], source: _Source) -> list[Labels | None]:
+    """The labels of each series; None if it is refused."""
+    counts: Counter[str] = Counter()
+    return [_within_instance(_labels(piece, source), counts, source) for piece in pieces]
+
+
+def _labels(piece: bytes, source: _Source) -> Labels | None:
+    try:
+        labels = orjson.loads(b"{" + piece + b"}")
+    except orjson.JSONDecodeError:
+        raise SourceError(f"{source.url}: not a series: {piece[:120]!r}") from None
+    if not set(map(type, labels.values())) <= _TEXT:
+        raise SourceError(f"{source.url}: not a series: {str(labels)[:120]}")
+    return labels if _are_short(labels, source) else None
+
+
+def _fill_odd_rows(body: bytes, scanned: ScannedRows, source: _Source) -> None:
+    """The numbers of rows that need a JSON parser."""
+    for row in np.flatnonzero(scanned.is_odd).tolist():
+        series = _parse_row(body[scanned.places[row, 0] : scanned.places[row, 3]], source)
+        begin, end = scanned.first[row], scanned.first[row + 1]
+        if series is None:  # refused for its labels
+            continue
+        if len(series.times_s) != end - begin:
+            raise SourceError(f"{source.url}: not a series: {body[scanned.places[row, 0] :][:120]!r}")
+        scanned.times_s[begin:end], scanned.values[begin:end] = series.times_s, series.values
+
+
+def _within(found: Iterator[Series], source: _Source) -> Iterator[Series]:
     """The series of instances that have no more of them than a node can have. The others are left out and named."""
     counts: Counter[str] = Counter()
-    for series in found:
-        instance = series.labels.get("instance", "")
-        counts[instance] += 1
-        if len(counts) > limits.instances:
-            raise SourceError(f"{url}: more than {limits.instances} instances, which is the limit")
-        if counts[instance] <= limits.instance_series:
-            yield series
-        elif counts[instance] == limits.instance_series + 1:
-            _refuse(instance, f"more than {limits.instance_series} series, which is the limit", url, refused)
+    return (series for series in found if _within_instance(series.labels, counts, source) is not None)
 
 
-def _refuse(instance: str, reason: str, url: str, refused: dict[str, str] | None) -> None:
-    if refused is None:
-        raise SeriesRefused(f"{url}: {reason}")
+def _within_instance(labels: Labels | None, counts: Counter[str], source: _Source) -> Labels | None:
+    if labels is None:
+        return None
+    instance, limits = labels.get("instance", ""), source.limits
+    counts[instance] += 1
+    if len(counts) > limits.instances:
+        raise SourceError(f"{source.url}: more than {limits.instances} instances, which is the limit")
+    if counts[instance] <= limits.instance_series:
+        return labels
+    if counts[instance] == limits.instance_series + 1:
+        _refuse(instance, f"more than {limits.instance_series} series, which is the limit", source)
+    return None
+
+
+def _refuse(instance: str, reason: str, source: _Source) -> None:
+    if source.refused is None:
+        raise SeriesRefused(f"{source.url}: {reason}")
     instance = instance[:NAME_CHARS]
-    if instance in refused or len(refused) < MOST_REFUSED:
-        refused[instance] = f"{url}: {visible(instance)}: {reason}"
+    if instance in source.refused or len(source.refused) < MOST_REFUSED:
+        source.refused[instance] = f"{source.url}: {visible(instance)}: {reason}"
 
 
 def _end_of_row(body: bytes, at: int) -> int:
@@ -124,12 +251,12 @@ def _cut(body: bytes, at: int, end: int, url: str, limits: AnswerLimits) -> Iter
         at = stop
 
 
-def _parse_row(text: bytes, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
+def _parse_row(text: bytes, source: _Source) -> Series | None:
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise SourceError(f"{url}: not a series: {text[:120]!r}") from None
-    return _series(row, url, limits, refused)
+        raise SourceError(f"{source.url}: not a series: {text[:120]!r}") from None
+    return _series(row, source)
 
 
 def _rows(text: bytes, url: str, query: str) -> list[Any]:
@@ -146,26 +273,30 @@ def _rows(text: bytes, url: str, query: str) -> list[Any]:
     return rows
 
 
-def _series(row: Any, url: str, limits: AnswerLimits, refused: dict[str, str] | None) -> Series | None:
+def _series(row: Any, source: _Source) -> Series | None:
     """One row of a result, checked; None if it was refused alone."""
     try:
         times, values = zip(*row["values"], strict=True) if row["values"] else ((), ())
         series = Series(row["metric"], np.array(times, dtype=np.float64), np.array(values, dtype=np.float64))
         texts = series.labels.values()
         if set(map(type, texts)) <= _TEXT and series.times_s.ndim == series.values.ndim == 1:
-            longest = max(map(len, texts), default=0)
-            if len(texts) <= limits.labels and longest <= limits.label_chars:
-                return series
-            reason = (
-                f"{len(texts)} labels of a series; the limit is {limits.labels}"
-                if len(texts) > limits.labels
-                else f"{longest} characters in a label; the limit is {limits.label_chars}"
-            )
-            _refuse(series.labels.get("instance", ""), reason, url, refused)
-            return None
+            return series if _are_short(series.labels, source) else None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
-    raise SourceError(f"{url}: not a series: {str(row)[:120]}")
+    raise SourceError(f"{source.url}: not a series: {str(row)[:120]}")
+
+
+def _are_short(labels: Labels, source: _Source) -> bool:
+    limits, longest = source.limits, max(map(len, labels.values()), default=0)
+    if len(labels) <= limits.labels and longest <= limits.label_chars:
+        return True
+    reason = (
+        f"{len(labels)} labels of a series; the limit is {limits.labels}"
+        if len(labels) > limits.labels
+        else f"{longest} characters in a label; the limit is {limits.label_chars}"
+    )
+    _refuse(labels.get("instance", ""), reason, source)
+    return False
 
 
 def _check(count: int, most: int, what: str, url: str) -> None:

@@ -207,7 +207,10 @@ class _SampleLines:
         except ExpositionError:
             if len(lines) > self._limits.text_bytes or lines.count(b"\n") > self._limits.samples:
                 return UNKNOWN_OPERANDS
-            values = self._parser.read(b"".join(line for line in lines.splitlines(keepends=True) if _is_sample(line)))
+            try:
+                values = self._parser.read(b"".join([line for line in lines.splitlines(True) if _is_sample(line)]))
+            except ExpositionError:  # a series has two samples: which of them is right is unknown
+                return UNKNOWN_OPERANDS
         if self._slots is None or self._parser.series is not self._series:
             self._series = self._parser.series
             self._slots = OperandSlots([(sample.name, sample.labels) for sample in self._series], "twin")

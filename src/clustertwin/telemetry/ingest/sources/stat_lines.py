@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import JOB, parse_selector
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, visible
+from clustertwin.core.formatting import visible
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
 #: Series in a heading; an exporter writes about 13.
