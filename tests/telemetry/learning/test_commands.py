@@ -18,8 +18,8 @@ def home(tmp_path, make_detector):
     return tmp_path
 
 
-@pytest.mark.slow
-def test_models_are_listed_shown_promoted_and_rolled_back(twin, home, make_detector):
+def test_models_are_listed_shown_promoted_and_rolled_back(twin_here, home, make_detector):
+    twin = twin_here
     first, second = (make_detector(seed).version for seed in range(2))
     listed = json.loads(twin("model", "list", "--home", home, "--json").stdout)
     assert [(row["version"], row["serving"]) for row in listed] == [(first, False), (second, True)]
@@ -32,27 +32,26 @@ def test_models_are_listed_shown_promoted_and_rolled_back(twin, home, make_detec
 
 
 @pytest.mark.slow
-def test_learning_is_frozen_resumed_and_run_from_a_recording(twin, home):
+def test_learning_is_frozen_resumed_and_run_from_a_recording(twin, twin_here, home):
     day, traces = small_day(2)
     with Recorder.create(home / "recording" / "day", {t.node: t.cpus for t in traces}) as recorder:
         for trace in traces:
             recorder.append(trace)
             for span in trace.spans:
                 recorder.label(span)
-    assert json.loads(twin("learn", "freeze", "benchmarks", "--home", home, "--json").stdout)["state"] == "frozen"
+    assert json.loads(twin_here("learn", "freeze", "benchmarks", "--home", home, "--json").stdout)["state"] == "frozen"
     options = ("learn", "run", "--home", home, "--day", day.name, "--models", "linear", "--mlflow", "none", "--json")
     skipped = twin(*options, env={"TZ": "UTC", "PATH": "/usr/bin"})
     assert json.loads(skipped.stdout)["because"] == "frozen: benchmarks"
-    assert twin("learn", "resume", "--home", home).stdout == "learning\n"
+    assert twin_here("learn", "resume", "--home", home).stdout == "learning\n"
     night = twin(*options, "--workers", "1", env={"TZ": "UTC", "PATH": "/usr/bin"})
     assert night.returncode == 0, night.stderr
     assert json.loads(night.stdout)["outcome"] in ("promoted", "kept", "skipped")
     assert json.loads(night.stdout)["because"]
 
 
-@pytest.mark.slow
-def test_the_error_for_a_home_without_recordings_says_what_to_do(twin, tmp_path):
-    refused = twin("learn", "run", "--home", tmp_path)
+def test_the_error_for_a_home_without_recordings_says_what_to_do(twin_here, tmp_path):
+    refused = twin_here("learn", "run", "--home", tmp_path)
     assert refused.returncode != 0
     assert "there is no recording; `twin up` makes one, or set --recording" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -14,6 +14,7 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.tracker import EventSettings, Tracker
+from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.questions.assess import assess
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
@@ -110,11 +111,11 @@ def track_events(
 
     The moments keep their values, because the questions look at them. `memory` is what is known from earlier days.
     """
-    tracker, memory = Tracker(settings), memory or QuestionMemory()
+    tracker, memory, watch = Tracker(settings), memory or QuestionMemory(), MemoryWatch()
     opened: dict[str, int] = {}
     last: dict[str, Event] = {}
     for moment, scores in scored:
-        findings = assess(moment, scores, memory, threshold, labels).findings
+        findings = assess(moment, scores, memory, threshold, labels, watch.forecast(moment)).findings
         for change in tracker.update(moment, scores, threshold, findings=findings):
             opened.setdefault(change.event.id, moment.end_s)
             last[change.event.id] = change.event

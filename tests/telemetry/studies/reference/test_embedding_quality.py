@@ -3,7 +3,14 @@ import pytest
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.studies.reference.embedding_quality import Pca, PcaPerKind, balanced_sample, silhouette
+from clustertwin.telemetry.studies.reference.embedding_quality import (
+    Pca,
+    PcaPerKind,
+    balanced_sample,
+    separation,
+    silhouette,
+)
+from clustertwin.telemetry.studies.reference.separability_section import drift
 
 
 def windows(rng: np.random.Generator, n: int = 60) -> Windows:
@@ -53,3 +60,26 @@ def test_the_sample_has_equally_many_windows_of_each_kind():
     rows = balanced_sample(unbalanced, np.random.default_rng(0), count=10)
     assert np.unique(unbalanced.job_type[rows], return_counts=True)[1].tolist() == [10, 10]
     assert (np.diff(rows) > 0).all()
+
+
+def test_a_classifier_of_one_kind_has_no_accuracy():
+    z = np.array([[0], [1], [10], [11]], np.float32)
+    label = np.array(["a", "a", "b", "b"])
+    row = separation(z, label, z[:2], label[:2])
+    assert np.isnan(row.linear_probe)
+    assert np.isnan(row.nearest_neighbours)
+    assert row.silhouette > 0.8
+
+
+def test_a_correlation_of_kinds_is_told_from_one_within_a_kind():
+    """One kind waits more and lies nearer; within each kind distance and iowait are independent."""
+    rng = np.random.default_rng(0)
+    some = windows(rng, n=120)
+    label = np.array(["np", "good-io", "bad-io"])[np.arange(120) % 3]
+    place = np.select([label == "np", label == "good-io"], [9.0, 4.0], 0.0)
+    some.values[:, :, 2] = (np.select([label == "np", label == "good-io"], [0.1, 0.5], 0.9) + rng.normal(0, 0.01, 120))[
+        :, None
+    ]
+    measured = drift((place + rng.normal(0, 0.1, 120))[:, None].astype(np.float32), some, label)
+    assert measured.correlation < -0.7
+    assert abs(measured.within_kinds) < 0.3

@@ -28,6 +28,7 @@ _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",  # not "Creating initial MLflow database tables"
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # `--json` prints one document and nothing else
     # By default MLflow retries for many minutes when a server is gone. A night must not wait for that.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",

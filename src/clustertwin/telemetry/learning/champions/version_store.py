@@ -73,8 +73,9 @@ def find_version(home: Path, name: str) -> Version:
 
 def version_directory(home: Path, version: str) -> Path:
     directory = home / DIRECTORY / version
-    if not version or "/" in version or version.startswith(".") or not directory.is_dir():
-        raise ModelError(home / DIRECTORY, f"no version {version!r}")
+    is_name = 0 < len(version.encode(errors="replace")) <= 255 and "/" not in version and not version.startswith(".")
+    if not is_name or not directory.is_dir():
+        raise ModelError(home / DIRECTORY, f"no version {version[:80]!r}")
     return directory
 
 

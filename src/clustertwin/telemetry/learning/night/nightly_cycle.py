@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from clustertwin.core.formatting import counted
 from clustertwin.telemetry.learning.champions import (
     champion_store,
     learning_state,
@@ -125,15 +126,16 @@ def _run_steps(run: NightRun) -> NightResult:
     return result
 
 
-def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, strange: float = 1.0) -> NightResult:
-    """Count what was watched, and end the shadow if the site is known now. `strange` is 1 if nothing was judged."""
+def _end_shadow(run: NightRun, result: NightResult, census: DayCensus, strange: float | None = None) -> NightResult:
+    """Count what was watched, and end the shadow if the site is known now. `strange` is None if nothing was judged."""
     state = learning_state.add_shadow_evidence(run.home, run.day.name, census.thread_hours)
     hours = [thread_hours for day, thread_hours in state.shadow_hours.items() if day <= run.day.name]
     learned_here = "census" in version_store.find_version(run.home, result.champion).lineage
-    reason = shadow.reason_to_end(run.settings.shadow, hours, strange, learned_here)
+    reason = shadow.reason_to_end(run.settings.shadow, hours, 1.0 if strange is None else strange, learned_here)
     if not reason:
-        seen = f"{sum(hours):.1f} thread-hours of {len(hours)} days watched"
-        note = f"still in shadow: {seen}; this day {census.evidence}, {strange:.0%} of the jobs are strange"
+        seen = f"{sum(hours):.1f} thread-hours in {counted(len(hours), 'day')} watched"
+        jobs = "no job was judged" if strange is None else f"{strange:.0%} of the jobs are strange"
+        note = f"still in shadow: {seen}; this day {census.evidence}, {jobs}"
         return replace(result, notes=[*result.notes, note])
     learning_state.end_shadow(run.home, reason, run.context.clock())
     return replace(result, shadow_ended=reason, notes=[*result.notes, f"the shadow ends: {reason}"])

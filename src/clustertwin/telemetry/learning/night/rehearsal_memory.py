@@ -27,17 +27,22 @@ def add_day(directory: Path, day: str, split: DaySplit, moments: int, days: int)
         return
     for role in ROLES:
         write_moments(directory / day / f"{role}.safetensors", evenly_spaced(getattr(split, role), moments))
-    stored = sorted(path.name for path in directory.iterdir())
+    stored = _days(directory)
     if len(stored) > days:
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(day.encode()).digest()[:8]))
-        shutil.rmtree(directory / stored[int(rng.integers(len(stored)))])
+        shutil.rmtree(stored[int(rng.integers(len(stored)))])
 
 
 def days_before(directory: Path, day: str) -> list[Path]:
     """The stored days before this one, oldest first: a repeated night must not use later days."""
+    return [path for path in _days(directory) if path.name < day]
+
+
+def _days(directory: Path) -> list[Path]:
+    """The stored days, oldest first. `twin up --replay` keeps its database in the same directory."""
     if not directory.is_dir():
         return []
-    return [path for path in sorted(directory.iterdir()) if path.name < day]
+    return sorted(path for path in directory.iterdir() if any(path.glob("*.safetensors")))
 
 
 def remove_days(directory: Path, days: Sequence[str]) -> list[str]:

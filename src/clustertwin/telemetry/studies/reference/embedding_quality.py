@@ -64,6 +64,15 @@ def embed(model: Autoencoder, windows: Windows) -> tuple[Embedding, NDArray[np.f
     return z.numpy(), error.numpy()
 
 
+@torch.no_grad()
+def reconstruct(model: Autoencoder, windows: Windows, size: int = 4096) -> NDArray[np.float32]:
+    """The reconstruction of each window: (n, length, channel)."""
+    torch.set_num_threads(1)
+    data = group_windows(windows, model.graph, model.config.shape)
+    parts = [model(batch)[1] for batch in data.batches(size)]
+    return torch.cat(parts)[torch.from_numpy(data.order).argsort()].numpy()
+
+
 class Pca:
     """Principal components of training windows: the linear baseline with the same latent size."""
 
@@ -105,12 +114,17 @@ def silhouette(z: NDArray[np.floating], label: NDArray[np.str_]) -> float:
 
 
 def separation(z: Embedding, label: NDArray[np.str_], train_z: Embedding, train_label: NDArray[np.str_]) -> Separation:
-    """Silhouette of `z`, and accuracy on it of classifiers trained on `train_z`, which comes from other campaigns."""
+    """Silhouette of `z`, and accuracy on it of classifiers trained on `train_z`, which comes from other campaigns.
+
+    The accuracy is NaN if the training campaigns have one kind only, or no kind of the others.
+    """
     pipeline = require("sklearn.pipeline", "models")
     scaler = require("sklearn.preprocessing", "models").StandardScaler
     logistic = require("sklearn.linear_model", "models").LogisticRegression(max_iter=1000)
     nearest = require("sklearn.neighbors", "models").KNeighborsClassifier(5)
     known = np.isin(label, train_label)  # a classifier cannot predict a kind that it was not trained on
+    if len(set(train_label.tolist())) < 2 or not known.any():
+        return Separation(silhouette(z, label), float("nan"), float("nan"))
     accuracy = [
         float(pipeline.make_pipeline(scaler(), classifier).fit(train_z, train_label).score(z[known], label[known]))
         for classifier in (logistic, nearest)

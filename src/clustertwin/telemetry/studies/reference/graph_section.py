@@ -45,6 +45,8 @@ def compare_graphs(members: Sequence[EvaluatedMember]) -> list[PairedComparison]
             continue
         for name, (metric, sign) in _metrics(plain[seeds[0]]).items():
             without, with_graph = (np.array([metric(side[seed]) for seed in seeds]) for side in (plain, assisted))
+            if np.isnan(without).any():  # e.g. the silhouette of a single kind of job
+                continue
             pairs.append((name, graph, without, with_graph, sign))
     p = holm_correction([_paired_t_test(without, with_graph) for _, _, without, with_graph, _ in pairs])
     return [

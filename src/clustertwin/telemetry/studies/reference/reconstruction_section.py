@@ -6,7 +6,7 @@ channel means of a window, and principal components with the latent sizes of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
-from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
 from clustertwin.telemetry.studies.reference.embedding_quality import (
     BAD_IO,
@@ -25,17 +24,22 @@ from clustertwin.telemetry.studies.reference.embedding_quality import (
     channel_means,
     channel_statistics,
     kind_labels,
+    reconstruct,
     silhouette,
 )
 from clustertwin.telemetry.studies.reference.ensembles import EvaluatedMember
 from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
-from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, mean_and_deviation
+from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, mean_and_deviation, number
 from clustertwin.telemetry.studies.reference.study_data import StudyData
+from clustertwin.telemetry.studies.window_metrics import roc_auc
 
 COLUMNS = (
     *("model", "numbers", "error, normal", "error, bad I/O", "ratio", "of PCA's"),
     *("silhouette", "by jobs", "models", "CPU s"),
 )
+
+QUANTILES = (0.5, 0.9, 0.99)
+MOST_KINDS = 8  # in the figure
 
 Embed = Callable[[Windows], tuple[Embedding, NDArray[np.floating]]]  # embedding and error of each window
 
@@ -87,12 +91,19 @@ def reconstruction_section(data: StudyData, members: Sequence[EvaluatedMember]) 
     text = (
         f"{len(train)} training windows, {int((test.anomaly == '').sum())} normal test windows. {best} has the lowest "
         f"error on normal windows, {lowest:.5f}, which is {lowest / pca_error:.2f} of the error of PCA with the same "
-        f"number of components. Training and evaluating {len(members)} models took "
+        f"number of components. Training and evaluating all models ({len(members)}) took "
         f"{sum(member.cpu_s for member in members) / 60:.1f} CPU minutes."
     )
-    model = ensembles[best][0].model(Shape(train.schema, train.values.shape[1]))
-    tables = (main, _errors_by_kind(ensembles))
-    return Section("reconstruction", "Reconstruction", text, tables, (_traces(model, test, best),))
+    shape = Shape(train.schema, train.values.shape[1])
+    models = {name: ensemble[0].model(shape) for name, ensemble in ensembles.items()}
+    tables = (
+        main,
+        _errors_by_kind(ensembles),
+        _errors_by_channel(models, test),
+        _auc_by_anomaly(ensembles, train, test),
+    )
+    pictures = (_traces(models, test),)
+    return Section("reconstruction", "Reconstruction", text, tuple(t for t in tables if t.rows), pictures)
 
 
 def _mean_error(ensemble: Sequence[EvaluatedMember]) -> float:
@@ -106,7 +117,7 @@ def _ensemble_row(name: str, ensemble: Sequence[EvaluatedMember], pca: dict[int,
         ensemble[0].latent,
         mean_and_deviation(normal, 5),
         mean_and_deviation(bad_io),
-        f"{np.mean(bad_io) / np.mean(normal):.0f}",
+        number(float(np.mean(bad_io) / np.mean(normal)), 0),
         f"{np.mean(normal) / pca[ensemble[0].latent].normal:.2f}",
         mean_and_deviation([member.silhouette for member in ensemble], 3),
         mean_and_deviation([member.by_jobs for member in ensemble], 3),
@@ -125,6 +136,45 @@ def _errors_by_kind(ensembles: dict[str, list[EvaluatedMember]]) -> Table:
             for name, ensemble in ensembles.items()
         ),
         "Bad I/O is an anomaly: the training data contain none.",
+    )
+
+
+def _errors_by_channel(models: Mapping[str, Autoencoder], test: Windows) -> Table:
+    """Where the error of normal windows lies, and how it is distributed: a mean hides a few windows that fail."""
+    normal = test.take(test.anomaly == "")
+    rows = []
+    for name, model in models.items():
+        squared = np.square(reconstruct(model, normal) - normal.values).mean(axis=1)  # (n, channel)
+        error = squared.mean(axis=1)
+        cells = [*squared.mean(axis=0), *np.quantile(error, QUANTILES), error.max()]
+        rows.append((name, *(f"{cell:.5f}" for cell in cells)))
+    return Table(
+        "Error of normal windows by channel, and its distribution",
+        ("model", *test.schema.names, *(f"{100 * q:g} % below" for q in QUANTILES), "largest"),
+        tuple(rows),
+        "One model of each ensemble. The first columns are means over windows; the others are quantiles of a window's "
+        "error over all channels.",
+    )
+
+
+def _auc_by_anomaly(ensembles: dict[str, list[EvaluatedMember]], train: Windows, test: Windows) -> Table:
+    anomalies = sorted({name for ensemble in ensembles.values() for member in ensemble for name in member.auc})
+    normal = test.anomaly == ""
+    baselines: list[tuple[object, ...]] = []
+    for name, embed in (("channel means, no model", _mean_baseline), ("PCA-16", Pca(train, 16).embed)):
+        error = embed(test)[1]
+        baselines.append((name, *(number(roc_auc(error[normal], error[test.anomaly == a]), 3) for a in anomalies)))
+    rows = [
+        (name, *(mean_and_deviation([member.auc[anomaly] for member in ensemble], 3) for anomaly in anomalies))
+        for name, ensemble in ensembles.items()
+    ]
+    return Table(
+        "ROC-AUC of the error by anomaly",
+        ("model", *anomalies),
+        (*baselines, *rows) if anomalies else (),
+        "Windows with the anomaly against all normal windows of the test campaigns; .5 is chance. The error of the "
+        "channel means is the variance within a window.",
+        baselines=len(baselines),
     )
 
 
@@ -149,31 +199,31 @@ def _statistics_baseline(windows: Windows) -> tuple[Embedding, NDArray[np.floati
 
 
 def _baseline_row(name: str, numbers: int, result: BaselineResult) -> tuple[object, ...]:
-    errors = (f"{result.normal:.5f}", f"{result.bad_io:.4f}", f"{result.bad_io / result.normal:.0f}")
-    return (name, numbers, *errors, "", f"{result.silhouette:.3f}", f"{result.by_jobs:.3f}", "", "")
+    errors = (number(result.normal, 5), number(result.bad_io, 4), number(result.bad_io / result.normal, 0))
+    return (name, numbers, *errors, "", number(result.silhouette, 3), number(result.by_jobs, 3), "", "")
 
 
 def _pca_per_kind_row(train: Windows, test: Windows, latent: int, pca_error: float) -> tuple[object, ...]:
     """The error that remains if a linear code also knows the kind of job."""
-    error = float(np.nanmean(PcaPerKind(train, latent).error(test)))
-    ratio = f"{error / pca_error:.2f}"
-    return (f"PCA-{latent} per kind of job", latent, f"{error:.5f}", "", "", ratio, "", "", "", "")
+    known = (error := PcaPerKind(train, latent).error(test))[~np.isnan(error)]
+    mean = float(known.mean()) if len(known) else float("nan")
+    ratio = number(mean / pca_error, 2)
+    return (f"PCA-{latent} per kind of job", latent, number(mean, 5), "", "", ratio, "", "", "", "")
 
 
-def _traces(model: Autoencoder, test: Windows, name: str) -> Picture:
-    """One window of each kind and its reconstruction."""
+def _traces(models: Mapping[str, Autoencoder], test: Windows) -> Picture:
+    """One window of each kind beside its reconstruction by every model."""
     label = kind_labels(test)
-    kinds = sorted(set(label.tolist()) - {""})
+    kinds = sorted(set(label.tolist()) - {""})[:MOST_KINDS]
     rows = np.array([np.flatnonzero(label == kind)[(label == kind).sum() // 2] for kind in kinds])
-    grouped = group_windows(test.take(rows), "", model.config.shape)  # every window is a graph of its own
-    reconstruction = model(grouped.batch(np.arange(len(rows))))[1].detach().numpy()
-    drawing, axes = figure(11, 1.9 * len(kinds), len(kinds), 2)
+    windows = test.take(rows)
+    columns = {"original": windows.values}
+    columns |= {name: reconstruct(model, windows) for name, model in models.items()}
+    drawing, axes = figure(2.1 * len(columns), 1.6 * len(kinds), len(kinds), len(columns))
     for i, kind in enumerate(kinds):
-        sides = ((test.values[rows[i]], "original"), (reconstruction[i], "reconstructed"))
-        for side, (values, title) in enumerate(sides):
-            axis = axes[i, side]
+        for axis, (name, values) in zip(axes[i], columns.items(), strict=True):
             for channel, colour in zip(test.schema.names[:3], COLOURS, strict=False):
-                axis.plot(values[:, test.schema.index(channel)], color=colour, linewidth=1, label=channel)
-            axis.set(ylim=(-0.02, 1.02), title=f"{kind}, {title}")
-    axes[0, 0].legend(frameon=False, labelcolor="linecolor", ncols=3)
-    return Picture(f"A window of each kind and its reconstruction by {name}", svg(drawing, "traces"))
+                axis.plot(values[i, :, test.schema.index(channel)], color=colour, linewidth=0.8, label=channel)
+            axis.set(ylim=(-0.02, 1.02), title=f"{kind}, {name}" if axis is axes[i, 0] else name)
+    axes[0, 0].legend(frameon=False, labelcolor="linecolor", ncols=3, fontsize=6)
+    return Picture("A window of each kind and its reconstruction by each model", svg(drawing, "traces"))

@@ -128,8 +128,11 @@ def sampling_section(data: StudyData, seed: int = 0) -> Section:
             f"The lowest dominant frequency is that of {kind}: {hz:.4f} Hz, a period of {1 / hz:.0f} s. "
             f"A window of {data.length_s} s {'holds' if data.length_s >= 1 / hz else 'does not hold'} a full period."
         )
-    pictures = (_spectra_picture(spectra), _interval_picture(by_interval), _scatter_picture(windows, rng))
-    return Section("sampling", "Window length and sampling interval", text, (spectral, intervals), pictures)
+    pictures = [_spectra_picture(spectra), _scatter_picture(windows, rng)]
+    if intervals.rows:  # a single kind of job has no silhouette
+        pictures.insert(1, _interval_picture(by_interval))
+    tables = tuple(table for table in (spectral, intervals) if table.rows)
+    return Section("sampling", "Window length and sampling interval", text, tables, tuple(pictures))
 
 
 def _spectra_picture(spectra: list[JobSpectrum]) -> Picture:

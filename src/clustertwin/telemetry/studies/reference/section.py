@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +45,15 @@ class Section:
 
 
 def mean_and_deviation(values: list[float] | tuple[float, ...], digits: int = 4) -> str:
-    """`0.0064 ± 0.0002`: mean and standard deviation over models."""
+    """`0.0064 ± 0.0002`: mean and standard deviation over models; empty if it is not defined for these data."""
     n = len(values)
     mean = sum(values) / n
+    if math.isnan(mean):
+        return ""
     deviation = (sum((value - mean) ** 2 for value in values) / max(n - 1, 1)) ** 0.5
     return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def number(value: float, digits: int) -> str:
+    """A number for a cell; empty if it is not defined for these data."""
+    return "" if math.isnan(value) else f"{value:.{digits}f}"

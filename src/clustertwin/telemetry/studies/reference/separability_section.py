@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
@@ -27,7 +28,7 @@ from clustertwin.telemetry.studies.reference.embedding_quality import (
     silhouette,
 )
 from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
-from clustertwin.telemetry.studies.reference.section import Picture, Section, Table
+from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, number
 from clustertwin.telemetry.studies.reference.study_data import StudyData
 
 Embed = Callable[[Windows], Embedding]
@@ -41,6 +42,7 @@ class Drift:
     distance: NDArray[np.float64]  # (n,) in units of the median distance of normal windows
     iowait: NDArray[np.float64]  # (n,) maximum in the window
     correlation: float  # Spearman's rank correlation of the two
+    within_kinds: float  # mean of the correlations within each kind in which both vary
 
 
 def embeddings(models: Mapping[str, Autoencoder], train: Windows) -> dict[str, Embed]:
@@ -69,15 +71,21 @@ def separability_section(
     train_rows, validation_rows, test_rows = (balanced_sample(split, rng) for split in splits)
     # Only test campaigns have bad I/O: the classifiers learn the normal kinds.
     label, validation_label = kind_labels(test)[test_rows], kind_labels(validation)[validation_rows]
+    if len(set(label.tolist())) < 2:
+        raise SettingsError(f"the test campaigns have one kind of job only, {label[0]}")
     separations: dict[str, Separation] = {}
     pictures: list[Picture] = []
     drifts: dict[str, Drift] = {}
     by_jobs: dict[str, tuple[float, int]] = {}
+    sizes_apart: dict[str, float] = {}
+    # Every size of an MPI program as a class of its own; bad I/O stays one class.
+    sizes = np.where(label == BAD_IO, BAD_IO, test.job_type[test_rows])
     for name, embedding in embeddings(models, train).items():
         z, z_validation = embedding(test)[test_rows], embedding(validation)
         separations[name] = separation(z, label, z_validation[validation_rows], validation_label)
         directions = discriminant_directions(z_validation, validation)
         by_jobs[name] = silhouette(z @ directions, label), directions.shape[1]
+        sizes_apart[name] = silhouette(z, sizes)
         if (label == BAD_IO).any():
             drifts[name] = drift(z, test.take(test_rows), label)
         if name in models:
@@ -85,11 +93,13 @@ def separability_section(
     rows = tuple(
         (
             name,
-            f"{row.silhouette:.3f}",
+            number(row.silhouette, 3),
+            number(sizes_apart[name], 3),
             "{:.3f} ({})".format(*by_jobs[name]),
-            f"{row.linear_probe:.3f}",
-            f"{row.nearest_neighbours:.3f}",
+            number(row.linear_probe, 3),
+            number(row.nearest_neighbours, 3),
             f"{drifts[name].correlation:+.2f}" if name in drifts else "",
+            f"{drifts[name].within_kinds:+.2f}" if name in drifts else "",
         )
         for name, row in separations.items()
     )
@@ -103,12 +113,16 @@ def separability_section(
         )
     table = Table(
         "Kinds of jobs in each space",
-        ("space", "silhouette", "by jobs (numbers)", "linear probe", "5 nearest", "distance to bad I/O ~ iowait"),
+        (
+            *("space", "silhouette", "sizes apart", "by jobs (numbers)", "linear probe", "5 nearest"),
+            *("distance to bad I/O ~ iowait", "within a kind"),
+        ),
         rows,
-        "By jobs: silhouette in the directions in which the variance between jobs is at least five times the variance "
-        "within jobs, fitted on validation campaigns without labels. Linear probe and 5 nearest: accuracy on test "
-        "campaigns after training on validation campaigns. Last column: rank correlation of a window's distance to the "
-        "centre of bad I/O with its maximum iowait.",
+        "Sizes apart: silhouette with each size of an MPI program as a kind of its own. By jobs: silhouette in the "
+        "directions in which the variance between jobs is at least five times the variance within jobs, fitted on "
+        "validation campaigns without labels. Linear probe and 5 nearest: accuracy on test campaigns after training "
+        "on validation campaigns. Last columns: rank correlation of a window's distance to the centre of bad I/O with "
+        "its maximum iowait, over all windows and as the mean of the kinds.",
         baselines=3,
     )
     if best and best in drifts:
@@ -121,8 +135,17 @@ def drift(z: Embedding, windows: Windows, label: NDArray[np.str_]) -> Drift:
     distance = np.linalg.norm(z - z[label == BAD_IO].mean(axis=0), axis=1)
     distance = distance / max(float(np.median(distance[label != BAD_IO])), 1e-12)
     iowait = windows.values[..., windows.schema.index("iowait")].max(axis=1).astype(np.float64)
-    rank = require("scipy.stats", "models").spearmanr(distance, iowait).statistic
-    return Drift(distance, iowait, float(rank))
+    within = [_rank_correlation(distance[rows], iowait[rows]) for rows in (label == kind for kind in set(label))]
+    known = [each for each in within if np.isfinite(each)]
+    mean = float(np.mean(known)) if known else float("nan")
+    return Drift(distance, iowait, _rank_correlation(distance, iowait), mean)
+
+
+def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Spearman's correlation; NaN for fewer than ten windows, or if one side is constant."""
+    if len(a) < 10 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return float("nan")
+    return float(require("scipy.stats", "models").spearmanr(a, b).statistic)
 
 
 def _scatter(name: str, train: Embedding, z: Embedding, label: NDArray[np.str_], umap: bool) -> Picture:

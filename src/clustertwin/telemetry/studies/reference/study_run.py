@@ -24,8 +24,9 @@ from clustertwin.telemetry.studies.reference.reconstruction_section import by_re
 from clustertwin.telemetry.studies.reference.sampling_section import sampling_section
 from clustertwin.telemetry.studies.reference.section import Section
 from clustertwin.telemetry.studies.reference.separability_section import separability_section
+from clustertwin.telemetry.studies.reference.uncertainty_section import uncertainty_section
 
-PARTS = ("sampling", "reconstruction", "detection", "separability", "graph")
+PARTS = ("sampling", "reconstruction", "detection", "separability", "graph", "uncertainty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +108,5 @@ def run_study(
     )
     add("separability", lambda: separability_section(data, models, plan.seed, plan.umap))
     add("graph", lambda: graph_section(evaluated))
+    add("uncertainty", lambda: uncertainty_section(data, models.get("vae")))
     return sections
