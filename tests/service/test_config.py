@@ -18,6 +18,7 @@ from clustertwin.cli.up import app as up
 from clustertwin.core.errors import SettingsError
 from clustertwin.service import config as config_module
 from clustertwin.service.config import ConfigError, EventsSection, ServiceConfig, parse_config, read_config
+from clustertwin.service.live.feeds.source_setup import SourceSettings
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.exporter import __main__ as exporter
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
@@ -78,6 +79,13 @@ def test_variables_override_the_file_and_commas_separate_lists():
             "[learning]\n\nnightly = '24:30'\n",
             "twin.toml:3: learning.nightly: '24:30' is not a time of day such as 02:30",
         ),
+        ("[source]\nshard = '4/3'\n", "twin.toml:2: source.shard: '4/3' is not a shard such as 3/40"),
+        ("[source]\nkind = 'exporters'\nurls = ['http://a']\nshard = '1/2'\n", "twin.toml:1: source: shard 1/2 needs"),
+        (
+            "[clusters.a]\nurl = 'http://a'\n\n[clusters.b]\nurl = 'b:8790'\n",
+            "twin.toml:5: clusters.b.url: 'b:8790' is not an address like https://host:8790",
+        ),
+        ("[clusters]\na = 'javascript:alert(1)'\n", "twin.toml:2: clusters.a.url: 'javascript:alert(1)' is not an"),
         ("[service\n", "twin.toml:1: "),
         ("service = 3\n", "twin.toml:1: service: "),
     ],
@@ -88,6 +96,23 @@ def test_an_error_names_the_key_and_the_line(text, message):
     assert str(caught.value).startswith(message)
     assert isinstance(caught.value, SettingsError)
     assert caught.value.exit_code == 2
+
+
+def test_joined_clusters_are_tables_or_addresses_and_a_variable_adds_one():
+    text = "[clusters]\nalpha = 'http://a:8790'\n[clusters.beta]\nurl = 'https://b'\nreaders = ['ada']\n"
+    members = parse_config(text, "twin.toml", {"CLUSTERTWIN_CLUSTERS__GAMMA": "http://c:8790"}).members()
+    assert [(each.name, each.url, each.readers) for each in members] == [
+        ("alpha", "http://a:8790", ()),
+        ("beta", "https://b", ("ada",)),
+        ("gamma", "http://c:8790", ()),
+    ]
+
+
+def test_the_shards_of_a_list_of_exporters_are_disjoint_neighbours_and_complete():
+    urls = tuple(f"http://e{i}" for i in range(10))
+    parts = [SourceSettings("exporters", urls=urls, shard=f"{i}/3").shard_urls for i in (1, 2, 3)]
+    assert [len(part) for part in parts] == [3, 3, 4]
+    assert sum(parts, ()) == urls
 
 
 def test_an_error_names_the_variable():
@@ -177,3 +202,53 @@ def test_twin_up_has_the_same_defaults():
     assert by_flag["--port"] == defaults.service.port
     assert by_flag["--stride-s"] == defaults.scoring.stride_s
     assert by_flag["--home"] == defaults.service.home
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[recording]\nkeep_days = 1e308", "x.toml:2: recording.keep_days: Input should be less than"),
+        ("[recording]\nkeep_gb = 1e308", "x.toml:2: recording.keep_gb: Input should be less than"),
+        ("[retention]\nlog_mb = 1e308", "x.toml:2: retention.log_mb: Input should be less than"),
+        (f"[scoring]\nforget_s = {'9' * 30}", "x.toml:2: scoring.forget_s: Input should be less than"),
+        (f"[scoring]\nforget_s = {'9' * 5000}", "x.toml: Exceeds the limit"),
+        ("[hand]\nevery_s = 1e308", "x.toml:2: hand.every_s: Input should be less than"),
+        ('[service]\nhome = "a\\u0000b"', "x.toml:2: service.home: 'a.x00b' has characters that cannot be printed"),
+        ('[service]\nnames = ["a", "b\\r\\n"]', "x.toml:2: service.names: .* has characters that cannot be printed"),
+        (f"a = {'[' * 100_000}", "x.toml: the document is nested too deeply"),
+        # Deeper than the recursion limit that some packages set when they are imported.
+        (f"a = {'{a=' * 100_000}1", "x.toml: the document is nested too deeply"),
+    ],
+)
+def test_a_value_that_no_part_of_the_service_can_use_is_refused_with_its_line(text, reason):
+    """Each was a traceback, at the start or later in a thread."""
+    with pytest.raises(ConfigError, match=reason):
+        parse_config(text, "x.toml", {})
+
+
+@pytest.mark.parametrize("name", ["https://twin.example.org", "twin.example.org/", "a@b", "a b"])
+def test_a_name_that_is_no_host_is_refused_and_does_not_open_the_guard(name):
+    """Its empty name was that of every Host header that is none, so that check was off."""
+    from clustertwin.service.web.access import Guard
+    from clustertwin.service.web.binding import Binding
+
+    with pytest.raises(SettingsError, match="is not a host name"):
+        Guard(None, None, Binding(names=("right.example.org", name)), ())
+
+
+def test_a_host_that_no_resolver_can_encode_is_one_sentence():
+    from clustertwin.service.serving import _listen
+    from clustertwin.service.web.binding import Binding
+    from clustertwin.service.web.connections import BoundedListener
+
+    with pytest.raises(SettingsError, match="is not a host name"):
+        _listen(Binding(host="ä" * 100), BoundedListener)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "\0"])
+def test_a_secret_without_end_or_name_is_refused(path):
+    """A token file without end filled the memory."""
+    from clustertwin.service.live.feeds.source_setup import SourceSettings
+
+    with pytest.raises(SettingsError):
+        SourceSettings("exporters", token_file=path).endpoint("http://h:1")

@@ -39,7 +39,7 @@ CLUSTER = ClusterSettings(nodes=2, threads=16, hours=2.0, job_types=("np", "good
 def ask(url: str, body: dict[str, Any] | None = None) -> str:
     headers = {"Content-Type": "application/json"} if body is not None else {}
     data = json.dumps(body).encode() if body is not None else None
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -104,7 +104,7 @@ def test_a_confirmed_anomaly_halts_learning_and_the_alert_says_why(tmp_path, hom
 
         assert 'twin_learning_stopped_info{state="halted",reason="an anomaly was' in ask(f"{twin_service.url}/metrics")
         assert "confirmed on 2026-01-02: n01" in ask(f"{twin_service.url}/models")
-        (alert, *_) = wait_for("the alarm", calls, within_s=60)
+        (alert, *_) = wait_for("the alarm", calls, within_s=180)
         assert "confirmed on 2026-01-02: n01" in alert["annotations"]["description"]
         assert alert["annotations"]["url"] == f"http://{service}/models"
 
@@ -113,6 +113,6 @@ def test_a_confirmed_anomaly_halts_learning_and_the_alert_says_why(tmp_path, hom
         again = night()
         assert again["outcome"] in ("promoted", "kept")
         assert 'twin_learning_state{state="learning"} 1' in ask(f"{twin_service.url}/metrics")
-        wait_for("the end of the alarm", lambda: not ringing(prometheus.url), within_s=30)
+        wait_for("the end of the alarm", lambda: not ringing(prometheus.url), within_s=120)
         census = json.loads((home / "nights" / DAY.name / "gather.json").read_text())["result"]
         assert census["left_out_s"]["confirmed"] > 0

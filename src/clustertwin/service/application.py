@@ -40,8 +40,10 @@ def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
         return PlainTextResponse(f"the loop is stuck: no snapshot for {state.age_s:.0f} s\n", 503)
 
     @app.get("/metrics", include_in_schema=False)
-    def own_metrics(threads: bool = False) -> Response:
-        return Response(service_metrics.render(state, threads=threads), media_type=service_metrics.CONTENT_TYPE)
+    def own_metrics(request: Request, threads: bool = False) -> Response:
+        members = state.members.shown_to(request.state.who, request.state.role) if state.members else None
+        text = service_metrics.render(state, threads=threads, members=members)
+        return Response(text, media_type=service_metrics.CONTENT_TYPE)
 
     @app.exception_handler(OutputError)
     def cannot_write(request: Request, error: OutputError) -> JSONResponse:

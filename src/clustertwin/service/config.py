@@ -12,19 +12,20 @@ limits.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.foreign_files import parse_toml
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.slurm_commands import RunCommand, run_command
-from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings
+from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings, parse_shard
 from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.live.members.member_settings import MemberSettings
 from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.outgoing.notifications import NotifySettings
 from clustertwin.service.store.history_limits import HistoryLimits
@@ -52,8 +53,21 @@ class ConfigError(InputError, SettingsError):
     """A configuration that is not valid: the file or variable, the line and the key."""
 
 
+#: The longest time that a setting can name. A longer one overflows a clock or a thread's wait.
+_YEARS_S, _YEARS_DAYS = 10**9, 36_525
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _printable(cls, value: Any) -> Any:
+        """No path, address or name has control characters, and a few system calls raise odd errors for them."""
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and not text.isprintable():
+                raise ValueError(f"{text[:60]!r} has characters that cannot be printed")
+        return value
 
 
 class ServiceSection(_Section):
@@ -72,11 +86,19 @@ class SourceSection(_Section):
     kind: SourceKind = _SOURCE.kind
     url: str = _SOURCE.url
     urls: tuple[str, ...] = _SOURCE.urls
+    shard: str = _SOURCE.shard
     match: str = _SOURCE.match
     username: str = _SOURCE.username
     password_file: str = _SOURCE.password_file
     token_file: str = _SOURCE.token_file
     ca_file: str = _SOURCE.ca_file
+
+    @field_validator("shard")
+    @classmethod
+    def _a_shard(cls, text: str) -> str:
+        if text:
+            parse_shard(text)
+        return text
 
     @model_validator(mode="after")
     def _complete(self) -> SourceSection:
@@ -84,6 +106,8 @@ class SourceSection(_Section):
             raise ValueError("kind prometheus needs url")
         if self.kind == "exporters" and not self.urls:
             raise ValueError("kind exporters needs urls")
+        if self.shard and not (self.kind == "exporters" and self.settings().shard_urls):
+            raise ValueError(f"shard {self.shard} needs kind exporters, and at least as many urls as there are shards")
         return self
 
     def settings(self) -> SourceSettings:
@@ -92,10 +116,10 @@ class SourceSection(_Section):
 
 class ScoringSection(_Section):
     stride_s: int = Field(default=_LOOP.stride_s, ge=1, le=30)
-    stale_s: int = Field(default=_LOOP.stale_s, ge=2)
-    forget_s: int = Field(default=_LOOP.forget_s, ge=60)
+    stale_s: int = Field(default=_LOOP.stale_s, ge=2, le=_YEARS_S)
+    forget_s: int = Field(default=_LOOP.forget_s, ge=60, le=_YEARS_S)
     engine: Literal["here", "ray"] = "here"
-    workers: int = Field(default=2, ge=1)  # Ray actors
+    workers: int = Field(default=2, ge=1, le=10_000)  # Ray actors
 
     def settings(self, events: EventSettings = _EVENTS) -> LoopSettings:
         return LoopSettings(**self.model_dump(exclude={"engine", "workers"}), events=events)
@@ -106,12 +130,12 @@ class EventsSection(_Section):
     margin: float = Field(default=_EVENTS.margin, ge=1)
     chance_per_node_day: float = Field(default=_EVENTS.chance_per_node_day, gt=0)
     strongest: float = Field(default=_EVENTS.strongest, ge=1)
-    needed_s: int = Field(default=_EVENTS.needed_s, ge=1)
-    of_s: int = Field(default=_EVENTS.of_s, ge=1)
+    needed_s: int = Field(default=_EVENTS.needed_s, ge=1, le=_YEARS_S)
+    of_s: int = Field(default=_EVENTS.of_s, ge=1, le=_YEARS_S)
     calm_ratio: float = Field(default=_EVENTS.calm_ratio, gt=0, le=1)
-    calm_s: int = Field(default=_EVENTS.calm_s, ge=1)
-    forget_s: int = Field(default=_EVENTS.forget_s, ge=1)
-    same_cause_s: int = Field(default=_EVENTS.same_cause_s, ge=0)
+    calm_s: int = Field(default=_EVENTS.calm_s, ge=1, le=_YEARS_S)
+    forget_s: int = Field(default=_EVENTS.forget_s, ge=1, le=_YEARS_S)
+    same_cause_s: int = Field(default=_EVENTS.same_cause_s, ge=0, le=_YEARS_S)
 
     @model_validator(mode="after")
     def _possible(self) -> EventsSection:
@@ -125,8 +149,8 @@ class EventsSection(_Section):
 
 class RecordingSection(_Section):
     on: bool = True  # with source.kind host only: Prometheus stores the data of a cluster
-    keep_days: float = Field(default=7.0, gt=0)
-    keep_gb: float = Field(default=0.0, ge=0)  # 0: no limit
+    keep_days: float = Field(default=7.0, gt=0, le=_YEARS_DAYS)
+    keep_gb: float = Field(default=0.0, ge=0, le=1e9)  # 0: no limit
 
     def limits(self) -> tuple[int, int | None]:
         """Seconds and bytes that are kept."""
@@ -136,10 +160,10 @@ class RecordingSection(_Section):
 class RetentionSection(_Section):
     """How long the home keeps history; 0: no limit."""
 
-    events_days: float = Field(default=_HISTORY.events_days, ge=0)
-    audit_days: float = Field(default=_HISTORY.audit_days, ge=0)
-    database_gb: float = Field(default=_HISTORY.database_gb, ge=0)
-    log_mb: float = Field(default=10.0, ge=0)  # nights.log
+    events_days: float = Field(default=_HISTORY.events_days, ge=0, le=_YEARS_DAYS)
+    audit_days: float = Field(default=_HISTORY.audit_days, ge=0, le=_YEARS_DAYS)
+    database_gb: float = Field(default=_HISTORY.database_gb, ge=0, le=1e9)
+    log_mb: float = Field(default=10.0, ge=0, le=1e9)  # nights.log
 
     def settings(self) -> HistoryLimits:
         return HistoryLimits(**self.model_dump(exclude={"log_mb"}))
@@ -152,7 +176,7 @@ class RetentionSection(_Section):
 class NotifySection(_Section):
     urls: tuple[str, ...] = _NOTIFY.urls
     link: str = _NOTIFY.link
-    every_s: float = Field(default=_NOTIFY.every_s, ge=0)
+    every_s: float = Field(default=_NOTIFY.every_s, ge=0, le=_YEARS_S)
 
     def settings(self) -> NotifySettings:
         return NotifySettings(**self.model_dump())
@@ -191,7 +215,7 @@ class HandSection(_Section):
     on: bool = False
     policy: str = _HAND.policy
     past: str = _HAND.past
-    every_s: float = Field(default=_HAND.every_s, ge=5)
+    every_s: float = Field(default=_HAND.every_s, ge=5, le=_YEARS_S)
     listen: bool = _HAND.listen
     helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
     helper_username: str = "twin"
@@ -221,13 +245,38 @@ class QueueSection(_Section):
 
     site: str = _QUEUE.site
     past: str = _QUEUE.past
-    every_s: float = Field(default=_QUEUE.every_s, ge=10)
+    every_s: float = Field(default=_QUEUE.every_s, ge=10, le=_YEARS_S)
     budget_s: float = Field(default=_QUEUE.budget_s, ge=1, le=3600)
     futures: int = Field(default=_QUEUE.futures, ge=1, le=1000)
     hours: float = Field(default=_QUEUE.hours, ge=0, le=24 * 14)
 
     def settings(self) -> QueueSettings:
         return QueueSettings(**self.model_dump())
+
+
+class ClusterSection(_Section):
+    """A cluster that another service watches. Its address alone is enough: `alpha = "https://alpha:8790"`."""
+
+    url: str
+    link: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+    readers: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_address(cls, value: object) -> object:
+        return {"url": value} if isinstance(value, str) else value
+
+    @field_validator("url", "link")
+    @classmethod
+    def _an_address(cls, text: str) -> str:
+        if text and not re.fullmatch(r"https?://[^/?#\s@]+(/[^?#\s]*)?", text):
+            raise ValueError(f"{text!r} is not an address like https://host:8790")
+        return text
+
+
+ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ServiceConfig(_Section):
@@ -243,6 +292,11 @@ class ServiceConfig(_Section):
     learning: LearningSection = LearningSection()
     hand: HandSection = HandSection()
     queue: QueueSection = QueueSection()
+    clusters: dict[ClusterName, ClusterSection] = {}
+
+    def members(self) -> list[MemberSettings]:
+        """The clusters that this service joins."""
+        return [MemberSettings(name, **section.model_dump()) for name, section in self.clusters.items()]
 
     @property
     def home(self) -> Path:
@@ -269,8 +323,8 @@ def read_config(path: Path | None, environment: Mapping[str, str]) -> ServiceCon
 
 def parse_config(text: str, where: object, environment: Mapping[str, str]) -> ServiceConfig:
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = parse_toml(text)
+    except ValueError as error:
         line = re.search(r"line (\d+)", str(error))
         raise ConfigError(where, str(error), int(line[1]) if line else None) from error
     variables = _overlay(tables, environment)
@@ -295,8 +349,8 @@ def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tup
         if not variable.startswith(PREFIX) or not key or section not in ServiceConfig.model_fields:
             continue
         kind = ServiceConfig.model_fields[section].annotation
-        assert kind is not None
-        is_list = key in kind.model_fields and "tuple" in str(kind.model_fields[key].annotation)
+        fields = getattr(kind, "model_fields", {})  # `clusters` has names instead
+        is_list = key in fields and "tuple" in str(fields[key].annotation)
         table = tables.setdefault(section, {})
         if isinstance(table, dict):
             table[key] = tuple(part.strip() for part in value.split(",") if part.strip()) if is_list else value
@@ -309,13 +363,14 @@ def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tup
 
 def _line_of(text: str, keys: list[str]) -> int | None:
     """The line of a key, else the line of its table; None if the file has neither."""
-    section, line_of_section = "", None
+    table: list[str] = []
+    line_of_section = None
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
-            section = header[1]
-            line_of_section = number if section == keys[0] else line_of_section
+            table = header[1].split(".")
+            line_of_section = number if table == keys[: len(table)] else line_of_section
         # Before the first table, a key can be dotted: service.port = 1
-        wanted = keys[1:2] if section == keys[0] else keys[:1] if not section else []
+        wanted = keys[len(table) : len(table) + 1] if table == keys[: len(table)] else []
         if wanted and re.match(rf"\s*[\"']?{re.escape(wanted[0])}[\"']?\s*[=.]", line):
             return number
     return line_of_section

@@ -25,6 +25,8 @@ from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, r
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.members.member_board import MemberBoard
+from clustertwin.service.live.problems import fence_of
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
@@ -89,7 +91,8 @@ def run(
         if replay is None:
             _hand(config, state, stop)
             _forecast_starts(config, state, stop)
-        nights = _nightly(config, stop) if replay is None else None
+            _join_clusters(config, state, stop)
+        nights = _nightly(config, state, stop) if replay is None else None
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
         worker.start()
@@ -120,6 +123,8 @@ def run(
         listening.set()
         try:
             server.run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass  # Ctrl-C is how a person stops the service; uvicorn raises it again after it has stopped
         finally:
             stop.set()
             worker.join(timeout=10)
@@ -230,7 +235,7 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
         from clustertwin.service.outgoing.owner_messages import OwnerPost, watch_owners
 
         post = OwnerPost(state.home, section.owner_url, config.notify.link, section.contact)
-        threading.Thread(target=watch_owners, args=(post, stop), name="owners", daemon=True).start()
+        threading.Thread(target=watch_owners, args=(post, state, stop), name="owners", daemon=True).start()
     deliver = queue_notices(state.home, config.notify.settings(), post)
     hand = Hand(state.home, state.store, settings, take, section.runner(), deliver)
     threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
@@ -255,10 +260,27 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading
         state.changes = ChangeDesk(settings)
     starts = start_watch.StartWatch(settings, publish)
     publish(starts.board)
-    threading.Thread(target=start_watch.watch, args=(starts, stop), name="starts", daemon=True).start()
+    threading.Thread(
+        target=start_watch.watch, args=(starts, stop, fence_of(state, "forecast of starts")), name="starts", daemon=True
+    ).start()
 
 
-def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread | None:
+def _join_clusters(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+    """Start asking the services of other clusters, if there are any. A missing token file is an error at start."""
+    settings = config.members()
+    if not settings:
+        return
+    from clustertwin.service.live.members import member_watch
+
+    def publish(board: MemberBoard) -> None:
+        state.members = board
+
+    members = member_watch.MemberWatch(settings, publish)
+    fence = fence_of(state, "joined clusters")
+    threading.Thread(target=member_watch.watch, args=(members, stop, fence), name="clusters", daemon=True).start()
+
+
+def _nightly(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> threading.Thread | None:
     """Start nightly learning, if it is configured. A source without an archive is an error at start."""
     hour, source = config.learning.hour, config.source
     if hour is None:
@@ -283,7 +305,8 @@ def _nightly(config: ServiceConfig, stop: threading.Event) -> threading.Thread |
         )
     run = night_runner.learn(config.home, [*flags, *config.learning.flags], stop, config.retention.log_bytes)
     nights = night_runner.NightlySchedule(hour, run, night_runner.last_begun_s(config.home, time.time()))
-    thread = threading.Thread(target=night_runner.watch, args=(nights, stop), name="nightly", daemon=True)
+    fence = {"fence": fence_of(state, "nightly learning")}
+    thread = threading.Thread(target=night_runner.watch, args=(nights, stop), kwargs=fence, name="nightly", daemon=True)
     thread.start()
     return thread
 
@@ -307,6 +330,9 @@ def _listen(binding: Binding, kind: type[BoundedListener]) -> BoundedListener:
     except OSError as error:
         listener.close()
         raise SettingsError(f"{binding.host}:{binding.port}: {error.strerror}; choose another --port") from error
+    except (TypeError, UnicodeError) as error:  # a label of more than 63 characters
+        listener.close()
+        raise SettingsError(f"service.host: {binding.host[:80]!r} is not a host name") from error
     return listener
 
 

@@ -29,13 +29,13 @@ def test_the_owner_reads_what_happened_what_to_do_and_how_to_object():
     assert body.split("\n\n") == [
         "What happened: Your job 42 in partition batch on n1 has stopped making progress. If nothing is done, it keeps "
         "its nodes until its time limit at 2023-11-14 23:13:20 UTC and finishes nothing.",
-        f"What is known: {SENTENCE} The twin is 97 % sure.",
-        "What is done: Nothing yet. The twin proposes to end the job, and an administrator decides. This cannot be "
+        f"What is known: {SENTENCE} A rank is one process of an MPI program. clustertwin is 97 % sure.",
+        "What is done: Nothing yet. clustertwin proposes to end the job, and an administrator decides. This cannot be "
         "undone: the work since the start, or since the last checkpoint, is lost.",
         "What you can do: Look at the ranks that are named above. If the job hangs, end it with `scancel 42`, mend the "
         "cause and submit it again. If it works as you intend, object.",
-        "What it saves: Ending it now frees about 1.50 node-hours for other jobs (80 % interval 1.00 to 2.00, "
-        "simulated).",
+        "What it saves: Ending it now frees about 1.50 node-hours for other jobs (simulated: 1.00 to 2.00 in "
+        "eight of ten cases).",
         "How to object: Write to help@example.org and name action a1. If they agree, the rule “hung” does nothing more "
         "until a person allows it again.",
         "More: https://twin.example.org/events/e1",
@@ -65,7 +65,7 @@ def test_a_cause_that_is_no_hang_is_not_called_one():
         replace(ACTION, plan=replace(PLAN, cause="idle", sentence="All 4 sleep.")), owner=True
     )
     assert title == "Your job 42 is unusual: no process uses CPU time"
-    assert "The twin does not claim that it hangs." in body
+    assert "clustertwin does not claim that it hangs." in body
 
 
 @pytest.mark.parametrize("verb", VERBS)

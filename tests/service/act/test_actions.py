@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -20,7 +21,16 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
-from clustertwin.service.act.savings import measure_action, middle_of, overruns, read_overruns, rows_by, week
+from clustertwin.service.act.savings import (
+    CHECK_S,
+    future_overruns,
+    measure_action,
+    middle_of,
+    overruns,
+    read_overruns,
+    rows_by,
+    week,
+)
 from clustertwin.service.act.slurm_commands import check_job, read_facts
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -226,7 +236,10 @@ def test_a_slurm_that_does_not_answer_is_one_sentence(journal, executor, slurm):
     journal.approve(action.id, journal.code(action), "ada", NOW_S)
     slurm.silent = True
     done = executor.execute(action.id)
-    assert (done.state, done.result) == ("failed", "Slurm does not answer: scontrol took longer than 20 s")
+    assert (done.state, done.result) == (
+        "failed",
+        "nothing was done: Slurm does not answer: scontrol took longer than 20 s",
+    )
 
 
 @pytest.mark.parametrize("job", ["--help", "42;reboot", "42 43", "", "job", "4" * 20])
@@ -359,6 +372,26 @@ def test_the_overruns_are_those_of_jobs_that_timed_out():
     seen = overruns("TIMEOUT|75|1\nTIMEOUT|150|2\nTIMEOUT|60|1\nCOMPLETED|500|1\n")
     assert seen == (0.0, 15.0, 30.0)
     assert middle_of(seen) == 15.0
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 100])
+def test_the_interval_of_the_next_overrun_holds_as_often_as_it_says(count):
+    rng = random.Random(18)
+    held = 0
+    for _ in range(500):
+        *seen, following = (rng.uniform(0.0, CHECK_S) for _ in range(count + 1))
+        drawn = future_overruns(tuple(sorted(seen)))
+        held += drawn[9] <= following <= drawn[90]
+    assert held / 500 > 0.76  # 80 %, and 2.2 standard errors less
+
+
+def test_a_promise_holds_from_the_time_at_which_a_person_allows_the_action(journal, slurm):
+    plan = plan_of(slurm, promised_node_hours=2.0, promised_low=1.5, promised_high=2.5)
+    action = journal.propose("ab12", "cancel", "hung", plan, NOW_S)
+    assert action is not None
+    assert action.promise == (2.0, 1.5, 2.5)
+    journal.approve(action.id, journal.code(action), "ada", NOW_S + 1700)
+    assert journal.begin(action.id, NOW_S + 1800).promise == (1.5, 1.0, 2.0)
 
 
 def test_without_a_job_that_timed_out_the_overrun_is_that_of_slurms_checks():

@@ -63,7 +63,7 @@ def submit(slurm: Slurm, run: RunCommand, node: str, *options: str) -> str:
 
 
 def wait_for(is_true: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + 120
     while not is_true():
         assert time.monotonic() < end_s
         time.sleep(0.2)
@@ -168,7 +168,7 @@ def rest(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slu
             yield client
         finally:
             server.terminate()
-            server.wait(10)
+            server.wait(60)
 
 
 def test_a_job_is_cancelled_through_rest_with_the_rights_of_its_owner(slurm, rest, journal, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from tests.service.conftest import Clock
 
 from clustertwin.core.channels import CPU
-from clustertwin.core.errors import OutputError, SourceError
+from clustertwin.core.errors import NoSamples, OutputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -394,6 +394,55 @@ def test_after_an_outage_prometheus_is_queried_for_the_missed_seconds_and_a_job_
     assert snapshot.moment.valid.all()
     assert snapshot.moment.age_s[0] > 300
     assert isinstance(snapshot.faults, Faults)
+
+
+@pytest.mark.parametrize("young_s", [None, 20], ids=["old", "young"])
+def test_the_past_of_a_prometheus_is_read_in_parts_oldest_first(clock, young_s):
+    """Also if it has no samples before the last seconds."""
+    clock.now_s = 1_000_000.0
+    first_s = clock.now_s - young_s if young_s else 0
+    server = Answers(clock)
+    answer, asked = server.counters, []
+
+    def counters(start_s, end_s):
+        asked.append(end_s - start_s)
+        if end_s < first_s:
+            raise NoSamples("none")
+        return answer(max(start_s, first_s), end_s)
+
+    server.counters = counters
+    feed = PrometheusFeed("prometheus", server, clock)
+    taken = []
+    for _ in range(8):
+        taken += feed.take()
+        if feed._asked is not None:
+            feed._asked.exception()  # wait for the answer
+    assert max(asked) <= 64
+    assert taken[-1].end_s == 999_998
+    assert len(taken) == (1 if young_s else 5)
+    assert not feed.problems
+
+
+def test_a_prometheus_that_takes_long_is_asked_less_often_and_no_second_is_missed(clock):
+    clock.now_s = 1_000_000.0
+    server = Answers(clock)
+    answer, asked = server.counters, []
+
+    def slow(start_s, end_s):
+        asked.append(end_s)
+        clock.now_s += 0.9
+        return answer(start_s, end_s)
+
+    server.counters = slow
+    feed = PrometheusFeed("prometheus", server, clock)
+    taken = []
+    for _ in range(40):
+        taken += feed.take()
+        if feed._asked is not None:
+            feed._asked.exception()  # wait for the answer
+        clock.now_s += 0.5
+    assert set(np.diff(asked)[5:].tolist()) <= {4.0, 5.0}  # after the past, which is read in five parts
+    assert [(a.end_s, a.valid.all()) for a in taken[:-1]] == [(b.start_s, True) for b in taken[1:]]
 
 
 def test_a_node_that_prometheus_answers_wrongly_is_named_while_the_others_go_on(loop_of, clock):

@@ -101,7 +101,7 @@ def test_one_liar_is_named_and_the_other_goes_on(state, detector, lie):
             loop.turn()
         lying.set()
         named = ""
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + 90
         while time.monotonic() < until_s and not (named and state.snapshot.nodes):
             snapshot = loop.turn()
             named = named or next((problem for problem in snapshot.problems if reason in problem), "")
@@ -123,7 +123,7 @@ def test_a_long_answer_is_parsed_in_another_thread(state):
             return real(body)
 
         feed._sessions[0].receive = receive
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + 90
         while not feed.problems and time.monotonic() < until_s:
             feed.take()
             time.sleep(0.05)
@@ -162,7 +162,7 @@ def test_control_characters_in_names_are_spelled_out():
     with exporter(honest("n\u202e\x1b[31m", b"", job)) as url:
         feed = ExporterFeed([Endpoint(url, deadline_s=5.0)])
         traces = []
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + 90
         while not traces and time.monotonic() < until_s:
             traces = feed.take()
             time.sleep(0.5)

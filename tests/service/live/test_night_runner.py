@@ -171,7 +171,7 @@ def test_a_terminated_service_exits_with_zero(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         _until_it_answers(document(process.stdout)["url"])
         process.terminate()
-        _, wrong = process.communicate(timeout=30)
+        _, wrong = process.communicate(timeout=120)
     assert (process.returncode, wrong) == (0, "")
 
 
@@ -182,11 +182,11 @@ def test_a_terminated_service_exits_with_zero(tmp_path):
         ServiceConfig(recording=RecordingSection(on=False)),
     ],
 )
-def test_nightly_learning_without_stored_data_is_refused_at_start(config):
+def test_nightly_learning_without_stored_data_is_refused_at_start(config, state):
     wanted = config.model_copy(update={"learning": LearningSection(nightly="02:30")})
-    assert _nightly(config, threading.Event()) is None
+    assert _nightly(config, state, threading.Event()) is None
     with pytest.raises(SettingsError, match="the data of the day is not stored"):
-        _nightly(wanted, threading.Event())
+        _nightly(wanted, state, threading.Event())
 
 
 def test_a_long_log_keeps_its_last_lines(tmp_path):

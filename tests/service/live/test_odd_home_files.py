@@ -28,7 +28,7 @@ def ends(call):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert result, "it blocks"
     return result[0]
 

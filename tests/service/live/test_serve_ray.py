@@ -67,7 +67,7 @@ def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]
 
 
 def metrics(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
         return {name: float(value) for name, value in re.findall(r"^(twin_\S+) (\S+)$", answer.read().decode(), re.M)}
 
 

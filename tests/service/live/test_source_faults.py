@@ -26,7 +26,7 @@ from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.learning.champions.handover import Handover
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-PATIENCE_S = 40.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture

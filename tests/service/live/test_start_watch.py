@@ -13,7 +13,7 @@ import pytest
 from clustertwin.core.errors import SourceError
 from clustertwin.service.live.queue import start_watch
 from clustertwin.service.live.queue.queue_settings import QueueSettings
-from clustertwin.service.live.queue.start_board import StartBoard, StartJudge
+from clustertwin.service.live.queue.start_board import StartBoard, StartJudge, waiting_jobs
 from clustertwin.service.live.queue.start_watch import StartWatch, run_twin
 
 
@@ -47,6 +47,20 @@ def test_a_start_outside_of_the_interval_is_counted_as_one():
     judge.look(document(1000.0, [row("1", 10, 20, 30)]))
     record = judge.look(document(1060.0, [], j1=20.0))  # 40 s after the question
     assert (record.within_minute_ratio, record.interval_ratio) == (1.0, 0.0)
+
+
+def test_intervals_widen_by_what_the_judged_forecasts_missed():
+    """Jobs start 600 s after a question that said 90 to 110 s: after 20 of them the interval reaches 600 s."""
+    judge = StartJudge()
+    for k in range(24):
+        judge.look(document(1000.0 * k, [row(str(k), 90, 100, 110)]))
+        record = judge.look(document(1000.0 * k + 700.0, [], **{f"j{k}": 100.0}))
+    assert record.interval_ratio == 4 / 24
+    (wide,) = judge.widened(waiting_jobs(document(0.0, [row("x", 90, 100, 110)])))
+    assert wide.p10_s == 600.0  # no job starts earlier
+    assert wide.p90_s == 600.0
+    (other,) = judge.widened(waiting_jobs(document(0.0, [row("x", 1000, 2000, 3000)])))
+    assert other.p90_s > 3000
 
 
 def test_a_failed_forecast_keeps_the_last_one_and_says_why():
@@ -124,3 +138,14 @@ def test_twin_answers_in_a_process_of_its_own(monkeypatch, tmp_path: Path):
     (tmp_path / "squeue").write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
     with pytest.raises(SourceError, match="no controller"):
         start_watch.run_twin(settings.command(), 300.0)
+
+
+def test_a_machine_that_can_start_no_process_is_one_sentence(monkeypatch):
+    """It ended the thread of forecasts, and was an error 500 on /try."""
+
+    def refuse(*args, **options):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    with pytest.raises(SourceError, match="no process can be started: Resource temporarily unavailable"):
+        run_twin(["sched", "start"], 5.0)

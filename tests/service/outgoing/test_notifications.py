@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from math import inf
 from pathlib import Path
 
 import pytest
-from tests.servers import free_address
+from tests.servers import free_address, webhook
 from tests.service.sample_state import EVENT, WHY
 from tests.service.sample_state import state as sample_state
 
@@ -259,35 +256,11 @@ def test_the_error_for_an_invalid_url_has_no_password():
     assert "s3cret" not in str(refused.value)
 
 
-@contextmanager
-def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A real HTTP server that stores what is posted to it."""
-    posted: list[dict[str, str]] = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"json://127.0.0.1:{server.server_port}/twin", posted
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.slow
 def test_apprise_posts_to_a_real_webhook(store, tmp_path):
     pytest.importorskip("apprise")
-    with webhook() as (url, posted):
+    with webhook() as (address, posted):
+        url = f"json://{address}"
         notifier = Notifier(tmp_path, store, replace(ONE, urls=(url,)), [sender(url)])
         notifier.spool([EVENT], 0)
         notifier.deliver(0)
@@ -331,11 +304,12 @@ def test_the_thread_beside_the_loop_spools_and_sends(tmp_path):
     pytest.importorskip("apprise")
     state = sample_state(tmp_path)
     stop = threading.Event()
-    with webhook() as (url, posted):
+    with webhook() as (address, posted):
+        url = f"json://{address}"
         settings = NotifySettings(urls=(url,))
         thread = threading.Thread(target=watch, args=(state, settings, stop), kwargs={"check_s": 0.05})
         thread.start()
-        give_up_s = time.monotonic() + 20
+        give_up_s = time.monotonic() + 90
         while not posted and time.monotonic() < give_up_s:
             time.sleep(0.02)
         stop.set()

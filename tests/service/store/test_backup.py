@@ -154,6 +154,18 @@ def test_a_link_is_refused(tmp_path):
         backup.restore(tmp_path / "hostile.tar", tmp_path / "other")
 
 
+def test_a_sparse_file_is_refused_before_it_fills_the_disk(tmp_path):
+    """Two kilobytes of an archive became as many zeros as their header says."""
+    info = tarfile.TarInfo("recording/x")
+    words = {"major": "1", "minor": "0", "name": "recording/x", "realsize": str(1 << 24)}
+    info.pax_headers = {f"GNU.sparse.{key}": word for key, word in words.items()}
+    info.size = 512
+    with tarfile.open(tmp_path / "b.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(b"0\n".ljust(512, b"\0")))
+    with pytest.raises(InputError, match="is not a name that a backup has"):
+        backup.restore(tmp_path / "b.tar", tmp_path / "restored")
+
+
 @pytest.mark.parametrize(
     "manifest", [b"{", b"[]", b"[" * 100_000, b"\xff", b'{"members": {}}', b'{"members": {"a": 1}}']
 )

@@ -166,7 +166,7 @@ def test_a_page_reads_while_the_loop_writes(store):
         read = []
         reader = threading.Thread(target=lambda: read.append(store.event("e1").event.score))
         reader.start()
-        reader.join(timeout=5)
+        reader.join(timeout=60)
         assert read == [EVENT.score]  # the committed value, without waiting
     assert store.event("e1").event.score == 9.0
 

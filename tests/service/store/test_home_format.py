@@ -168,3 +168,14 @@ def test_a_database_of_a_newer_schema_is_refused_in_the_same_way(tmp_path):
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(HomeFormatError, match="a newer release wrote this with format 99"):
         open_store(tmp_path)
+
+
+def test_a_home_that_everyone_can_write_to_is_refused(tmp_path):
+    """Another local user could replace the champion, or the database by a link to another file."""
+    home = tmp_path / "shared"
+    home.mkdir()
+    home.chmod(0o777)
+    with pytest.raises(SettingsError, match="every user of this machine can write to it"):
+        create_home(home)
+    home.chmod(0o770)  # a group of administrators
+    assert create_home(home) == home

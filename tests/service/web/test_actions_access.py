@@ -63,6 +63,8 @@ def test_the_event_page_shows_evidence_to_those_who_may_see_it(client, tokens, a
     assert secret in shown
     assert "/scratch/&lt;b&gt;x" in shown  # names of users are escaped
     assert "cancel it" in shown
+    assert shown.index("The job hangs.") < shown.index("What raised this event")
+    assert shown.count("Next step.") == 1
     assert "you need the role admin" in shown
     assert secret not in client.get("/events/e1", headers=bearer(tokens["read"])).text
 

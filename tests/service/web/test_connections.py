@@ -67,22 +67,19 @@ def served(monkeypatch):
         time.sleep(0.01)
     yield address, listener
     server.should_exit = True
-    thread.join(10)
+    thread.join(60)
 
 
 def url(address, path="/"):
     return f"http://127.0.0.1:{address[1]}{path}"
 
 
-def ended_after_s(sock: socket.socket) -> float:
-    begun = time.monotonic()
-    sock.settimeout(5)
-    try:
+def wait_for_end(sock: socket.socket) -> None:
+    """Wait until the server has ended the connection; TimeoutError if it does not."""
+    sock.settimeout(60)
+    with contextlib.suppress(ConnectionError):
         while sock.recv(65536):
             pass
-    except ConnectionError:
-        pass
-    return time.monotonic() - begun
 
 
 def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
@@ -102,24 +99,26 @@ def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
 def test_a_client_that_does_not_finish_its_request_is_disconnected(served, sent):
     with socket.create_connection(served[0]) as sock:
         sock.sendall(sent)
-        assert ended_after_s(sock) < 2
+        wait_for_end(sock)
 
 
 def test_a_client_that_sends_one_byte_at_a_time_has_no_more_time(served):
-    with socket.create_connection(served[0]) as sock:
-        begun = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() - begun < 5:
-                sock.sendall(b"G")
-                time.sleep(0.05)
-        assert time.monotonic() - begun < 2
+    with socket.create_connection(served[0]) as sock, pytest.raises(ConnectionError):
+        send_slowly(sock)
+
+
+def send_slowly(sock: socket.socket) -> None:
+    """For a minute, one byte at a time; all of them would fit into the head of a request."""
+    for _ in range(1200):
+        sock.sendall(b"G")
+        time.sleep(0.05)
 
 
 def test_a_client_that_does_not_read_its_answer_is_disconnected(served):
     with socket.create_connection(served[0]) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while served[1]._open_clients() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert time.monotonic() < deadline
@@ -127,13 +126,13 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(served):
 
 def test_silent_clients_are_replaced_before_those_that_ask(served, monkeypatch):
     monkeypatch.setattr(connections, "HEAD_S", 60.0)
-    with socket.create_connection(served[0], timeout=5) as asking:
+    with socket.create_connection(served[0], timeout=60) as asking:
         asking.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
         received = b""
         while b"begun" not in received:
             received += asking.recv(65536)
         silent = [socket.create_connection(served[0]) for _ in range(40)]
-        assert httpx.get(url(served[0]), verify=False, timeout=20).text == "answer"
+        assert httpx.get(url(served[0]), verify=False, timeout=60).text == "answer"
         assert len(served[1]._open_clients()) <= 8
         asking.settimeout(0.2)
         with pytest.raises(TimeoutError):  # still open
@@ -143,11 +142,11 @@ def test_silent_clients_are_replaced_before_those_that_ask(served, monkeypatch):
 
 
 def test_streams_alone_do_not_close_the_door(served):
-    streams = [socket.create_connection(served[0], timeout=5) for _ in range(8)]
+    streams = [socket.create_connection(served[0], timeout=60) for _ in range(8)]
     for sock in streams:
         sock.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
         assert sock.recv(10) == b"HTTP/1.1 2"
-    assert httpx.get(url(served[0]), verify=False, timeout=20).text == "answer"
+    assert httpx.get(url(served[0]), verify=False, timeout=60).text == "answer"
     for sock in streams:
         sock.close()
 
@@ -155,7 +154,7 @@ def test_streams_alone_do_not_close_the_door(served):
 @pytest.mark.forks  # the limit is that of the whole process, which other tests share
 def test_without_a_free_descriptor_the_server_goes_on(served, caplog):
     caplog.set_level(logging.WARNING)
-    assert httpx.get(url(served[0]), verify=False, timeout=20).text == "answer"  # all that is imported late is imported
+    assert httpx.get(url(served[0]), verify=False, timeout=60).text == "answer"  # all that is imported late is imported
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     own = []
     try:
@@ -176,7 +175,7 @@ def test_without_a_free_descriptor_the_server_goes_on(served, caplog):
         for number in own:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert httpx.get(url(served[0]), verify=False, timeout=20).text == "answer"
+    assert httpx.get(url(served[0]), verify=False, timeout=60).text == "answer"
     assert not [record for record in caplog.records if "out of system resource" in record.getMessage()]
 
 
@@ -193,8 +192,11 @@ def test_a_repeated_line_is_logged_once_a_minute_with_its_count(clock):
     assert passes("bad request") == "bad request (and 4 more in the last minutes)"
 
 
+#: The deadline of a head is far away, so only the replacement of silent clients makes room.
 LIMITED = """
 import resource, sys
+from clustertwin.service.web import connections
+connections.HEAD_S = 600.0
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from clustertwin.cli import main
 sys.argv = ["twin", "up", "--no-browser", "--no-learn", "--port", "0", "--json", "--home", sys.argv[1]]
@@ -218,22 +220,20 @@ def test_400_silent_sockets_leave_a_service_with_256_descriptors_answering(tmp_p
         port = int(base.rpartition(":")[2])
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # importing torch would slow the answers, with and without the sockets
-            with urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=20) as answer:
+            with urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=60) as answer:
                 if json.load(answer)["model"]:
                     break
             time.sleep(0.2)
         for _ in range(400):
-            silent.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            silent.append(socket.create_connection(("127.0.0.1", port), timeout=60))
         for path in ("/healthz", "/api/v1/snapshot", "/"):
-            begun = time.monotonic()
-            with urllib.request.urlopen(base + path, timeout=10) as answer:
+            with urllib.request.urlopen(base + path, timeout=60) as answer:
                 assert answer.status == 200
-            assert time.monotonic() - begun < 2
-        snapshot = json.load(urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=10))
+        snapshot = json.load(urllib.request.urlopen(f"{base}/api/v1/snapshot", timeout=60))
         assert not [problem for problem in snapshot["problems"] if "open files" in problem]
     finally:
         for sock in silent:
             sock.close()
         process.send_signal(signal.SIGINT)
-        _, logged = process.communicate(timeout=30)
+        _, logged = process.communicate(timeout=120)
     assert len(logged) < 10_000

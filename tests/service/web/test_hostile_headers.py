@@ -7,9 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import strategies as st
 from starlette.datastructures import Headers
-from tests.hostile_inputs import damaged, fuzzed
+from tests.hostile_inputs import damaged, fuzzed, one_of
 
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
@@ -25,7 +24,7 @@ NAMES = [b"host", b"origin", b"sec-fetch-site", b"authorization", b"content-leng
 VALUES = (b"127.0.0.1:8790", b"http://127.0.0.1:8790", b"same-origin", b"Bearer twin_x", b"12", b"[::1]:8790")
 
 
-@fuzzed("cookie", st.sampled_from(NAMES), damaged(*VALUES), values=(b"host", b"127.0.0.1:8790"))
+@fuzzed("cookie", one_of(*NAMES), damaged(*VALUES), values=(b"host", b"127.0.0.1:8790"))
 def test_cookies_and_other_headers(cookie: bytes, name: bytes, value: bytes) -> None:
     headers = [(b"host", b"127.0.0.1:8790"), (b"cookie", cookie), (name, value)]
     if name == b"host":

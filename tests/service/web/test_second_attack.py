@@ -99,3 +99,10 @@ def test_the_user_of_a_stream_is_looked_up_once(app, state, monkeypatch):
     scope = {"type": "http", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}
     assert all(guard._is_allowed(Headers({}), scope, "read") for _ in range(20))
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("version", ["a" * 5000, "%00", "%e2%80%ae", "ä" * 200])
+def test_a_version_that_no_file_can_be_named_for_is_refused(client, version):
+    answer = client.post(f"/api/v1/models/{version}/promote", json={})
+    assert answer.status_code == 409
+    assert "no version" in answer.json()["detail"]

@@ -72,6 +72,16 @@ class ActionRecord:
     plan: ActionPlan
     step: int = 0  # commands that were begun
     measured_node_hours: float | None = None
+    begun_s: float | None = None  # Unix time at which it began to be done
+
+    @property
+    def promise(self) -> tuple[float, float, float]:
+        """The promised node-hours, low and high, from the time of the action: a person decides after the proposal."""
+        plan = self.plan
+        late = max((self.begun_s or self.proposed_s) - self.proposed_s, 0.0) * len(plan.facts.nodes) / 3600
+        hours = (plan.promised_node_hours, plan.promised_low, plan.promised_high)
+        middle, low, high = (max(value - late, 0.0) for value in hours)
+        return middle, low, high
 
 
 class Journal:
@@ -154,6 +164,8 @@ class Journal:
     def begin(self, action_id: str, now_s: float) -> ActionRecord:
         """The write ahead: from now on the action counts as begun, whatever happens."""
         self._move(action_id, ("approved",), "running", "", now_s)
+        with self._db.transaction() as connection:
+            connection.execute("UPDATE actions SET begun_s = ? WHERE id = ?", (now_s, action_id))
         return self.action(action_id)
 
     def begin_step(self, action_id: str, step: int) -> None:
@@ -239,4 +251,5 @@ def _record(row: sqlite3.Row) -> ActionRecord:
     plan = ActionPlan(**{**plain, "facts": facts, "outcomes": tuple(plain["outcomes"])})
     keys = ("id", "event", "job", "verb", "rule", "state", "proposed_s", "changed_s", "who", "result")
     values = {key: row[key] for key in keys}
-    return ActionRecord(**values, plan=plan, step=row["step"], measured_node_hours=row["measured_node_hours"])
+    later = {key: row[key] for key in ("step", "measured_node_hours", "begun_s")}
+    return ActionRecord(**values, plan=plan, **later)

@@ -33,7 +33,7 @@ DONE = {
 }
 ABOUT = (
     "This message comes from clustertwin, which watches the jobs of this cluster for its administrators. It has looked "
-    "at the states and call stacks of the job's processes. It has not read their data, environment or arguments."
+    "at the states and call stacks of the job's processes. It keeps nothing of their data, environment or arguments."
 )
 
 
@@ -41,9 +41,10 @@ def compose_message(action: ActionRecord, link: str = "", owner: bool = False, c
     """Title and text: what happened, what is known, what is done, what to do, what it saves, how to object."""
     plan = action.plan
     whose = "Your job" if owner else "Job"
+    rank = "" if "ank" not in plan.sentence else " A rank is one process of an MPI program."
     parts = [
         ("What happened", _happened(action, owner)),
-        ("What is known", f"{plan.sentence} The twin is {formatting.percent(plan.sure)} sure."),
+        ("What is known", f"{plan.sentence}{rank} clustertwin is {formatting.percent(plan.sure)} sure."),
         ("What is done", _done(action)),
         ("What you can do", _choices(action) if owner else _decision(action)),
         ("What it saves", _saves(action)),
@@ -65,7 +66,7 @@ def _happened(action: ActionRecord, owner: bool) -> str:
     nodes = ", ".join(facts.nodes[:8]) + (f" and {len(facts.nodes) - 8} more" if len(facts.nodes) > 8 else "")
     text = f"{whose} {facts.target}{of} in partition {facts.partition} on {nodes} "
     if action.plan.cause not in HANGS:
-        return f"{text}does something unusual. The twin does not claim that it hangs."
+        return f"{text}does something unusual. clustertwin does not claim that it hangs."
     text += "has stopped making progress."
     if facts.limit_s is None or action.state == "done":
         return text
@@ -79,11 +80,11 @@ def _done(action: ActionRecord) -> str:
         rule = "" if action.verb == "notify" else f" The rule “{action.rule}” of the administrators allows this."
         return f"{DONE[action.verb]}{rule} {UNDO[action.verb]}"
     if action.state == "failed":
-        return f"The twin tried to {what} and failed: {action.result}."
+        return f"clustertwin tried to {what} and failed: {action.result}."
     if action.state == "advised":
-        return f"Nothing. The twin only advises to {what}."
+        return f"Nothing. clustertwin only advises to {what}."
     if action.state == "proposed":
-        return f"Nothing yet. The twin proposes to {what}, and an administrator decides. {UNDO[action.verb]}"
+        return f"Nothing yet. clustertwin proposes to {what}, and an administrator decides. {UNDO[action.verb]}"
     return f"The proposal to {what} is {action.state}."
 
 
@@ -112,17 +113,16 @@ def _decision(action: ActionRecord) -> str:
 
 
 def _saves(action: ActionRecord) -> str:
-    plan = action.plan
-    if not plan.promised_node_hours:
+    promised = action.promise
+    if not promised[0]:
         return ""
     when = (
         "Ending it has freed"
         if action.state == "done" and action.verb in ("cancel", "requeue")
         else "Ending it now frees"
     )
-    low, high = formatting.number(plan.promised_low, 2), formatting.number(plan.promised_high, 2)
-    hours = formatting.number(plan.promised_node_hours, 2)
-    return f"{when} about {hours} node-hours for other jobs (80 % interval {low} to {high}, simulated)."
+    hours, low, high = (formatting.number(value, 2) for value in promised)
+    return f"{when} about {hours} node-hours for other jobs (simulated: {low} to {high} in eight of ten cases)."
 
 
 def _objection(action: ActionRecord, contact: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import InputError, SettingsError, SourceError
+from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
+from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS, take_apart
 
 if TYPE_CHECKING:
     import httpx
@@ -37,18 +38,10 @@ class HelperSettings:
 
 def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
     """Take evidence in a process of its own, so that the service itself never attaches to anything."""
-    command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json"]
-    command += [f"--job={job}", f"--owner={owner}", *([f"--node={nodes[0]}"] if len(nodes) == 1 else [])]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise SourceError(f"no evidence of job {job}: it took longer than {TIMEOUT_S:.0f} s") from error
-    except OSError as error:
-        raise SourceError(f"no evidence of job {job}: {error.strerror}") from error
-    if done.returncode:
-        text = done.stderr.decode("utf-8", "replace").removeprefix("twin: ")
-        raise SourceError(f"no evidence of job {job}: {' '.join(text.split())[:200]}")
-    return parse_evidence(done.stdout.strip(), "evidence of this host")
+    evidence = take_apart(job, owner, nodes[0] if len(nodes) == 1 else "")
+    if evidence is None:
+        raise SourceError(f"no evidence of job {job}: it {NO_PROCESS}")
+    return evidence
 
 
 def from_helpers(settings: HelperSettings) -> TakeEvidence:
@@ -84,17 +77,16 @@ def _ask(client: httpx.Client, url: str, node: str, job: str, owner: int) -> Job
     import httpx
 
     try:
-        with client.stream("GET", url, params={"job": job, "owner": str(owner)}) as answer:
-            data = b""
-            for piece in answer.iter_bytes():
-                data += piece
-                if len(data) > MAX_BYTES:
-                    break
+        until_s = time.monotonic() + TIMEOUT_S
+        with client.stream("GET", url, params={"job": job, "owner": str(owner)}, headers=PLAIN) as answer:
+            data = body_of(answer, MAX_BYTES, until_s)
         if answer.status_code != 200:
             return f"{node}: {answer.status_code}"
         part = parse_evidence(data, url)
     except (httpx.HTTPError, OSError) as error:
         return f"{node}: {type(error).__name__}"
+    except SourceError as error:
+        return f"{node}: {error}"
     except InputError as error:
         return f"{node}: {error.reason}"
     if part.job != job:

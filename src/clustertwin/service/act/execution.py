@@ -99,8 +99,8 @@ class Executor:
             self._commands(_commands_of(action), action)
         except SourceError as error:
             step = self._journal.action(action.id).step
-            sent = f"{describe(_commands_of(action)[step - 1], self._run)} was begun: " if step else ""
-            return self._journal.finish(action.id, False, f"{begun}{sent}{error}", self._clock())
+            sent = f"{describe(_commands_of(action)[step - 1], self._run)} was begun" if step else "nothing was done"
+            return self._journal.finish(action.id, False, f"{begun}{sent}: {error}", self._clock())
         except TwinError as error:
             return self._journal.finish(action.id, False, f"{begun}nothing was done: {error}", self._clock())
         return self._journal.finish(action.id, True, f"{begun}done", self._clock())

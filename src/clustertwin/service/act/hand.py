@@ -23,7 +23,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
-from clustertwin.service.act.savings import measure_action, middle_of, read_overruns
+from clustertwin.service.act.savings import future_overruns, measure_action, middle_of, read_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
@@ -89,7 +89,11 @@ class Hand:
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
         with suppress(TwinError):
-            settings = ActionSettings(overruns_s=read_overruns(self._run), known=self.known_health(event))
+            settings = ActionSettings(
+                overruns_s=future_overruns(read_overruns(self._run)),
+                releases_s=self._releases(),
+                known=self.known_health(event),
+            )
             outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
         self.evidence.add(event.id, evidence, outcomes)
         self._health[event.id] = JobHealth(facts.target, finding.hang, finding.sure)
@@ -103,6 +107,14 @@ class Hand:
         if decision.rule is None:
             return None
         return self._propose(event, decision.rule, finding, facts, outcomes, now_s)
+
+    def _releases(self) -> tuple[float, ...]:
+        """When a cancelled job ends: at once at the signal, at the end of the grace, or between."""
+        rules = read_policy(_path(self.settings.policy)).rules
+        grace_s = max(
+            (rule.grace_s for rule in rules if rule.action == "cancel" and rule.signal != "KILL"), default=2.0
+        )
+        return tuple(grace_s * i / 10 for i in range(11))
 
     def known_health(self, event: Event) -> ClusterHealth:
         """What the evidence of the other open events says of their jobs, and the nodes with a fault of their own."""

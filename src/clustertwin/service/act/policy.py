@@ -20,7 +20,6 @@ reserve = "4 h"                      # how long a reservation for maintenance la
 from __future__ import annotations
 
 import stat
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any, Literal, get_args
 
 from clustertwin.core.durations import parse_duration
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.foreign_files import parse_toml
 from clustertwin.telemetry.diagnosis.odd_rank import KINDS
 
 Verb = Literal["notify", "hold", "requeue", "suspend", "cancel", "drain", "reserve"]
@@ -88,8 +88,8 @@ def read_policy(path: Path | None) -> ActionPolicy:
 
 def parse_policy(text: str, where: object = "policy") -> ActionPolicy:
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = parse_toml(text)
+    except ValueError as error:
         raise PolicyFileError(where, str(error)) from error
     if unknown := sorted(tables.keys() - {"rule"}):
         raise PolicyFileError(where, f"there is no setting {unknown[0]}; the file has only [[rule]] tables")

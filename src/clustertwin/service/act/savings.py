@@ -17,6 +17,7 @@ from clustertwin.service.act.slurm_commands import RunCommand, run_command
 
 SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")
 #: Slurm compares run times with their limits about every 30 s, so that a job exceeds its limit by up to this much.
+CHECK_S = 30.0
 CHECK_DELAYS_S = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)
 #: Actions after which the job does not run on.
 ENDING = ("cancel", "requeue")
@@ -71,6 +72,27 @@ def read_overruns(run: RunCommand = run_command) -> tuple[float, ...]:
     return overruns(run([*command, "--format=State,ElapsedRaw,TimelimitRaw"])) or CHECK_DELAYS_S
 
 
+def future_overruns(seen_s: tuple[float, ...], count: int = 100) -> tuple[float, ...]:
+    """Equally likely overruns of the next job, from those that were seen (sorted).
+
+    The next of n + 1 alike values falls into each of the n + 1 gaps of the n others with the same chance, also below
+    the smallest and above the largest. Those two gaps end where Slurm's checks allow, and at least a mean gap further.
+
+    >>> future_overruns((10.0,), 4)
+    (2.5, 7.5, 17.5, 32.5)
+    """
+    mean_gap_s = (seen_s[-1] - seen_s[0]) / max(len(seen_s) - 1, 1)
+    least_s = max(min(seen_s[0] - mean_gap_s, seen_s[-1] - CHECK_S), 0.0)
+    most_s = max(seen_s[-1] + mean_gap_s, seen_s[0] + CHECK_S)
+    ends_s = (least_s, *seen_s, most_s)
+    drawn = []
+    for i in range(count):
+        gap, part = divmod((i + 0.5) / count * (len(seen_s) + 1), 1.0)
+        low_s, high_s = ends_s[int(gap)], ends_s[int(gap) + 1]
+        drawn.append(low_s + part * (high_s - low_s))
+    return tuple(drawn)
+
+
 def middle_of(overruns_s: tuple[float, ...]) -> float:
     return overruns_s[len(overruns_s) // 2]
 
@@ -99,10 +121,10 @@ def _row(name: str, actions: Iterable[ActionRecord], dismissed: Callable[[str], 
         actions=len(entries),
         done=len(done),
         false=sum(dismissed(action.event) for action in done),
-        promised_node_hours=sum(action.plan.promised_node_hours for action, _ in measured),
+        promised_node_hours=sum(action.promise[0] for action, _ in measured),
         measured_node_hours=sum(hours for _, hours in measured),
         measured=len(measured),
-        within=sum(action.plan.promised_low <= hours <= action.plan.promised_high for action, hours in measured),
+        within=sum(action.promise[1] <= hours <= action.promise[2] for action, hours in measured),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.telemetry.diagnosis.evidence import clean
 
 TIMEOUT_S = 20.0
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
@@ -23,6 +24,8 @@ _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
 _READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
          "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
 _DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
+#: What Slurm's commands print, in several lines, without a controller or without a configuration.
+_UNREACHABLE = ("Unable to contact slurm controller", "fetch_config", "Could not establish a configuration source")
 #: Arguments -> standard output. Raises `SourceError` if the command fails or does not answer.
 RunCommand = Callable[[Sequence[str]], str]
 
@@ -67,7 +70,9 @@ def run_command(arguments: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"Slurm does not answer: {arguments[0]} took longer than {TIMEOUT_S:.0f} s") from error
     if done.returncode:
-        reason = " ".join((done.stderr or done.stdout).split())[:200]
+        if any(text in done.stderr for text in _UNREACHABLE):
+            raise SourceError(f"Slurm does not answer: {arguments[0]} does not reach slurmctld")
+        reason = clean(" ".join((done.stderr or done.stdout).split()))
         raise SourceError(f"{arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
     return done.stdout
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import TIMEOUT_S, check_job
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
@@ -100,15 +101,13 @@ class SlurmRest:
                 httpx.Client(
                     timeout=TIMEOUT_S, transport=transport, headers=self._headers(), trust_env=False
                 ) as client,
-                client.stream(method, f"{url}{path}", json=body or None) as answer,
+                client.stream(method, f"{url}{path}", json=body or None, headers=PLAIN) as answer,
             ):
-                data = b""
-                for piece in answer.iter_bytes():
-                    data += piece
-                    if len(data) > MAX_BYTES:
-                        raise SourceError(f"slurmrestd sent more than {MAX_BYTES >> 20} MB")
+                data = body_of(answer, MAX_BYTES, time.monotonic() + TIMEOUT_S)
         except (httpx.HTTPError, OSError) as error:
             raise SourceError(f"Slurm does not answer: slurmrestd, {type(error).__name__}") from None
+        except SourceError as error:
+            raise SourceError(f"Slurm's answer cannot be used: slurmrestd, {error}") from None
         return read_answer(answer.status_code, data)
 
     def _headers(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.formatting import natural
 from clustertwin.core.traces import JobSpan
 from clustertwin.service.live.snapshot import JobState, NodeState, Phase
 from clustertwin.telemetry.detection.scores import Scores
@@ -48,7 +49,7 @@ def nodes(
     states = []
     for name, phase, row, jobs_of_node in zip(moment.nodes, phases, _rows(columns), jobs, strict=True):
         threads, heard_at_s, score, mean_error, above, without_score = row
-        own_jobs = tuple(sorted(jobs_of_node))
+        own_jobs = tuple(sorted(jobs_of_node, key=natural))
         states.append(NodeState(name, phase, threads, heard_at_s, score, mean_error, above, without_score, own_jobs))
     return tuple(states[i] for i in _highest_first(highest, moment.nodes))
 
@@ -86,7 +87,7 @@ def jobs(moment: Moment, scores: Scores, threshold: float, spans: Mapping[str, J
                 name,
                 owner,
                 job_type,
-                tuple(sorted(own_nodes)),
+                tuple(sorted(own_nodes, key=natural)),
                 threads,
                 since_s,
                 score,
@@ -113,7 +114,7 @@ def _rows(columns: Sequence[NDArray[Any]]) -> Iterator[tuple[Any, ...]]:
 
 def _highest_first(scores: NDArray[np.float64], names: tuple[str, ...]) -> list[int]:
     """The order by score, then by name. Unknown scores come last."""
-    by_name = np.argsort(np.array(names)) if len(names) else np.zeros(0, np.intp)
+    by_name = np.array(sorted(range(len(names)), key=lambda i: natural(names[i])), np.intp)
     order: list[int] = by_name[np.argsort(-np.nan_to_num(scores[by_name], nan=-1.0), kind="stable")].tolist()
     return order
 

@@ -88,6 +88,7 @@ class Loop:
         self._history = NodeScores(settings.history_s)
         self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
         self._known_s: dict[str, int] = {}  # node -> the end of its newest second with data
+        self._ahead_s: dict[str, float] = {}  # node whose clock is ahead -> when it was heard last
         self._growth = ThreadGrowth(settings.forget_s)
         self._arrived: set[str] = set()  # the nodes that sent something in the last turn in which any did
         self._first_s: int | None = None
@@ -98,11 +99,9 @@ class Loop:
         self._windows: list[MaintenanceWindow] = []  # the last that could be read
         self._since_s = 0.0
         self._refused_file = False  # the refused champion was named by a file
-        self._round, self._round_s, self._took_s = (
-            ScoringRound(),
-            0,
-            0.0,
-        )  # the round, its first second, its work so far
+        self._round = ScoringRound()
+        self._round_s = 0  # the first second of the round
+        self._took_s = 0.0  # the work of the round so far
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
         self._memory = MemoryWatch()
@@ -190,17 +189,18 @@ class Loop:
         if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
             raise InputError(trace.node, f"the limit of {MOST_NODES} nodes is reached")
         check_shape(trace)
-        if self._recorder:
-            self._recorder.add(trace)
         ahead_s = trace.end_s - now_s
         if ahead_s > self.settings.in_step_s:
-            # With data from the future, all other nodes would seem stale.
+            # With data from the future, all other nodes would seem stale, and the recording would delete their past.
             if len(self._problems) < MOST_PROBLEMS:
                 self._problems[f"clock of {trace.node}"] = (
                     f"{trace.node}: its clock is {ahead_s:.0f} s ahead of this machine's clock"
                 )
+                self._ahead_s[trace.node] = now_s
             return
-        self._problems.pop(f"clock of {trace.node}", None)
+        self._forget_clock(trace.node)
+        if self._recorder:
+            self._recorder.add(trace)
         self._growth.check(trace.node, trace.cpus, now_s)
         self._buffer.push(trace)
         self._heard_s[trace.node] = trace.end_s
@@ -208,6 +208,10 @@ class Loop:
         if len(with_data):
             self._known_s[trace.node] = trace.start_s + int(with_data[-1]) + 1
         self._first_s = trace.start_s if self._first_s is None else min(self._first_s, trace.start_s)
+
+    def _forget_clock(self, node: str) -> None:
+        if self._ahead_s.pop(node, None) is not None:
+            self._problems.pop(f"clock of {node}", None)
 
     def _detector(self, now_s: float) -> Detector | None:
         """The current champion; None while it is being loaded."""
@@ -243,6 +247,8 @@ class Loop:
             del self._heard_s[node]
             self._known_s.pop(node, None)
             self._growth.forget(node)
+        for node in [node for node, at_s in self._ahead_s.items() if abs(now_s - at_s) > self.settings.stale_s]:
+            self._forget_clock(node)  # a node that sends nothing any more has no wrong clock
         if not self._heard_s:
             return None
         newest_s = max(self._heard_s.values())

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta, tzinfo
 from datetime import time as Hour
 from pathlib import Path
@@ -155,11 +155,16 @@ def tell_registry(home: Path) -> threading.Thread | None:
 
 
 def watch(
-    nightly: NightlySchedule, stop: threading.Event, clock: Callable[[], float] = time.time, check_s: float = _CHECK_S
+    nightly: NightlySchedule,
+    stop: threading.Event,
+    clock: Callable[[], float] = time.time,
+    check_s: float = _CHECK_S,
+    fence: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Check the schedule until `stop` is set; the work of a thread beside the loop."""
     while not stop.wait(check_s):
-        nightly.check(clock())
+        with fence():
+            nightly.check(clock())
 
 
 def _begin(out: TextIO, command: Sequence[str]) -> None:

@@ -1,11 +1,14 @@
-"""Current problems, one sentence each: of the loop, of evidence and actions, and of nightly learning."""
+"""Current problems, one sentence each: of the loop, of the work beside it, nightly learning and joined clusters."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from clustertwin.core.errors import TwinError
+from clustertwin.core.errors import TwinError, describe
 from clustertwin.core.foreign_files import open_regular
 from clustertwin.service.live.night_runner import LOG
 from clustertwin.service.live.snapshot import ServiceState
@@ -24,10 +27,37 @@ def problems(state: ServiceState) -> tuple[str, ...]:
     """The first problems, and the number of the others."""
     hand = (f"evidence and actions: {state.hand_problem}",) if state.hand_problem else ()
     starts = (state.starts.problem,) if state.starts and state.starts.problem else ()
-    sentences = (*nights(state.home), *hand, *state.snapshot.problems, *starts)
+    beside = tuple(state.side_problems.copy().values())
+    own = state.snapshot.problems
+    sentences = (*nights(state.home), *hand, *beside, *own, *starts, *_silent_clusters(state))
     if len(sentences) <= MOST:
         return sentences
     return (*sentences[:MOST], f"and {len(sentences) - MOST} more")
+
+
+def _silent_clusters(state: ServiceState) -> tuple[str, ...]:
+    """How many joined clusters are not watched. Their names are on the page that only their readers see."""
+    board = state.members
+    silent = len(list(board.silent(time.monotonic()))) if board else 0
+    return (f"{silent} of {len(board.members)} joined clusters are not watched",) if board and silent else ()
+
+
+def fence_of(state: ServiceState, work: str) -> Callable[[], AbstractContextManager[None]]:
+    """A fence around each turn of work beside the loop, such as notifications.
+
+    Whatever the turn raises is a problem until a later turn succeeds. A thread that ended with an error would be missed
+    by nobody: no message would arrive, and no page would say so.
+    """
+
+    @contextmanager
+    def fence() -> Iterator[None]:
+        try:
+            yield
+            state.side_problems.pop(work, None)
+        except Exception as error:
+            state.side_problems[work] = f"{work}: {describe(error)}; the next attempt follows"
+
+    return fence
 
 
 def nights(home: Path) -> tuple[str, ...]:

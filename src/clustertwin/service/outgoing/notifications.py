@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from clustertwin.core import files, formatting
-from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.extras import require
+from clustertwin.core.foreign_files import parse_json, read_regular
+from clustertwin.service.live.problems import fence_of
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.score_meaning import score_meaning
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
@@ -29,9 +31,12 @@ from clustertwin.telemetry.detection.events.explanation import title_of
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
+#: The largest file of one message, and of the events that people were told about.
+MOST_MESSAGE_BYTES, MOST_TOLD_BYTES = 1 << 20, 64 << 20
 Kind = Literal["opened", "changed", "closed", "action"]
 _ASK_S = 60.0  # between two looks at the reasons of announced events
 _WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
+_log = logging.getLogger("uvicorn.error")
 #: title, body -> whether the target accepted the message
 Send = Callable[[str, str], bool]
 
@@ -107,10 +112,15 @@ class Outbox:
         messages = []
         for path in self.boxes[url].glob("*.json"):
             try:
-                messages.append((path, Message(**json.loads(path.read_bytes()))))
-            except (OSError, ValueError, TypeError):
+                messages.append((path, _message(parse_json(read_regular(path, MOST_MESSAGE_BYTES)))))
+            except (OSError, ValueError, TypeError, KeyError):
                 continue
         return sorted(messages, key=lambda entry: (entry[1].at_s, entry[0].name))
+
+
+def _message(plain: dict[str, Any]) -> Message:
+    texts = {name: str(plain[name]) for name in ("event", "title", "body")}
+    return Message(kind=plain["kind"], at_s=float(plain["at_s"]), **texts)
 
 
 def pending(home: Path) -> int:
@@ -187,7 +197,7 @@ class Notifier:
                 continue
             waiting = self._outbox.waiting(url)
             due = [entry for entry in waiting if entry[1].at_s >= now_s - self.settings.keep_s]
-            accepted = bool(due) and send(*joined([message for _, message in due], self.settings.link))
+            accepted = bool(due) and _accepted(send, *joined([message for _, message in due], self.settings.link))
             for path, message in waiting:
                 if accepted or message.at_s < now_s - self.settings.keep_s:
                     path.unlink(missing_ok=True)
@@ -200,7 +210,7 @@ class Notifier:
         """What was told. A list of ids is the file of an older release."""
         if self._announced is None:
             try:
-                content = json.loads(self._path.read_bytes())
+                content = parse_json(read_regular(self._path, MOST_TOLD_BYTES))
                 entries = content.items() if isinstance(content, dict) else ((id, ("", 0.0)) for id in content)
                 self._announced = {str(id): Told(str(reason), float(at_s)) for id, (reason, at_s) in entries}
             except (OSError, ValueError, TypeError):
@@ -212,6 +222,15 @@ class Notifier:
             return self.store.event(event_id)
         except NoSuchEvent:
             return None
+
+
+def _accepted(send: Send, title: str, body: str) -> bool:
+    """Whether the target accepted the message. One that raises an error does not stop the messages to the others."""
+    try:
+        return send(title, body)
+    except Exception as error:
+        _log.warning("a message was not delivered: %s", type(error).__name__)  # its text may hold a password
+        return False
 
 
 def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple[str, str]:
@@ -253,11 +272,13 @@ def deliver_now(urls: Iterable[str], title: str, body: str) -> None:
 def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, check_s: float = 5.0) -> None:
     """Spool and deliver until `stop` is set; the work of a thread beside the loop."""
     notifier = Notifier(state.home, state.store, settings, [sender(url) for url in settings.urls])
+    spooling, delivery = fence_of(state, "new notifications"), fence_of(state, "delivery of notifications")
     while not stop.wait(check_s):
         # If the disk is full, nothing is marked as announced, and the next check tries again.
-        with suppress(TwinError):
+        with spooling():
             notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s, state.shadow)
-        notifier.deliver(time.time())
+        with delivery():
+            notifier.deliver(time.time())
 
 
 def _host(url: str) -> str:

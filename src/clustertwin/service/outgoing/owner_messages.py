@@ -11,14 +11,16 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from clustertwin.core import files
-from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.service.act.action_journal import ActionRecord
 from clustertwin.service.act.action_message import compose_message
-from clustertwin.service.outgoing.notifications import Send, sender
+from clustertwin.service.live.problems import fence_of
+from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.outgoing.notifications import MOST_MESSAGE_BYTES, Send, sender
 
 OWNERS = "outbox-owners"
 KEEP_S = 2 * 86_400.0  # an older message is about a job that nobody remembers
@@ -54,8 +56,9 @@ class OwnerPost:
             return
         for path in sorted(self._box.glob("*.json")):
             try:
-                message = json.loads(path.read_bytes())
-                user, title, body, at_s = (message[key] for key in ("user", "title", "body", "at_s"))
+                message = parse_json(read_regular(path, MOST_MESSAGE_BYTES))
+                user, title, body = (str(message[key]) for key in ("user", "title", "body"))
+                at_s = float(message["at_s"])
             except (OSError, ValueError, TypeError, KeyError):
                 continue
             if now_s - at_s > KEEP_S or self._send_to(self._url.replace("{user}", user))(title, body):
@@ -65,8 +68,9 @@ class OwnerPost:
                 return
 
 
-def watch_owners(post: OwnerPost, stop: threading.Event, check_s: float = 10.0) -> None:
+def watch_owners(post: OwnerPost, state: ServiceState, stop: threading.Event, check_s: float = 10.0) -> None:
     """Deliver until `stop` is set; the work of a thread."""
+    fence = fence_of(state, "messages to owners")
     while not stop.wait(check_s):
-        with suppress(TwinError):
+        with fence():
             post.deliver(time.time())

@@ -7,6 +7,7 @@ the highest scores and the newest events are included, and `twin_metrics_left_ou
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ import numpy as np
 from clustertwin import __version__
 from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import Journal
+from clustertwin.service.live.members.member_board import MemberBoard
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
@@ -60,10 +62,16 @@ class MetricFamily:
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = SeriesLimits()) -> str:
-    """The text of a scrape. `threads` adds the series of every hardware thread."""
+def render(
+    state: ServiceState,
+    threads: bool = False,
+    limits: SeriesLimits = SeriesLimits(),
+    members: MemberBoard | None = None,
+) -> str:
+    """The text of a scrape. `threads` adds the series of every hardware thread, `members` those of joined clusters."""
     snapshot = state.snapshot
-    families = [*_loop(snapshot, state.age_s), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
+    beside = len(state.side_problems)
+    families = [*_loop(snapshot, state.age_s, beside), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
     families += [
         *_events(state, limits),
         *_actions(state.store),
@@ -71,6 +79,8 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
         *_home(state.home),
         *_starts(state.starts),
     ]
+    if members is not None:
+        families += _clusters(members, limits.nodes, time.monotonic())
     if threads:
         families += _threads(snapshot, limits.threads)
     left_out = {
@@ -88,7 +98,7 @@ def render(state: ServiceState, threads: bool = False, limits: SeriesLimits = Se
     return "".join(line for family in families for line in _lines(family))
 
 
-def _loop(snapshot: Snapshot, age_s: float) -> Iterator[MetricFamily]:
+def _loop(snapshot: Snapshot, age_s: float, beside: int) -> Iterator[MetricFamily]:
     yield MetricFamily("twin_build_info", "Version of clustertwin.", [({"version": __version__}, 1)])
     yield _single(
         "twin_loop_timestamp_seconds", "Time of the feed's clock at the last turn of the loop.", snapshot.now_s
@@ -104,7 +114,7 @@ def _loop(snapshot: Snapshot, age_s: float) -> Iterator[MetricFamily]:
     yield _single(
         "twin_loop_problems",
         "Number of current problems, such as a source that does not answer or a full disk.",
-        len(snapshot.problems),
+        len(snapshot.problems) + beside,
     )
     phases = [({"phase": phase}, float(phase == snapshot.phase)) for phase in get_args(Phase)]
     yield MetricFamily("twin_loop_phase", "1 for the current phase of the loop.", phases)
@@ -218,7 +228,7 @@ def _actions(store: Store) -> Iterator[MetricFamily]:
     states = Counter(action.state for action in actions)
     yield MetricFamily("twin_actions", "Actions by state.", [({"state": s}, n) for s, n in sorted(states.items())])
     measured = [action for action in actions if action.measured_node_hours is not None]
-    promised = sum(action.plan.promised_node_hours for action in measured)
+    promised = sum(action.promise[0] for action in measured)
     saved = sum(action.measured_node_hours or 0.0 for action in measured)
     yield MetricFamily(
         "twin_savings_node_hours",
@@ -310,6 +320,37 @@ def _starts(board: StartBoard | None) -> Iterator[MetricFamily]:
         "Share of the newest judged first forecasts whose start lay in the 80 % interval.",
         record.interval_ratio,
     )
+
+
+def _clusters(board: MemberBoard, most: int, now_s: float) -> Iterator[MetricFamily]:
+    """The joined clusters. One that is not watched has no numbers but those that say so."""
+    up = [({"cluster": member.name}, float(member.is_watched(now_s))) for member in board.members]
+    yield MetricFamily("twin_cluster_up", "1 if the joined cluster is watched, else 0.", up)
+    ages = [({"cluster": member.name}, member.age_s(now_s)) for member in board.members]
+    yield MetricFamily("twin_cluster_answer_age_seconds", "Time since the last answer of a joined cluster.", ages)
+    threads: list[Sample] = []
+    for member in board.members:
+        last = member.summary
+        if last is None:
+            continue
+        counts = {"unwatched": last.threads}
+        if member.is_watched(now_s):
+            normal = last.threads - last.alarming - last.unknown
+            counts = {"normal": normal, "alarming": last.alarming, "unknown": last.unknown}
+        threads += [({"cluster": member.name, "state": state}, count) for state, count in counts.items()]
+    yield MetricFamily("twin_cluster_threads", "Hardware threads of a joined cluster by state.", threads)
+    watched = [({"cluster": member.name}, summary) for member, summary in board.watched(now_s)]
+    yield MetricFamily("twin_cluster_nodes", "Nodes of a joined cluster.", [(c, len(s.nodes)) for c, s in watched])
+    yield MetricFamily(
+        "twin_cluster_events_open",
+        "Open events of a joined cluster that no verdict has settled.",
+        [(c, s.open_events) for c, s in watched],
+    )
+    lags = [(c, s.lag_s) for c, s in watched]
+    yield MetricFamily("twin_cluster_lag_seconds", "Age of the newest data of a joined cluster.", lags)
+    nodes = board.nodes(now_s)
+    scores = [({"cluster": member.name, "node": node.node}, node.score) for member, node in nodes[:most]]
+    yield MetricFamily("twin_cluster_node_score", "Highest score of the threads of a node in a joined cluster.", scores)
 
 
 def _single(name: str, about: str, value: float) -> MetricFamily:

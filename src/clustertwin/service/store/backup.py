@@ -197,7 +197,8 @@ def _extract(source: Path, draft: Path | None) -> BackupSummary:
             for info in archive:
                 if manifest is not None:
                     raise InputError(source, f"{info.name!r} follows {MANIFEST}, which must be last")
-                if not info.isfile() or not _is_plain(info.name) or info.name in seen:
+                # A sparse file is a few bytes in the archive and any number of zeros on the disk.
+                if not info.isfile() or info.issparse() or not _is_plain(info.name) or info.name in seen:
                     raise InputError(source, f"{info.name!r} is not a name that a backup has")
                 content = archive.extractfile(info)
                 assert content is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,12 @@ def create_home(home: Path) -> Path:
     """Create a home that only its owner can read, or open the existing one."""
     with files.reporting(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        everyone_writes = home.stat().st_mode & stat.S_IWOTH
+    if everyone_writes:
+        raise SettingsError(
+            f"{home}: every user of this machine can write to it, and so replace the model and the events; "
+            f"run chmod o-w {home}, or choose another --home"
+        )
     return open_home(home)
 
 

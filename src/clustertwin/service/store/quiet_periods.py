@@ -121,8 +121,10 @@ class QuietPeriods:
         return bool(done)
 
     def add_silence(self, silence: Silence, now_s: float) -> Silence:
-        if silence.until_s <= now_s or not (silence.node or silence.job or silence.owner or silence.view):
-            raise SettingsError("a silence must end after now and needs at least one of node, job, owner and view")
+        if not (silence.node or silence.job or silence.owner or silence.view):
+            raise SettingsError("a silence needs at least one of node, job, owner and view")
+        if silence.until_s <= now_s:
+            raise SettingsError("a silence must end after now")
         check((silence.node, silence.job, silence.owner))
         silences = self.silences(now_s)
         names = [name for each in (silence, *silences) for name in (each.node, each.job, each.owner)]

@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clustertwin.core.errors import TwinError
+from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
 from clustertwin.service.web import local_users
@@ -190,7 +190,11 @@ def session_of(headers: Headers) -> str:
 def _hosts(binding: Binding) -> set[str]:
     own = [binding.host] if binding.host not in ("0.0.0.0", "::") else []
     names: Iterable[str] = (*LOOPBACK, *own, *binding.names)
-    return {_name(f"[{name}]" if ":" in name and not name.startswith("[") else name) for name in names}
+    hosts = {name: _name(f"[{name}]" if ":" in name and not name.startswith("[") else name) for name in names}
+    if wrong := next((name for name, host in hosts.items() if not host), None):
+        # Its empty name would be the name of every Host header that is none.
+        raise SettingsError(f"service.names: {wrong!r} is not a host name such as twin.example.org")
+    return set(hosts.values())
 
 
 def _name(host: str) -> str:

@@ -313,7 +313,8 @@ def test_a_screenshot_of_every_page_is_taken(watched: Watched, open_page: Any, t
         until(page, "async () => (await (await fetch('/pictures/embedding')).json()).judged.length > 0")
         for name, path in paths.items():
             page.goto(watched.url + path)
-            page.wait_for_timeout(600)
+            page.wait_for_load_state("load")
+            page.wait_for_timeout(200)
             page.screenshot(path=directory / f"{name}-{scheme}.png", full_page=True)
     sizes = {path.name: path.stat().st_size for path in directory.glob("*.png")}
     assert len(sizes) == 2 * len(paths)

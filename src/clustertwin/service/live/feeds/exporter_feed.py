@@ -32,6 +32,8 @@ REST = 10
 REST_BYTES_PER_S = 4 << 20
 #: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
+#: An exporter that has not answered is named in the second second: one slow answer on a busy machine is no problem.
+LATE_S = 0.9
 #: An exporter is named after this many answers in a row that gave no second of data.
 UNUSED_ANSWERS = 10
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
@@ -56,6 +58,7 @@ class ExporterFeed:
         self._pool = ThreadPoolExecutor(1, "parse")
         self._parsing: dict[int, Future[Parsed]] = {}
         self._rest_until_s: dict[int, float] = {}
+        self._late_s: dict[int, float] = {}  # the exporters that have not answered, and since when
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
         self._unused: Counter[int] = Counter()  # answers of an exporter since it gave a second of data
 
@@ -72,8 +75,10 @@ class ExporterFeed:
             traces += self._parsed(number, self._parsing.pop(number))
         for number, answer in self._sweep.responses(ANSWER_S):
             traces += self._traces(number, answer)
-        for number in self._sweep.pending:
-            self._errors[number] = f"{self._endpoints[number].url}: has not answered yet"
+        self._late_s = {number: self._late_s.get(number, now_s) for number in self._sweep.pending}
+        for number, since_s in self._late_s.items():
+            if abs(now_s - since_s) >= LATE_S:
+                self._errors[number] = f"{self._endpoints[number].url}: has not answered yet"
         for number, answers in self._unused.items():
             if number not in self._errors and answers >= UNUSED_ANSWERS:
                 url = self._endpoints[number].url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchiv
 #: The longest answer of an exporter: its whole ring, of ten minutes and 1,000 threads.
 EXPORTER_BYTES = 64 << 20
 
+#: The longest password or token.
+MOST_SECRET_BYTES = 64 << 10
+
 SOURCE_FILE = "source.json"
 SourceKind = Literal["host", "prometheus", "exporters"]
 
@@ -30,15 +34,33 @@ class SourceSettings:
     kind: SourceKind = "host"
     url: str = ""  # of Prometheus or VictoriaMetrics
     urls: tuple[str, ...] = ()  # of exporters
+    shard: str = ""  # of the exporters, only this part: "3/40" is the third of forty
     match: str = ""  # PromQL matchers that select nodes: cluster="a",instance=~"n[0-9]+:.*"
     username: str = ""
     password_file: str = ""
     token_file: str = ""
     ca_file: str = ""
 
+    @property
+    def shard_urls(self) -> tuple[str, ...]:
+        """The exporters of this shard: neighbours in `urls`, because jobs often use neighbouring nodes."""
+        if not self.shard:
+            return self.urls
+        number, count = parse_shard(self.shard)
+        size = len(self.urls)
+        return self.urls[(number - 1) * size // count : number * size // count]
+
     def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
         password, token = _secret(self.password_file), _secret(self.token_file)
         return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/40` -> (3, 40); ValueError if it is not one."""
+    found = re.fullmatch(r"([1-9]\d{0,4})/([1-9]\d{0,4})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError(f"{text!r} is not a shard such as 3/40")
+    return int(found[1]), int(found[2])
 
 
 def live_feed(source: SourceSettings, now_s: float) -> Feed:
@@ -51,15 +73,18 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
     if source.kind == "exporters":
         from clustertwin.service.live.feeds.exporter_feed import ExporterFeed, raise_file_limit
 
-        raise_file_limit(len(source.urls))
-        ends = [source.endpoint(url, deadline_s=5.0) for url in source.urls]
+        urls = source.shard_urls
+        raise_file_limit(len(urls))
+        ends = [source.endpoint(url, deadline_s=5.0) for url in urls]
         return _named(ExporterFeed([replace(end, most_bytes=EXPORTER_BYTES) for end in ends]))
     from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
     # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.
     with suppress(NoSamples):
         Prometheus(source.endpoint(source.url, deadline_s=5.0), matchers=source.match).counters(now_s - 5, now_s)
-    history = Prometheus(source.endpoint(source.url), matchers=source.match, node_channels=True)
+    # Every few seconds compressing would cost more than sending. The archive, which reads days, is compressed.
+    live = replace(source.endpoint(source.url), compressed=False)
+    history = Prometheus(live, matchers=source.match, node_channels=True)
     names = Prometheus(source.endpoint(source.url, deadline_s=10.0), matchers=source.match)
     return _named(PrometheusFeed(f"prometheus {source.url}", history), owners_in_prometheus(names))
 
@@ -109,6 +134,12 @@ def _secret(path: str) -> str:
     if not path:
         return ""
     try:
-        return Path(path).read_text().strip()
+        with open(path, "rb") as file:  # perhaps a pipe: `<(secret-tool …)`
+            secret = file.read(MOST_SECRET_BYTES + 1)
+        if len(secret) > MOST_SECRET_BYTES:
+            raise ValueError(f"longer than {MOST_SECRET_BYTES} bytes")
+        return secret.decode().strip()
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # no UTF-8, or no path
+        raise SettingsError(f"{path!r}: {error}") from error

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import floor
 from typing import Protocol
 
-from clustertwin.core.errors import InputError, SourceError, describe
+from clustertwin.core.errors import InputError, NoSamples, SourceError, describe
 from clustertwin.core.traces import JobSpan, Trace, gather_node_channels
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults, RateStream
@@ -29,8 +29,15 @@ ANSWER_S = 0.4
 BEHIND_S = 2
 #: `problems` names this many nodes of Prometheus that are left out, and counts the rest.
 NAMED = 10
+#: Most of the cost of a query is the number of its series, not of its seconds: after an answer that took some time,
+#: Prometheus is asked again after this many times that time, …
+REST = 4
+#: … and at most after this long. So a small cluster is read once a second.
+LONGEST_REST_S = 4.0
 #: How far back data is requested after an outage: the length of the trace buffer.
 BACKFILL_S = 300
+#: A longer range is read in parts, oldest first: a minute of 100,000 threads takes 1.6 GB while it is read.
+LONGEST_QUERY_S = 60
 
 
 class Feed(Protocol):
@@ -143,6 +150,9 @@ class PrometheusFeed:
         self._refused: dict[str, str] = {}  # the nodes that the last answer could not be used for, and why
         self._until_s: int | None = None  # the end of the data returned so far
         self._asking_s = 0
+        self._is_past = False  # whether newer seconds than those of the query exist
+        self._rest_until_s = 0.0
+        self._took_s = 0.0  # by the last query
         self._starts: dict[tuple[str, str, tuple[int, ...]], tuple[float, float]] = {}
         self._faults = Faults()
         self._error = ""
@@ -155,23 +165,32 @@ class PrometheusFeed:
         if self._asked is not None and self._asked.done():
             answer = self._answer(self._asked)
             self._asked = None
-        if self._asked is None:
-            end_s = floor(self._clock()) - BEHIND_S
-            start_s = max(self._until_s or end_s - BACKFILL_S, end_s - BACKFILL_S)
-            if self._until_s is not None and end_s < self._until_s - SET_BACK_S:
-                start_s = end_s - 1  # the clock of this machine was set back
+            rest_s = 0.0 if self._is_past else min((REST - 1) * self._took_s, LONGEST_REST_S - self._took_s)
+            self._rest_until_s = self._clock() + rest_s
+        if self._asked is None and not self._rests():
+            newest_s = floor(self._clock()) - BEHIND_S
+            start_s = max(self._until_s or newest_s - BACKFILL_S, newest_s - BACKFILL_S)
+            if self._until_s is not None and newest_s < self._until_s - SET_BACK_S:
+                start_s = newest_s - 1  # the clock of this machine was set back
+            end_s = min(newest_s, start_s + LONGEST_QUERY_S)
             if start_s < end_s:
-                self._asking_s = end_s
+                self._asking_s, self._is_past = end_s, end_s < newest_s
                 self._asked = self._pool.submit(self._ask, start_s, end_s)
-        elif self._clock() - self._asking_s > 10:
+        elif self._asked is not None and self._clock() - self._asking_s > 10:
             self._error = f"{self.source}: has not answered for {self._clock() - self._asking_s:.0f} s"
         return answer
 
+    def _rests(self) -> bool:
+        # The first condition: the clock may have been set back.
+        return self._rest_until_s - LONGEST_REST_S <= self._clock() < self._rest_until_s
+
     def _ask(self, start_s: float, end_s: float) -> tuple[list[Trace], Faults]:
         refused: dict[str, str] = {}
+        begun_s = self._clock()
         try:
             return traces(self._history, start_s, end_s, refused=refused)
         finally:
+            self._took_s = max(self._clock() - begun_s, 0.0)
             self._refused = {**getattr(self._history, "refused", {}), **refused}
 
     def _answer(self, asked: Future[tuple[list[Trace], Faults]]) -> list[Trace]:
@@ -180,6 +199,8 @@ class PrometheusFeed:
         except Exception as error:  # whatever a server answers, it is asked again
             is_ours = isinstance(error, SourceError | InputError)
             self._error = str(error) if is_ours else f"{self.source}: {describe(error)}"
+            if self._is_past and isinstance(error, NoSamples):  # Prometheus is younger than that
+                self._error, self._until_s = "", self._asking_s
             return []
         self._error, self._until_s = "", self._asking_s
         self._faults += faults

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,11 @@ def run_twin(arguments: Sequence[str], budget_s: float) -> str:
     command = ["nice", "-n", "19", sys.executable, "-m", "clustertwin", *arguments]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "500"}
-    with subprocess.Popen(command, start_new_session=True, env=environment, **pipes) as process:  # type: ignore[call-overload]
+    try:
+        started = subprocess.Popen(command, start_new_session=True, env=environment, **pipes)  # type: ignore[call-overload]
+    except OSError as error:  # no memory, or no descriptor
+        raise SourceError(f"no process can be started: {error.strerror}") from error
+    with started as process:
         try:
             output, errors = process.communicate(timeout=budget_s)
         except subprocess.TimeoutExpired:
@@ -65,7 +69,7 @@ class StartWatch:
         try:
             budget_s = self.settings.budget_s if self.board.asked_s else max(self.settings.budget_s, FIRST_BUDGET_S)
             document = parse_document(self._run(self.settings.command(), budget_s))
-            record, waiting = self._judge.look(document), waiting_jobs(document)
+            record, waiting = self._judge.look(document), self._judge.widened(waiting_jobs(document))
             board = StartBoard(
                 float(document["asked_s"]), waiting, int(document["held"]), tuple(document["not_used"]), "",
                 clock() - begin_s, record,
@@ -85,8 +89,11 @@ def parse_document(text: str) -> dict[str, Any]:
     return document
 
 
-def watch(starts: StartWatch, stop: threading.Event) -> None:
+def watch(
+    starts: StartWatch, stop: threading.Event, fence: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> None:
     """Make forecasts until `stop` is set; the work of a thread beside the loop."""
     while not stop.is_set():
-        starts.turn()
+        with fence():
+            starts.turn()
         stop.wait(starts.settings.every_s)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Every page: the modules of this folder that define `PAGE`. The navigation bar has the same order.
 PAGES = (
     "cluster",
+    "clusters",
     "events",
     "jobs",
     "try_change",

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
+from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import canvas_data
 from clustertwin.service.web.pages.rendering import render
@@ -22,7 +23,8 @@ def router(state: ServiceState) -> APIRouter:
     @routes.get("/")
     def show(request: Request, q: str = "") -> HTMLResponse:
         nodes = [node for node in state.snapshot.nodes if q.lower() in node.node.lower()]
-        values: dict[str, Any] = {"q": q, "nodes": nodes[:ROWS], "matches": len(nodes)}
+        closed = [] if state.snapshot.events else state.store.events(Filter(open=False), 1)
+        values: dict[str, Any] = {"q": q, "nodes": nodes[:ROWS], "matches": len(nodes), "newest_closed": closed[:1]}
         return render(request, state, PAGE, "cluster.html", recent_scores=_recent_scores(state.snapshot), **values)
 
     @routes.get("/pictures/cluster")

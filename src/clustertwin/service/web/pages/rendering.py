@@ -80,6 +80,7 @@ def render(
         "role": request.state.role,
         "logged_in": bool(request.state.session),
         "problems": problems(state),
+        "joins_clusters": state.members is not None,
         **values,
     }
     block = request.headers.get("HX-Target", "") if request.headers.get("HX-Request") else ""

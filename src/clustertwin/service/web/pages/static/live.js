@@ -1,9 +1,28 @@
 // The script of every page: follow new snapshots, show times in the reader's time zone, handle keyboard shortcuts.
 
 // twin:snapshot comes with every snapshot; twin:tick at most every two seconds, for blocks that are loaded again.
-export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", act);
+export const onSnapshot = (act) => document.body.addEventListener("twin:snapshot", oneAtATime(act));
 export const onTick = (act) => document.body.addEventListener("twin:tick", act);
 const TICK_MS = 2000;
+
+// A snapshot that comes while its picture is still loading is drawn afterwards, once: requests do not pile up.
+function oneAtATime(act) {
+  let busy = false;
+  let again = false;
+  return async () => {
+    again = true;
+    if (busy) return;
+    busy = true;
+    try {
+      while (again) {
+        again = false;
+        await act();
+      }
+    } finally {
+      busy = false;
+    }
+  };
+}
 
 export async function load(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });

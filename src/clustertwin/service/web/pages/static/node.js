@@ -2,12 +2,12 @@
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css, hue, paint } from "./ramps.js";
-import { follow, zoomHooks } from "./zoom.js";
+import { ratioPlot } from "./ratio_plot.js";
+import { follow } from "./zoom.js";
 
 const figure = document.getElementById("node");
 const node = encodeURIComponent(figure.dataset.node);
 const PLOT_S = 150;
-const HEIGHT = 130;
 const plots = new Map();
 let channel = "busy";
 let chosen = figure.dataset.cpu === undefined ? null : Number(figure.dataset.cpu);
@@ -84,24 +84,8 @@ function plot(name) {
   title.textContent = name === "other" ? "other: idle and stolen" : name;
   holder.append(title);
   document.getElementById("plots").append(holder);
-  const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const colour = ["user", "system", "iowait"].includes(name) ? name : "other";
-  const chart = new uPlot({
-    width: 200,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false } },
-    hooks: zoomHooks,
-    scales: { y: { range: [0, 1] } },
-    axes: [
-      { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },
-      { ...axis, size: 36, values: (_, ticks) => ticks.map((ratio) => `${Math.round(ratio * 100)}%`), splits: () => [0, 0.5, 1] },
-    ],
-    series: [{}, { stroke: () => css(colour), width: 1.5, points: { show: false } }, { stroke: () => css("expected"), width: 1, dash: [4, 3], points: { show: false } }],
-  }, [[], [], []], holder);
-  // Its place shrinks when the next plots appear beside it.
-  new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
-  return chart;
+  return ratioPlot(holder, [{ stroke: () => css(colour), width: 1.5 }, { stroke: () => css("expected"), width: 1, dash: [4, 3] }]);
 }
 
 function mark() {

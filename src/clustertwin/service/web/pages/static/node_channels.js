@@ -1,10 +1,10 @@
 // The node page: one line for each channel of the node itself, with its value now.
-import { bytes, clock } from "./heatmap.js";
+import { bytes } from "./heatmap.js";
 import { load, onSnapshot } from "./live.js";
 import { UNKNOWN, css } from "./ramps.js";
-import { follow, zoomHooks } from "./zoom.js";
+import { ratioPlot } from "./ratio_plot.js";
+import { follow } from "./zoom.js";
 
-const HEIGHT = 130;
 const article = document.getElementById("node-channels");
 const node = encodeURIComponent(article.dataset.node);
 const plots = new Map();
@@ -32,21 +32,7 @@ function plot({ name, label, help }) {
   title.append(now);
   holder.append(title);
   article.querySelector(".plots").append(holder);
-  const axis = { stroke: () => css("quiet"), grid: { stroke: () => css("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-  const chart = new uPlot({
-    width: 200,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { y: false, points: { size: 5 }, drag: { x: true, y: false } },
-    hooks: zoomHooks,
-    scales: { y: { range: [0, 1] } },
-    axes: [
-      { ...axis, size: 22, values: (_, ticks) => ticks.map((s) => clock(s)), space: 70 },
-      { ...axis, size: 36, values: (_, ticks) => ticks.map((ratio) => `${Math.round(ratio * 100)}%`), splits: () => [0, 0.5, 1] },
-    ],
-    series: [{}, { stroke: () => css("accent"), width: 1.5, points: { show: false } }],
-  }, [[], []], holder);
-  new ResizeObserver(() => chart.setSize({ width: holder.clientWidth, height: HEIGHT })).observe(holder);
+  const chart = ratioPlot(holder, [{ stroke: () => css("accent"), width: 1.5 }]);
   return { chart, now };
 }
 

@@ -1,0 +1,1 @@
+"""Other services whose clusters, or whose shards of one cluster, this service shows together."""

@@ -1,0 +1,76 @@
+"""Nodes whose clocks are wrong: their seconds are named and left out, and the seconds of others are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustertwin.core.channels import CPU
+from clustertwin.core.traces import Trace
+from clustertwin.service.live.live_recorder import LiveRecorder
+from clustertwin.telemetry.ingest.rates import NONE
+from clustertwin.telemetry.recording import Recording
+
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+NOW_S = 20_000 * DAY_S
+
+
+def idle(node: str, start_s: int, seconds: int = 10) -> Trace:
+    values = np.zeros((1, seconds, len(CPU)), np.float32)
+    values[..., CPU.index("other")] = 1
+    return Trace(node, (0,), start_s, CPU, values, np.ones((1, seconds), np.bool_))
+
+
+class Given:
+    """A feed that returns the traces of a list, one list in each turn."""
+
+    source, pace, patient, faults, problems = "given", 1.0, False, NONE, ()
+
+    def __init__(self, *turns: list[Trace]) -> None:
+        self._turns = iter(turns)
+        self.passed_s = 0.0
+
+    def now_s(self) -> float:
+        return float(NOW_S + 10 + self.passed_s)
+
+    def take(self) -> list[Trace]:
+        return next(self._turns, [])
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_node_from_the_future_does_not_delete_the_recording_of_others(loop_of, tmp_path):
+    """Chunks expire by the newest second of the recording: one clock a month ahead deleted a week of all nodes."""
+    recorder = LiveRecorder(tmp_path / "r", keep_s=7 * DAY_S)
+    here = [idle("here", NOW_S - HOUR_S), idle("here", NOW_S)]
+    ahead = [idle("odd", NOW_S + 30 * DAY_S), idle("odd", NOW_S + 30 * DAY_S + HOUR_S)]
+    loop = loop_of(Given(here, ahead), recorder=recorder)
+    loop.turn()
+    snapshot = loop.turn()
+    recorder.close()
+    assert any("odd: its clock is" in problem for problem in snapshot.problems)
+    recording = Recording.open(tmp_path / "r")
+    assert set(recording.nodes) == {"here"}
+    assert recording.trace("here", NOW_S - HOUR_S, NOW_S - HOUR_S + 10).valid.all()
+
+
+def test_a_node_whose_clock_is_put_right_is_recorded_at_once(loop_of, tmp_path):
+    """A recording takes no second twice, so a node that was a year ahead was not recorded for a year."""
+    recorder = LiveRecorder(tmp_path / "r", keep_s=None)
+    loop = loop_of(Given([idle("odd", NOW_S + 365 * DAY_S)], [idle("odd", NOW_S)]), recorder=recorder)
+    loop.turn()
+    loop.turn()
+    recorder.close()
+    assert (recorder.lost, recorder.problem) == (0, "")
+    assert Recording.open(tmp_path / "r").trace("odd").valid.all()
+
+
+def test_a_node_that_is_gone_has_no_wrong_clock(loop_of):
+    """The problem stayed for ever, if the node was removed before its clock was put right."""
+    feed = Given([idle("odd", NOW_S + DAY_S)])
+    loop = loop_of(feed)
+    assert any("odd: its clock is" in problem for problem in loop.turn().problems)
+    feed.passed_s = 30.0
+    loop.turn()
+    assert not any("clock" in problem for problem in loop.turn().problems)

@@ -1,0 +1,131 @@
+"""Threads beside the loop: damaged files and foreign errors are skipped or named, and the thread goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from contextlib import suppress
+
+import pytest
+from tests.service import sample_state
+
+from clustertwin.service.live import night_runner
+from clustertwin.service.live.problems import fence_of, problems
+from clustertwin.service.live.queue import start_watch
+from clustertwin.service.live.queue.queue_settings import QueueSettings
+from clustertwin.service.outgoing import notifications, service_metrics
+from clustertwin.service.outgoing.notifications import Message, Notifier, NotifySettings, Outbox
+from clustertwin.service.outgoing.owner_messages import OWNERS, OwnerPost
+
+URL = "json://nowhere"
+GOOD = Message("opened", "e1", 1000.0, "title", "body")
+DAMAGED = {
+    "not JSON": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "a text as time": b'{"kind": "opened", "event": "x", "at_s": "soon", "title": "t", "body": "b"}',
+    "a list as time": b'{"kind": "opened", "event": "x", "at_s": [1], "title": "t", "body": "b"}',
+    "a list": b"[1, 2]",
+    "nothing": b"null",
+    "no kind": b'{"event": "x", "at_s": 1}',
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGED, "fifo"])
+def test_a_damaged_message_does_not_stop_the_others(tmp_path, damage):
+    """A time that is a text ended the thread of all notifications, and a FIFO stopped it."""
+    outbox = Outbox(tmp_path, [URL])
+    outbox.put([GOOD])
+    path = outbox.boxes[URL] / "x-opened.json"
+    if damage == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(DAMAGED[damage])
+    sent = []
+    notifier = Notifier(tmp_path, None, NotifySettings((URL,)), [lambda *words: sent.append(words) or True])
+    done = threading.Thread(target=notifier.deliver, args=(1001.0,), daemon=True)
+    done.start()
+    done.join(60)
+    assert sent == [("title", "body")]
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_message_to_an_owner_does_not_stop_the_others(tmp_path, damage):
+    sent = []
+    post = OwnerPost(tmp_path, "json://{user}", send_to=lambda url: lambda *words: sent.append((url, *words)) or True)
+    (tmp_path / OWNERS).mkdir()
+    (tmp_path / OWNERS / "a.json").write_bytes(DAMAGED[damage])
+    good = {"user": "ada", "title": "t", "body": "b", "at_s": 1000.0}
+    (tmp_path / OWNERS / "b.json").write_text(json.dumps(good))
+    post.deliver(1001.0)
+    assert sent == [("json://ada", "t", "b")]
+
+
+def test_a_target_that_raises_an_error_does_not_stop_the_others(tmp_path):
+    urls = ("json://broken", "json://sound")
+    Outbox(tmp_path, urls).put([GOOD])
+    sent = []
+
+    def broken(title, body):
+        raise UnicodeError("secret")
+
+    notifier = Notifier(tmp_path, None, NotifySettings(urls), [broken, lambda *words: sent.append(words) or True])
+    notifier.deliver(1001.0)
+    assert sent == [("title", "body")]
+    assert notifier._next_s[urls[0]] > 1001.0  # it is tried again later
+
+
+def test_a_turn_that_fails_is_named_until_one_succeeds(tmp_path):
+    state = sample_state.state(tmp_path)
+    fence = fence_of(state, "new notifications")
+    with fence():
+        raise MemoryError
+    assert "new notifications: MemoryError; the next attempt follows" in problems(state)
+    assert re.search(r"^twin_loop_problems [1-9]", service_metrics.render(state), re.MULTILINE)
+    with fence():
+        pass
+    assert not any("notifications" in problem for problem in problems(state))
+    state.store.close()
+
+
+def test_notifications_go_on_after_an_error(tmp_path, monkeypatch):
+    state, stop, turns = sample_state.state(tmp_path), threading.Event(), []
+
+    def spool(self, *args):
+        turns.append(1)
+        if len(turns) == 3:
+            stop.set()
+        raise RecursionError
+
+    monkeypatch.setattr(Notifier, "spool", spool)
+    monkeypatch.setattr(notifications, "sender", lambda url: lambda *words: True)
+    with suppress(RecursionError):
+        notifications.watch(state, NotifySettings((URL,)), stop, check_s=0.001)
+    assert len(turns) == 3
+    assert state.side_problems == {"new notifications": "new notifications: RecursionError; the next attempt follows"}
+    state.store.close()
+
+
+def test_forecasts_and_nights_go_on_where_no_process_can_be_started(tmp_path):
+    """Without memory for another process, both threads ended, and no page said so."""
+    state, stop, turns = sample_state.state(tmp_path), threading.Event(), []
+
+    def refuse(*args):
+        turns.append(1)
+        if len(turns) % 2 == 0:
+            stop.set()
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    settings = QueueSettings(site="/etc/slurm", every_s=0.001)
+    starts = start_watch.StartWatch(settings, lambda board: None, refuse)
+    start_watch.watch(starts, stop, fence_of(state, "forecast of starts"))
+    stop.clear()
+
+    class Nightly:
+        check = staticmethod(refuse)
+
+    night_runner.watch(Nightly(), stop, check_s=0.001, fence=fence_of(state, "nightly learning"))
+    assert len(turns) == 4
+    assert set(state.side_problems) == {"forecast of starts", "nightly learning"}
+    state.store.close()
