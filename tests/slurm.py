@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.servers import free_port
 
 DAEMONS = ("munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct")
-SPOKEN_S = 30.0  # every daemon answers within this time, or the start has failed
+SPOKEN_S = 120.0  # every daemon answers within this time, or the start has failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,18 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 @contextmanager
-def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]]) -> Iterator[Slurm]:
-    """Start the daemons, in the order in which they need each other, and stop them in reverse."""
+def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]], cgroups: bool = False) -> Iterator[Slurm]:
+    """Start the daemons, in the order in which they need each other, and stop them in reverse.
+
+    With `cgroups`, Slurm's own plugins give every job a cgroup with its cores, in the kernel's hierarchy v1.
+    """
     for name in ("m", "db", "log", "ctld", *(f"spool/{node}" for node in node_cpus)):
         (directory / name).mkdir(parents=True)
     _open_to_daemons(directory)
-    ports = _free_ports(3 + len(node_cpus))
+    ports = [free_port() for _ in range(3 + len(node_cpus))]
     _write_configuration(directory, node_cpus, ports)
+    if cgroups:
+        _use_cgroups(directory)
     env = os.environ | {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": _path()}
     env.pop("SLURM_JOB_ID", None)
     cluster = Slurm(directory, node_cpus, env)
@@ -203,6 +209,15 @@ def _write_configuration(directory: Path, node_cpus: dict[str, tuple[int, ...]],
     dbd.chmod(0o600)
 
 
+def _use_cgroups(directory: Path) -> None:
+    conf = directory / "slurm.conf"
+    text = conf.read_text().replace("proctrack/linuxproc", "proctrack/cgroup").replace("task/none", "task/cgroup")
+    conf.write_text(text.replace("jobacct_gather/linux", "jobacct_gather/cgroup"))
+    (directory / "cgroup.conf").write_text(
+        "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
+    )
+
+
 def _wait(what: str, ready: Callable[[], bool], logs: Path) -> None:
     end_s = time.monotonic() + SPOKEN_S
     while not ready():
@@ -217,7 +232,7 @@ def _wait(what: str, ready: Callable[[], bool], logs: Path) -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -228,14 +243,6 @@ def _open_to_daemons(directory: Path) -> None:
     for path in (directory, *directory.parents):
         if path.stat().st_uid == os.getuid() and path != Path("/"):
             path.chmod(path.stat().st_mode | 0o011)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _path() -> str:

@@ -128,3 +128,9 @@ def test_unknown_words_are_faults(log):
     parsed = read_report(path, lenient=True)
     assert [fault.line for fault in parsed.faults] == [2, 3]
     assert np.array_equal(parsed.jobs.status, [-1])
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_column_that_appears_twice_is_refused(log, lenient):
+    with pytest.raises(TraceError, match=r"jobs\.sacct:1: the column State appears twice"):
+        read(log(LOG.replace("|Account|", "|State|", 1)), lenient=lenient)

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers import free_port
 from tests.workload.slurm import accelerated_site
 from tests.workload.slurm.accelerated_site import stop_process, wait_until
 
@@ -175,7 +176,7 @@ def _remove_dead_clocks() -> None:
 def _write_configuration(directory: Path, conf: str) -> None:
     host = socket.gethostname().partition(".")[0]
     nodes = sum(_node_count(line) for line in conf.splitlines() if _is_node(line))
-    ports = _free_ports(2)
+    ports = [free_port() for _ in range(2)]
     first = _free_range(nodes)
     kept, gpus, at = [], [], first
     for line in re.sub(r"\\\n", " ", conf).splitlines():
@@ -231,7 +232,7 @@ AccountingStoragePass={directory}/munge.sock
     dbd.write_text(
         f"AuthType=auth/munge\nAuthInfo=socket={directory}/munge.sock\nDbdHost=localhost\nDbdAddr=127.0.0.1\n"
         f"DbdPort={ports[1]}\nSlurmUser=root\nLogFile={directory}/log/slurmdbd.log\nPidFile={directory}/slurmdbd.pid\n"
-        f"StorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStoragePort={_free_ports(1)[0]}\n"
+        f"StorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStoragePort={free_port()}\n"
         "StorageUser=slurm\nStoragePass=x\nStorageLoc=slurm_acct\n"
     )
     dbd.chmod(0o600)
@@ -290,14 +291,6 @@ def _open_to_daemons(directory: Path) -> None:
     for path in (directory, *directory.parents):
         if path.stat().st_uid == os.getuid() and path != Path("/"):
             path.chmod(path.stat().st_mode | 0o011)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _free_range(count: int) -> int:

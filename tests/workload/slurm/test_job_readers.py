@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -89,14 +90,45 @@ def test_a_bar_in_constraints_and_in_the_command_line_stays_where_it_belongs():
     ("old", "new", "reason"),
     [
         ("9|8_1|bob|bio|", "9|8_1|bob|", r"x\.sacct:4: 17 columns, the header has 18"),
-        ("D08:01:00|", "yesterday|", r"x\.sacct:4: Invalid isoformat"),
+        ("D08:01:00|", "yesterday|", r"x\.sacct:4: Submit is 'yesterday': Invalid isoformat"),
         ("9|8_1", "99999999999999999999|99999999999999999999", r"x\.sacct:4: job id .* beyond 64 bits"),
+        ("9|8_1", "9|99999999999999999999_1", r"x\.sacct:4: job id .* beyond 64 bits"),
+        ("|60|UNLIMITED|", "|99999999999999999999|1|", r"x\.sacct:4: ElapsedRaw is .* is too large"),
+        ("|60|UNLIMITED|", "|60|99999999999999999999|", r"x\.sacct:4: TimelimitRaw is .* is too large"),
+        ("|60|UNLIMITED|1|1|", "|60|UNLIMITED|1|-1|", r"x\.sacct:4: ReqCPUS is '-1': -1 is negative"),
+        ("D08:01:00|", "9999-12-31T00:00:00|", r"x\.sacct:4: Submit is .*: the year 9999 is not plausible"),
+        ("D18:02:05|60|", "D18:00:05||", r"x\.sacct:4: End 2024-06-03T18:00:05 is before Start"),
+        ("|QOS|", "|User|", r"x\.sacct:1: the column User appears twice"),
     ],
 )
 def test_a_bad_line_of_sacct_is_refused_with_its_place(old, new, reason):
-    text = SACCT.replace(old.replace("D", "2024-06-03T"), new)
+    old, new = (re.sub(r"\bD(?=\d)", "2024-06-03T", words) for words in (old, new))
+    text = SACCT.replace(old, new)
     with pytest.raises(TraceError, match=reason):
         parse_sacct(text, "x.sacct")
+
+
+def test_a_requeued_job_counts_once_and_assumptions_are_counted():
+    row = "1|1|ann|a|p|q|{state}|D08:00:00|D08:00:00|{start}|D09:00:00|60|10|1|1|1G|cpu=1|\n"
+    rows = row.format(state="REQUEUED", start="D08:10:00") + row.format(state="COMPLETED", start="D08:59:00")
+    waiting = "\n2|2_[4-9]|ann|a|p|q|PENDING|D08:00:00|D08:00:00|Unknown|Unknown|0|10|1|1|1G|cpu=1|\n"
+    early = row.replace("1|1|", "3|3|", 1).format(state="NEWSTATE", start="D07:00:00")
+    log = parse_sacct("\n" + HEADER + (rows + waiting + early).replace("|D", "|2024-06-03T"), "x.sacct")
+    assert {job.id: job.start_s for job in log.jobs if not math.isnan(job.start_s)} == {1: 3540}
+    assert log.report.lines("assumed", "unknown") == [
+        "assumed: jobs with several rows, as after a requeue: only the last row counts (1, x.sacct:4)",
+        "assumed: array tasks that never started share one row: taken as one job (1, x.sacct:6)",
+        "unknown: State NEWSTATE (1, x.sacct:7)",
+        "assumed: jobs that start before their submission: the start is not compared (1, x.sacct:7)",
+    ]
+    assert [job.run_s for job in log.jobs if job.id == 3] == [60]
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+def test_another_separator_is_named(tmp_path, separator):
+    (tmp_path / "x.txt").write_text(f"JobID{separator}Submit\n1{separator}100\n")
+    with pytest.raises(TraceError, match="the columns are separated by"):
+        read_log(tmp_path / "x.txt")
 
 
 def test_another_file_is_refused(tmp_path):

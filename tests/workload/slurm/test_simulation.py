@@ -201,6 +201,7 @@ def test_validation_compares_with_recorded_starts_and_changes_with_another_site(
     old = play(site(), *jobs)
     row = agreement(old)["all"][0]
     assert (row.jobs, row.spearman, row.within_minute_ratio) == (8, 1.0, 1.0)
+    assert row.spearman_of_cycles == 1.0
     more = replace(site().groups[0], names=tuple(f"n{k}" for k in range(1, 9)))
     bigger = replace(site(), groups=(more,), partitions=(replace(site().partitions[0], nodes=more.names),))
     change = changes(old, play(bigger, *jobs))["all"][0]

@@ -117,6 +117,60 @@ def test_an_error_names_file_line_and_reason(directory, old, new, reason):
         read_site(directory)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("DownNodes=n02", "DownNodes=n07", r"slurm\.conf:14: DownNodes names n07"),
+        ("n[01-04] Feature", "n[01-99999999] Feature", r"slurm\.conf:11: .* names more than 1,000,000 nodes"),
+        ("Weight=10", "Weight=-10", r"slurm\.conf:11: weight=-10: -10 is negative"),
+        ("Weight=10", "CoreSpecCount=8", r"slurm\.conf:11: 8 cores, .* none is left"),
+        ("Weight=10", "MemSpecLimit=20000", r"slurm\.conf:11: MemSpecLimit=20000 is more than RealMemory=16000"),
+        ("gpu:v100:2", "gpu:v100:99999999999999999999", r"slurm\.conf:13: .* is too large"),
+        ("bf_interval=20", "bf_interval=soon", r"slurm\.conf:5: bf_interval=soon: 'soon' is not a number"),
+        ("Default=YES", "State=UPP", r"slurm\.conf:16: State=UPP: must be UP"),
+        ("AllowQOS=high", "MaxNodes=-3", r"slurm\.conf:17: maxnodes=-3: -3 is negative"),
+    ],
+)
+def test_a_number_or_state_that_slurm_would_refuse_is_refused(directory, old, new, reason):
+    assert CONF.count(old) == 1
+    (directory / "slurm.conf").write_text(CONF.replace(old, new))
+    with pytest.raises(SiteError, match=reason):
+        read_site(directory)
+
+
+def test_includes_are_relative_to_slurm_conf_and_may_name_the_cluster(directory):
+    (directory / "slurm.conf").write_text(CONF.replace("weights.conf", '"parts/%c.conf"'))
+    (directory / "parts").mkdir()
+    (directory / "parts" / "demo.conf").write_text("Include parts/age.conf\n")
+    (directory / "parts" / "age.conf").write_text("PriorityWeightAge=7\n")
+    assert read_site(directory).priority.age == 7
+    (directory / "slurm.conf").write_text("Include %c.conf\n" + CONF)
+    with pytest.raises(SiteError, match=r"slurm\.conf:1: .* ClusterName must be set before it"):
+        read_site(directory)
+
+
+def test_a_comment_may_have_any_encoding_and_a_value_may_not(directory):
+    (directory / "slurm.conf").write_bytes(CONF.replace("a comment", "für").encode("latin-1"))
+    assert read_site(directory).name == "demo"
+    (directory / "slurm.conf").write_bytes(CONF.replace("demo", "dömo").encode("latin-1"))
+    with pytest.raises(SiteError, match=r"slurm\.conf:2: .*is not UTF-8 text"):
+        read_site(directory)
+
+
+def test_what_was_assumed_is_said(directory):
+    text = CONF.replace("Weight=10", "Weight=10 Weight=11").replace("Colour=red", "State=IDEL") + "NodeNam=x CPUs=1\n"
+    text += "PartitionName=empty\nPartitionName=last Nodes=ALL Default=YES\n"
+    (directory / "slurm.conf").write_text(text)
+    site = read_site(directory)
+    assert site.default_partition == "last"
+    found = site.report.of("assumed", "unknown")
+    for words in (
+        "weight stands twice on a line", "NodeName State=IDEL", "nodenam", "partition empty has no nodes",
+        "partitions short, last are all Default=YES",
+    ):  # fmt: skip
+        assert any(words in what for what in found), words
+
+
 def test_a_half_written_dump_is_refused_with_its_line(directory):
     (directory / "sacctmgr.dump").write_text(DUMP + "User - 'bob':Default")
     with pytest.raises(SiteError, match=r"sacctmgr\.dump:8: 'Default' is not Key=value"):

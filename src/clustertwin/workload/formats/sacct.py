@@ -53,6 +53,8 @@ def read_raw(
             "the columns JobID and Submit are missing; create the file with sacct --parsable2 --format=JobID,Submit,…"
         )
         raise TraceError(path, reason, 1)
+    if repeated := [name for name in names if name in _USED and names.count(name) > 1]:
+        raise TraceError(path, f"the column {repeated[0]} appears twice", 1)
     report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
     wanted = [name for name in names if name in _USED]
     repair = PipeRepair(names, findings)

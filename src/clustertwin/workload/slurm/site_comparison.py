@@ -26,6 +26,8 @@ class Agreement:
     median_error_s: float  # of the absolute differences
     p90_error_s: float
     within_minute_ratio: float
+    spearman_of_cycles: float  # of waits in whole scheduling cycles: within one, the order is Slurm's timing
+    within_cycle_ratio: float  # jobs that wait less than a cycle, as recorded and as simulated
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +86,27 @@ def agreement(schedule: SiteSchedule) -> dict[str, list[Agreement]]:
     if not both.any():
         raise TraceError("the log", "no job has both a recorded and a simulated start; validate needs a sacct log")
     groups = {"all": ["all"] * len(recorded), **labels(schedule)}
-    return {kind: _agreements(names, recorded, simulated, both) for kind, names in groups.items()}
+    cycle_s = max(float(schedule.site.scheduler.bf_interval), 1.0)
+    waits_s = np.where(both, np.stack([recorded, simulated]), np.nan)
+    return {kind: _agreements(names, waits_s, cycle_s) for kind, names in groups.items()}
 
 
-def _agreements(names: list[str], recorded: Floats, simulated: Floats, both: NDArray[np.bool_]) -> list[Agreement]:
+def _agreements(names: list[str], waits_s: Floats, cycle_s: float) -> list[Agreement]:
+    """Rows of `waits_s` are recorded and simulated waits; nan: one of them is missing."""
     rows, words = [], np.array(names)
+    both = np.isfinite(waits_s[0])
     for name in dict.fromkeys(names):
         chosen = both & (words == name)
         if not chosen.any():
             continue
-        real, ours = recorded[chosen], simulated[chosen]
+        real, ours = waits_s[:, chosen]
+        cycles = np.floor(waits_s[:, chosen] / cycle_s)
         error = np.abs(ours - real)
         median, high = np.quantile(error, [0.5, 0.9])
         rows.append(
             Agreement(
                 name, int(chosen.sum()), float(real.mean()), float(ours.mean()), spearman(real, ours), float(median),
-                float(high), float((error <= 60).mean()),
+                float(high), float((error <= 60).mean()), spearman(*cycles), float((cycles == 0).all(axis=0).mean()),
             )
         )  # fmt: skip
     return sorted(rows, key=lambda row: -row.jobs)

@@ -139,15 +139,14 @@ def simulate_site(
     restarts[rows] = state.live["restarts"]
     names: list[str] = [REFUSED] * n
     nodes: list[tuple[str, ...]] = [()] * n
-    for row, job, live in zip(rows, arrays.jobs, state.live, strict=True):
-        names[row] = STATES[live["status"]]
-        place = state.place[job["place_from"] : job["place_to"]]
-        place = place[place["node"] >= 0]
-        nodes[row] = tuple(prepared.node_names[i] for i in place["node"])
-        cpus[row] = place["cpus"].sum()
-        if job["exclusive"]:
-            held = arrays.nodes[place["node"]]
-            cpus[row] = (held["cores"] * held["threads"]).sum()
+    node, taken = state.place["node"], state.place["cpus"]
+    whole = arrays.nodes["cores"] * arrays.nodes["threads"]
+    columns = (arrays.jobs["place_from"], arrays.jobs["place_to"], arrays.jobs["exclusive"], state.live["status"])
+    for row, first, last, exclusive, status in zip(rows, *(column.tolist() for column in columns), strict=True):
+        names[row] = STATES[status]
+        held = [i for i in node[first:last].tolist() if i >= 0]
+        nodes[row] = tuple(prepared.node_names[i] for i in held)
+        cpus[row] = whole[held].sum() if exclusive else taken[first : first + len(held)].sum()
     reasons = Counter(prepared.refused.values()) + prepared.remarks
     return SiteSchedule(
         site, log, start_s, end_s, cpus, tuple(names), restarts, tuple(nodes), int(state.counts[PREEMPTIONS]),

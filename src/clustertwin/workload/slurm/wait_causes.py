@@ -1,12 +1,14 @@
 """What explains waits that the simulation misses: a schedule and its sacct log -> outages and counts of jobs.
 
-An outage is inferred where recorded jobs held few CPUs of a partition, or far fewer than simulated jobs did, while jobs
-of at least two users waited that would have fitted and that the simulation, which knows the site's limits, had started.
+An outage is inferred where recorded jobs held few CPUs of a partition, or far fewer than simulated jobs did, or where a
+log with node lists shows nodes without a job for an hour or more, while jobs of at least two users waited that would
+have fitted there and that the simulation, which knows the site's limits, had started.
 Jobs with GPUs, constraints or reservations are no evidence: their own nodes may have been full.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,8 @@ LEAST_S = 600.0  # shorter spans are no outages; spans that are closer together 
 LATE_S = 120.0  # a start that is this much later than the simulated one needs a cause
 FREE_RATIO = 0.5  # a job fits if it needs at most this part of what is free: free CPUs are spread over nodes
 FEW_RATIO = 0.2  # of the partition's CPUs: at most this many are in use, or this many less than in the simulation
+IDLE_S = 3600.0  # a node without a job for this long may have been out
+NODES_RATIO = 0.1  # of the partition's CPUs: at least this many are on such nodes
 MOST_MOMENTS = 20_000
 
 #: Why a job started later, or earlier, than in the simulation.
@@ -62,7 +66,10 @@ def explain_waits(schedule: SiteSchedule) -> WaitCauses:
     for name in sorted(set(facts.partitions.tolist())):
         size, used, simulated = facts.use(name, moments)
         low = (used <= FEW_RATIO * size) | (simulated - used >= FEW_RATIO * size)
-        fits = facts.fits(name, moments, np.where(low, np.maximum(size - used, 0.0), 0.0))
+        free = np.where(low, np.maximum(size - used, 0.0), 0.0)
+        unused = facts.unused(name, moments)
+        free = np.maximum(free, np.where(unused >= NODES_RATIO * size, unused, 0.0))
+        fits = facts.fits(name, moments, free)
         witnesses = {k: fit for k, fit in fits.items() if facts.evidence[k]}
         found = _outages(name, moments, used / max(size, 1.0), witnesses, facts.users)
         outages += found
@@ -99,6 +106,7 @@ class _Facts:
         names = schedule.partitions()
         self.partitions = np.array([names[row] for row in rows], np.str_)
         sizes = {n: g.cores * g.threads_per_core for g in site.groups if g.available for n in g.names}
+        self._node_cpus, self._node_lists = sizes, [job.nodes for job in kept]
         self._nodes = {p.name: set(p.nodes) & sizes.keys() for p in site.partitions}
         self._size = {name: float(sum(sizes[node] for node in nodes)) for name, nodes in self._nodes.items()}
 
@@ -122,6 +130,42 @@ class _Facts:
             for start_s, end_s in ((self.start_s, self.end_s), (self.simulated_s, self.simulated_end_s))
         )
         return self._size.get(name, 0.0), used, simulated
+
+    def unused(self, name: str, moments: Floats) -> Floats:
+        """CPUs of the partition's nodes that were out at each moment, by their node lists; 0 if nodes are unknown.
+
+        These nodes run nothing for an hour or more, many of them come back together, and they come back to several
+        jobs. One large job for which nodes were kept free also ends many gaps.
+        """
+        gaps = self._gaps(name)
+        ends_s = [gap[1] for gap in gaps]
+        change = np.zeros(len(moments) + 1)
+        at = 0
+        while at < len(gaps):
+            group = gaps[at : bisect_right(ends_s, ends_s[at] + LEAST_S)]
+            at += len(group)
+            enough = sum(gap[2] for gap in group) >= NODES_RATIO * self._size[name]
+            if enough and len({gap[3] for gap in group}) > 1:
+                for from_s, to_s, cpus, _ in group:
+                    first, last = np.searchsorted(moments, [from_s, to_s])
+                    change[first] += cpus
+                    change[last] -= cpus
+        return np.asarray(np.cumsum(change)[:-1])
+
+    def _gaps(self, name: str) -> list[tuple[float, float, float, int]]:
+        """Spans of an hour or more between two jobs of a node: begin, end, the node's CPUs, the job that ends it."""
+        spans: dict[str, list[tuple[float, float, int]]] = {}
+        for k, nodes in enumerate(self._node_lists):
+            for node in nodes:
+                spans.setdefault(node, []).append((self.start_s[k], self.end_s[k], k))
+        gaps = []
+        for node in self._nodes.get(name, set()) & spans.keys():
+            busy_s = np.inf  # before its first job a node may not have existed
+            for start_s, end_s, k in sorted(spans[node]):
+                if start_s - busy_s >= IDLE_S:
+                    gaps.append((busy_s, start_s, float(self._node_cpus[node]), k))
+                busy_s = end_s if busy_s == np.inf else max(busy_s, end_s)
+        return sorted(gaps, key=lambda gap: gap[1])
 
     def fits(self, name: str, moments: Floats, idle: Floats) -> dict[int, Fit]:
         """Jobs of a partition that started late, and when free CPUs held room for them; `idle` is 0 if use is high."""

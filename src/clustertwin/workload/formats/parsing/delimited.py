@@ -98,7 +98,7 @@ def read_batches(
     repair: RepairLine | None = None,
 ) -> Iterator[DelimitedBatch]:
     """The wanted columns, batch by batch. Repaired lines come in a last batch of their own."""
-    names = header_of(path, delimiter)
+    names, wanted = _once(header_of(path, delimiter), findings), list(dict.fromkeys(wanted))
     misfits: list[_Misfit] = []
 
     def skip(row: Any) -> str:
@@ -128,6 +128,17 @@ def read_batches(
         if recoded.replaced:
             findings.note(None, "some bytes are not UTF-8; they are shown as \ufffd")
     yield from _repaired(misfits, names, wanted, findings, repair)
+
+
+def _once(names: list[str], findings: LogFindings) -> list[str]:
+    """The names of the columns; the second column of a name gets another one, so the first is read."""
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if name in seen:
+            findings.note(1, f"the column {name[:60]!r} occurs twice; the first is read")
+            names[place] = f"{name} in column {place + 1}"
+        seen.add(name)
+    return names
 
 
 def _without_empty_lines(batch: DelimitedBatch) -> DelimitedBatch:

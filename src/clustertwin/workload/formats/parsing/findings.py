@@ -14,6 +14,9 @@ from clustertwin.workload.jobs import Jobs
 #: `noted` is information. `repaired` and `dropped` are faults: a strict reader refuses the file.
 Fate = Literal["noted", "repaired", "dropped"]
 
+#: A finding takes 200 bytes, and a line of two bytes is enough for one: a megabyte of gzip would fill the memory.
+MOST_FINDINGS = 2_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
@@ -60,19 +63,27 @@ class LogFindings:
         self._findings: list[LogFinding] = []
 
     def note(self, line: int | None, reason: str) -> None:
-        self._findings.append(LogFinding(line, reason, "noted"))
+        self._add(LogFinding(line, reason, "noted"))
 
     def repair(self, line: int | None, reason: str, remedy: str) -> None:
-        self._findings.append(LogFinding(line, reason, "repaired", remedy))
+        self._add(LogFinding(line, reason, "repaired", remedy))
 
     def drop(self, line: int | None, reason: str) -> None:
-        self._findings.append(LogFinding(line, reason, "dropped"))
+        self._add(LogFinding(line, reason, "dropped"))
+
+    def _add(self, finding: LogFinding) -> None:
+        if len(self._findings) >= MOST_FINDINGS:
+            raise TraceError(
+                self.where, f"more than {MOST_FINDINGS:,} faults; the last: {finding.reason}", finding.line
+            )
+        self._findings.append(finding)
 
     def settle(self, lenient: bool) -> tuple[LogFinding, ...]:
         """All findings in the order of their lines. A strict reader raises the first fault and counts the others."""
         ordered = tuple(sorted(self._findings, key=lambda finding: finding.line or 0))
         faults = [finding for finding in ordered if finding.fate != "noted"]
         if faults and not lenient:
-            more = f" (and {len(faults) - 1} more faults; --lenient repairs or drops them and lists each one)"
+            others = f"{len(faults) - 1} more fault{'s' if len(faults) > 2 else ''}"
+            more = f" (and {others}; --lenient repairs or drops them and lists each one)"
             raise TraceError(self.where, faults[0].reason + (more if faults[1:] else ""), faults[0].line)
         return ordered

@@ -23,6 +23,7 @@ class RequestReader:
         self.users: dict[str, int] = {}
         self.kinds: dict[tuple[Any, ...], int] = {}
         self.max_qos = max([qos.priority for qos in limits.qos_list] + [0])
+        self.cpus = float(table.node_cpus.sum())
         self.max_factor = max([partition.priority_factor for partition in site.partitions] + [1])
 
     def read(self, job: SlurmJob) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class RequestReader:
             elif not per_node:
                 per_node = 0.0  # all memory of the node
         exclusive = job.exclusive or partition.exclusive or site.whole_nodes
-        gres = [sum(g.count for g in job.gres if g.name == name) for name in self.table.gres]
+        gres = [sum(g.count for g in job.gres if g.name == name) if job.gres else 0 for name in self.table.gres]
         if any(g.name not in self.table.gres for g in job.gres):
             raise Refused(f"no node has the GRES {next(g.name for g in job.gres if g.name not in self.table.gres)}")
         return {
@@ -135,7 +136,7 @@ class RequestReader:
             raise Refused(f"account {account} is not allowed in partition {partition.name}")
         mask = self.table.narrow(self.table.mask(job, partition), request)
         tres = self._tres(request, mask)
-        asked = (mask, job.reservation, *(str(value) for value in request.values()))
+        asked = (mask, job.reservation, *request["gres"], *(value for name, value in request.items() if name != "gres"))
         return {
             "kind": self.kinds.setdefault((partition.name, *asked), len(self.kinds)),
             "partition": self.table.partitions[partition.name], "mask": mask, "tres": tres,
@@ -148,7 +149,7 @@ class RequestReader:
         cpus, nodes = float(request["cpus"]), float(request["nodes_min"])
         if request["exclusive"]:
             allowed = self.table.mask_rows[mask] == 1
-            cpus = max(cpus, nodes * float((self.table.nodes["cores"] * self.table.nodes["threads"])[allowed].min()))
+            cpus = max(cpus, nodes * float(self.table.node_cpus[allowed].min()))
         memory = request["memory_node_mb"] * nodes if request["memory_node_mb"] > 0 else request["memory_cpu_mb"] * cpus
         return [cpus, memory, nodes, *(count * nodes for count in request["gres"])]
 
@@ -158,7 +159,7 @@ class RequestReader:
         weights, n = self.site.priority, len(self.table.names)
         if not weights.multifactor:
             return 0.0
-        total = float((self.table.nodes["cores"] * self.table.nodes["threads"]).sum())
+        total = self.cpus
         if weights.size_relative_to_time:
             size = max(request["nodes_min"] * total / n, request["cpus"]) / (request["limit_s"] / 60) / total
             size = 1 - size if weights.favor_small else size

@@ -25,6 +25,8 @@ class LimitTable:
         self.counters: dict[Any, int] = {}
         self.limit_rows: dict[tuple[float, ...], int] = {}
         self.limit_sets: dict[Any, list[tuple[int, int]]] = {}
+        self._submit_sets: dict[Any, list[tuple[int, float]]] = {}
+        self._source_lists: dict[Any, list[tuple[Any, UsageLimits]]] = {}
 
     def limits(
         self,
@@ -49,6 +51,12 @@ class LimitTable:
 
     def _sources(self, partition: SlurmPartition, owner: Owner) -> list[tuple[Any, UsageLimits]]:
         _, _, association, qos = owner
+        key = (partition.qos, qos, association)
+        if key not in self._source_lists:
+            self._source_lists[key] = self._ordered_sources(partition, association, qos)
+        return self._source_lists[key]
+
+    def _ordered_sources(self, partition: SlurmPartition, association: int, qos: str) -> list[tuple[Any, UsageLimits]]:
         job_qos = self.qos_list[self.qos[qos]]
         part_qos = self.qos_list[self.qos[partition.qos]] if partition.qos in self.qos else None
         both = [job_qos] if part_qos is None or part_qos is job_qos else [part_qos, job_qos]
@@ -84,6 +92,12 @@ class LimitTable:
         """Counters of jobs in the system, each with the most that it may hold."""
         if not self.site.enforce_limits:
             return []
+        key = (partition.qos, owner)
+        if key not in self._submit_sets:
+            self._submit_sets[key] = self._submit_precedence(partition, owner)
+        return self._submit_sets[key]
+
+    def _submit_precedence(self, partition: SlurmPartition, owner: Owner) -> list[tuple[int, float]]:
         pairs, decided = [], set()
         for source, limits in self._sources(partition, owner):
             scopes = {"group": (source, limits.group_submit)}

@@ -19,6 +19,11 @@ def natural(name: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
+#: What of a request decides which nodes could hold it, beside its GRES.
+_NARROWING = ("memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
+              "nodes_max", "cpus")  # fmt: skip
+
+
 class NodeTable:
     """Nodes in the order of their names, as in slurmctld."""
 
@@ -38,6 +43,8 @@ class NodeTable:
             self.part_nodes[p, [self.index[name] for name in partition.nodes]] = 1
         self.masks: dict[tuple[Any, ...], int] = {}
         self.mask_rows: list[Bytes] = []
+        self.node_cpus = self.nodes["cores"] * self.nodes["threads"]
+        self._narrowed: dict[tuple[Any, ...], int] = {}  # -1: none
         self.tres_totals = self._totals()
 
     def _nodes(self) -> Rows:
@@ -84,7 +91,7 @@ class NodeTable:
     def _totals(self) -> dict[str, Floats]:
         """Each partition's TRES, by which PriorityWeightTRES is normalised."""
         totals = {
-            "cpu": self.part_nodes @ (self.nodes["cores"] * self.nodes["threads"]).astype(float),
+            "cpu": self.part_nodes @ self.node_cpus.astype(float),
             "mem": self.part_nodes @ self.nodes["memory_mb"],
             "node": self.part_nodes.sum(axis=1).astype(float),
         }
@@ -112,9 +119,16 @@ class NodeTable:
 
     def narrow(self, mask: int, request: dict[str, Any]) -> int:
         """The nodes of a mask that could hold the job if they were empty; slurmctld refuses a job that has too few."""
-        nodes = self.nodes
+        asked = (mask, *(request[name] for name in _NARROWING), *request["gres"])
+        if asked not in self._narrowed:
+            self._narrowed[asked] = self._narrow(mask, request)
+        if self._narrowed[asked] < 0:
+            raise Refused("no nodes of the partition can ever satisfy the request")
+        return self._narrowed[asked]
+
+    def _narrow(self, mask: int, request: dict[str, Any]) -> int:
+        nodes, cpus = self.nodes, self.node_cpus
         allowed = self.mask_rows[mask] == 1
-        cpus = nodes["cores"] * nodes["threads"]
         if request["memory_cpu_mb"] > 0:
             cpus = np.minimum(cpus, (nodes["memory_mb"] // request["memory_cpu_mb"]).astype(np.int64))
         cpus = np.minimum(cpus, request["cpus_on_node"])
@@ -123,7 +137,7 @@ class NodeTable:
         fits &= (self.node_gres >= np.array(request["gres"], np.int64)).all(axis=1)
         best = np.sort(cpus[fits])[::-1][: request["nodes_max"]]
         if len(best) < request["nodes_min"] or best.sum() < request["cpus"]:
-            raise Refused("no nodes of the partition can ever satisfy the request")
+            return -1
         row = fits.astype(np.uint8)
         key = ("narrow", row.tobytes())
         if key not in self.masks:

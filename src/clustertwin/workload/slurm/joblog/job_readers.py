@@ -1,9 +1,10 @@
 """Job logs of Slurm -> SlurmLog: `sacct --parsable2`, or event files of sbatch command lines with submit times.
 
     sacct -a -X -P -S 2024-01-01 --format JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,\\
-      ElapsedRaw,TimelimitRaw,ReqNodes,ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,SubmitLine
+      ElapsedRaw,TimelimitRaw,ReqNodes,ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,NodeList,SubmitLine
 
-SubmitLine is optional. It tells what sacct has no column for: tasks, exclusive nodes, dependencies, nice.
+NodeList and SubmitLine are optional. NodeList shows which nodes were out. SubmitLine tells what sacct has no column
+for: tasks, exclusive nodes, dependencies, nice.
 """
 
 from __future__ import annotations
@@ -15,20 +16,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats.parsing.byte_stream import blocks
+from clustertwin.workload.formats.parsing.slurm_fields import STATES
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
 from clustertwin.workload.slurm.site.quantities import (
     Gres,
+    expand_hosts,
     parse_count,
     parse_gres,
     parse_limit_s,
     parse_memory_mb,
+    parse_number,
+    parse_size,
     parse_tres,
 )
 from clustertwin.workload.slurm.site.slurm_site import SiteReport
+
+Parsed = TypeVar("Parsed")
 
 #: Of the unpacked text: ten million jobs with their command lines.
 MOST_BYTES = 1 << 32
@@ -69,8 +76,10 @@ def read_log(path: Path) -> SlurmLog:
         return parse_events(text, path)
     if "|" in first and "Submit" in first:
         return parse_sacct(text, path)
-    if ";" in first and "Submit" in first:
-        raise TraceError(path, "the columns are separated by ';'; sacct --parsable2 separates them by '|'", 1)
+    if separator := re.search(r"[;,\t]\s*\bSubmit\b", first):
+        raise TraceError(path, f"the columns are separated by {separator[0][0]!r}; sacct --parsable2 uses '|'", 1)
+    if "\0" in first:
+        raise TraceError(path, "the text has zero bytes: UTF-16 without a byte-order mark? Convert it to UTF-8", 1)
     raise TraceError(path, "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt", 1)
 
 
@@ -212,23 +221,29 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
 def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     """A report of `sacct --parsable2`; lines of job steps are skipped."""
     report = SiteReport()
-    lines = text.splitlines()
-    header = [name.strip() for name in lines[0].rstrip("|").split("|")]
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    header = [name.strip() for name in (lines[0][1] if lines else "").rstrip("|").split("|")]
     if "Submit" not in header or not {"JobID", "JobIDRaw"} & set(header):
         raise TraceError(where, "no columns JobIDRaw and Submit; print them with sacct --format", 1)
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
+    if repeated := [name for name in header if header.count(name) > 1]:
+        raise TraceError(where, f"the column {repeated[0]} appears twice", lines[0][0])
+    last_runs: dict[str, SlurmJob] = {}  # `sacct --duplicates` has a row for each run of a requeued job
+    for number, line in lines[1:]:
         cells = _cells(line, header)
         if cells is None:
             raise TraceError(where, f"{line.count('|') + 1} columns, the header has {len(header)}", number)
+        place = f"{Path(where).name}:{number}"
         try:
-            job = _sacct_job(cells, report, f"{Path(where).name}:{number}")
+            job = _sacct_job(cells, report, place)
         except (ValueError, OverflowError) as error:
             raise TraceError(where, str(error), number) from error
-        if job is not None:
-            rows.append(job)
+        if job is None:
+            continue
+        word = cells.get("JobID") or cells["JobIDRaw"]
+        if last_runs.pop(word, None):
+            report.add("assumed", "jobs with several rows, as after a requeue: only the last row counts", place)
+        last_runs[word] = job
+    rows = list(last_runs.values())
     if not rows:
         raise TraceError(where, "no jobs")
     epoch_s = min(job.submit_s for job in rows)
@@ -269,28 +284,40 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     raw = cells.get("JobIDRaw", "")
     number = int(raw) if raw.isdigit() else int(match[1]) + int(match[2] or 0) if (match[2] or "0").isdigit() else 0
     number = number or int(match[1])
-    if number >= 2**62:
-        raise ValueError(f"job id {number} is beyond 64 bits")
-    state = cells.get("State", "COMPLETED").split()[0] if cells.get("State") else "COMPLETED"
-    submit, start, end = (_time_s(cells.get(name, "")) for name in ("Submit", "Start", "End"))
+    if max(number, int(match[1])) >= 2**62:
+        raise ValueError(f"job id {word} is beyond 64 bits")
+    if (match[2] or "").startswith("["):
+        report.add("assumed", "array tasks that never started share one row: taken as one job", place)
+    state = (cells.get("State") or "COMPLETED").split()[0].rstrip("+")
+    if state not in STATES:
+        report.add("unknown", f"State {state}", place)
+    submit, start, end = (_field(cells, name, _time_s) for name in ("Submit", "Start", "End"))
     if math.isnan(submit):
         raise ValueError("no time of submission")
-    tres = parse_tres(re.sub(r"billing=[^,]*,?", "", cells.get("ReqTRES", "")))
-    nodes = parse_count(cells.get("ReqNodes") or f"{tres.get('node', 0):.0f}") or 1
-    cpus = parse_count(cells.get("ReqCPUS") or f"{tres.get('cpu', 0):.0f}") or 1
+    tres = _field(cells, "ReqTRES", lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
+    nodes = _field(cells, "ReqNodes", lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
+    cpus = _field(cells, "ReqCPUS", lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    run_s = _run_s(cells, start, end)
+    if run_s < 0:
+        raise ValueError(f"End {cells['End']} is before Start {cells['Start']}")
+    cancelled = state == "CANCELLED" and math.isnan(start) and not math.isnan(end)
+    if start < submit:
+        report.add("assumed", "jobs that start before their submission: the start is not compared", place)
+        start = math.nan
     job = SlurmJob(
-        number, submit, _run_s(cells, start, end), cells.get("User", ""), cells.get("Account", ""),
+        number, submit, run_s, cells.get("User", ""), cells.get("Account", ""),
         tuple(filter(None, cells.get("Partition", "").split(","))), cells.get("QOS", ""), _limit_s(cells),
         nodes_min=nodes, nodes_max=nodes, tasks=cpus, gres=_gres(tres, nodes), constraint=cells.get("Constraints", ""),
         reservation=cells.get("Reservation", ""), array=int(match[1]) if match[2] else 0,
-        succeeds=state == "COMPLETED", start_s=start, end_s=end, **_memory(cells, tres, nodes),
+        succeeds=state == "COMPLETED", start_s=start, end_s=end, nodes=_field(cells, "NodeList", _node_list),
+        **_memory(cells, tres, nodes),
     )  # fmt: skip
-    eligible = _time_s(cells.get("Eligible", ""))
+    eligible = _field(cells, "Eligible", _time_s)
     if eligible > submit:
         job = replace(job, begin_s=eligible)
-    if state == "CANCELLED" and math.isnan(start) and not math.isnan(end):
+    if cancelled:
         job = replace(job, cancel_s=end)
-    if int(cells.get("Restarts") or 0):
+    if _field(cells, "Restarts", lambda text: parse_size(text or "0")):
         report.add("assumed", "requeued jobs: only their last run is known", place)
     if cells.get("SubmitLine"):
         job = _with_submit_line(job, cells["SubmitLine"], report, place)
@@ -317,35 +344,50 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
     )  # fmt: skip
 
 
+def _field(cells: dict[str, str], name: str, parse: Callable[[str], Parsed]) -> Parsed:
+    """A column's value; its name is part of the reason if it cannot be read."""
+    try:
+        return parse(cells.get(name, ""))
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is {cells[name][:40]!r}: {error}") from error
+
+
 def _time_s(text: str) -> float:
     if text in _NONE:
         return math.nan
-    if text.isdigit():
-        return float(text)
+    if text.isdecimal():
+        return parse_number(text)
     moment = datetime.fromisoformat(text)
+    if not 1900 <= moment.year < 9999:
+        raise ValueError(f"the year {moment.year} is not plausible")
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _node_list(text: str) -> tuple[str, ...]:
+    return () if text in _NONE or text.lower() == "none assigned" else tuple(expand_hosts(text))
 
 
 def _run_s(cells: dict[str, str], start: float, end: float) -> float:
     if math.isnan(start):
         return math.inf
     if cells.get("ElapsedRaw", "").isdigit() and not math.isnan(end):
-        return float(cells["ElapsedRaw"])
+        return _field(cells, "ElapsedRaw", parse_number)
     return end - start if not math.isnan(end) else math.inf
 
 
 def _limit_s(cells: dict[str, str]) -> float:
     text = cells.get("TimelimitRaw") or cells.get("Timelimit") or ""
-    return math.nan if text in _NONE or ("imit" in text.lower()[-6:] and "_" in text) else parse_limit_s(text)
+    if text in _NONE or ("imit" in text.lower()[-6:] and "_" in text):
+        return math.nan
+    return _field(cells, "TimelimitRaw" if cells.get("TimelimitRaw") else "Timelimit", parse_limit_s)
 
 
 def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[str, Any]:
     text = cells.get("ReqMem", "")
-    if text.endswith("c"):
-        return {"memory_per_cpu_mb": parse_memory_mb(text[:-1])}
-    if text.endswith("n"):
-        return {"memory_per_node_mb": parse_memory_mb(text[:-1])}
-    total = tres.get("mem") or (parse_memory_mb(text) if text and text[0].isdigit() else math.nan)
+    kind = {"c": "memory_per_cpu_mb", "n": "memory_per_node_mb"}.get(text[-1:])
+    if kind:
+        return {kind: _field(cells, "ReqMem", lambda text: parse_memory_mb(text[:-1]))}
+    total = tres.get("mem") or (_field(cells, "ReqMem", parse_memory_mb) if text[:1].isdecimal() else math.nan)
     return {"memory_per_node_mb": total / nodes}
 
 

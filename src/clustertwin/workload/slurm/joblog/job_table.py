@@ -43,6 +43,7 @@ class SlurmJob:
     cancel_s: float = math.inf  # withdrawn from the queue then, if it waits
     start_s: float = math.nan  # recorded
     end_s: float = math.nan  # recorded
+    nodes: tuple[str, ...] = ()  # recorded; empty: not given
 
 
 @dataclass(frozen=True, slots=True)

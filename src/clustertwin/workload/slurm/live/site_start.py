@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.interval_scale import DEFAULT_SCALE
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.run_times.run_time_history import (
     KEPT,
@@ -25,7 +26,7 @@ from clustertwin.workload.run_times.run_time_history import (
     remember,
 )
 from clustertwin.workload.simulator.forecast.live_start import (
-    INTERVAL_LEVELS,
+    EXACT,
     LIKE,
     LikeJob,
     StartQuestion,
@@ -234,9 +235,9 @@ def _answer(
         tuple(history), int(moment.history_row[row]), float(moment.limit_s[row]), 0.0, FutureSettings().least,
         np.zeros(KEPT),
     )  # fmt: skip
-    low, high = INTERVAL_LEVELS
+    low_s, high_s = starts.interval_s(DEFAULT_SCALE if len(starts.samples_s) > 1 else EXACT)
     return StartAnswer(
-        live.name, live.job.user, starts.quantile_s(low), starts.quantile_s(0.5), starts.quantile_s(high),
+        live.name, live.job.user, low_s, starts.quantile_s(0.5), high_s,
         starts.likeliest_s(), starts.by_limits_s, question.within_s, starts.probability(question.within_s),
         len(starts.samples_s), LEVELS[level] if count else "its limit",
     )  # fmt: skip

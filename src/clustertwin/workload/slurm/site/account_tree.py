@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines, read_text
-from clustertwin.workload.slurm.site.quantities import UNLIMITED, parse_count, parse_limit_s, parse_tres
+from clustertwin.workload.slurm.site.quantities import UNLIMITED, parse_count, parse_limit_s, parse_number, parse_tres
 from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES, Association, Qos, SiteReport, UsageLimits
 
 #: Slurm's names of limits (lower case) -> fields of UsageLimits.
@@ -67,7 +67,7 @@ class AccountBook:
             elif key == "preemptmode":
                 changes["preempt_mode"] = "" if value.lower() == "cluster" else value.lower()
             elif key == "usagefactor":
-                changes["usage_factor"] = float(value or 1)
+                changes["usage_factor"] = _limit("usage_factor", value or "1", place, key)
             elif key == "flags":
                 changes["flags"] = _list(value)
         self.qos[name] = replace(old, **changes)
@@ -110,8 +110,8 @@ def read_accounts(paths: Iterable[Path], report: SiteReport) -> AccountBook:
 def _read_dump(path: Path, lines: list[tuple[int, str]], book: AccountBook) -> None:
     parent = "root"
     for number, text in lines:
-        match = re.match(r"(\w+)\s*-\s*('[^']*'|[^:]*)(?::(.*))?$", text)
-        if match is None:
+        match = re.match(r"(\w+)\s*-\s*('[^']*'|[^:']*)(?::(.*))?$", text)
+        if match is None or (match[3] or "").count("'") % 2:
             raise SiteError(path, f"{text[:40]!r} is not a line of sacctmgr dump", number)
         kind, name = match[1].lower(), match[2].strip("'")
         given = _dump_pairs(match[3] or "", path, number)
@@ -167,7 +167,8 @@ def _read_script(path: Path, lines: list[tuple[int, str]], book: AccountBook) ->
         if verb in ("list", "show", "exit", "quit"):
             continue
         if verb not in ("add", "create", "modify", "remove", "delete"):
-            raise SiteError(path, f"{words[0]!r} is not a command of sacctmgr", number)
+            hint = "; print tables with sacctmgr --parsable2" if ";" in text or "\t" in text else ""
+            raise SiteError(path, f"{words[0]!r} is not a command of sacctmgr{hint}", number)
         given = {key.lower(): value for key, equals, value in (word.partition("=") for word in words[2:]) if equals}
         names = _list(given.get("name", given.get("names", "")))
         for name in names:
@@ -222,6 +223,8 @@ def _limit(name: str, text: str, place: tuple[Path, int], key: str) -> Any:
             return parse_tres(text)
         if name == "max_wall_s":
             return parse_limit_s(text) if text else math.inf
+        if name == "usage_factor":
+            return parse_number(text)
         return math.inf if text.lower() in UNLIMITED | {""} else float(parse_count(text))
     except ValueError as error:
         raise SiteError(place[0], f"{key}={text}: {error}", place[1]) from error

@@ -5,6 +5,7 @@ An entry is one logical line: keys are lower case, since Slurm ignores their cas
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ _INCLUDE = re.compile(r"include\s+(\S.*)$", re.IGNORECASE)
 MOST_BYTES = 1 << 28
 #: A file that includes itself, directly or not, is refused at this depth.
 DEEPEST_INCLUDE = 20
+#: Twenty files, each of which includes the next one twice, would be read a million times.
+MOST_FILES = 1000
 
 
 class SiteError(InputError):
@@ -45,37 +48,58 @@ class ConfEntry:
         return SiteError(self.file, reason, self.line)
 
 
-def read_entries(path: Path, cluster: str = "") -> list[ConfEntry]:
+def read_entries(path: Path) -> list[ConfEntry]:
     """A file and the files that it includes, in order."""
-    return list(_entries(path, cluster, 0))
+    return list(_Includes(path.parent).entries(path, 0))
 
 
-def _entries(path: Path, cluster: str, depth: int) -> Iterator[ConfEntry]:
-    if depth > DEEPEST_INCLUDE:
-        raise SiteError(path, f"Include is nested more than {DEEPEST_INCLUDE} times; does a file include itself?")
-    for number, text in logical_lines(read_text(path)):
-        if include := _INCLUDE.match(text):
-            name = include[1].strip().replace("%c", cluster)
-            target = path.parent / name
-            if not target.is_file():
-                raise SiteError(path, f"Include {name}: there is no such file", number)
-            yield from _entries(target, cluster, depth + 1)
-            continue
-        yield ConfEntry(str(path), number, parse_pairs(text, path, number))
+class _Includes:
+    """Follows Include. As in Slurm, names are relative to the directory of slurm.conf, and %c is the ClusterName."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._cluster, self._files = directory, "", 0
+
+    def entries(self, path: Path, depth: int) -> Iterator[ConfEntry]:
+        self._files += 1
+        if self._files > MOST_FILES:
+            raise SiteError(path, f"more than {MOST_FILES} files are included")
+        if depth > DEEPEST_INCLUDE:
+            raise SiteError(path, f"Include is nested more than {DEEPEST_INCLUDE} times; does a file include itself?")
+        for number, text in logical_lines(read_text(path)):
+            if include := _INCLUDE.match(text):
+                yield from self.entries(self._target(include[1], path, number), depth + 1)
+                continue
+            entry = ConfEntry(str(path), number, parse_pairs(text, path, number))
+            self._cluster = entry.values.get("clustername", self._cluster)
+            yield entry
+
+    def _target(self, text: str, path: Path, line: int) -> Path:
+        name = text.strip().strip('"')
+        if "%c" in name and not self._cluster:
+            raise SiteError(path, f"Include {name}: ClusterName must be set before it", line)
+        name = name.replace("%c", self._cluster)
+        for directory in (self._directory, path.parent):
+            if os.path.isfile(directory / name):  # Path.is_file() raises an error if the name is too long
+                return directory / name
+        raise SiteError(path, f"Include {name}: there is no such file", line)
 
 
 def read_text(path: Path) -> str:
-    """A text file in UTF-8, or in UTF-16 where a byte order mark says so."""
+    """A text file in UTF-8, or in UTF-16 where a byte order mark says so. Comments may have another encoding."""
     try:
         content = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise SiteError(path, error.strerror or str(error)) from error
-    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise SiteError(path, f"byte {error.start} is not {encoding} text", line) from error
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        try:
+            return content.decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise SiteError(path, f"the file begins like UTF-16 text and is damaged: {error.reason}") from error
+    text = content.decode("utf-8-sig", "surrogateescape")
+    for number, line in logical_lines(text) if not text.isascii() else ():
+        if any("\udc80" <= letter <= "\udcff" for letter in line):
+            raise SiteError(path, f"{ascii(line)[1:41]}… is not UTF-8 text", number)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from clustertwin.workload.slurm.site.conf_lines import ConfEntry, SiteError, read_entries
+from clustertwin.workload.slurm.site.conf_lines import ConfEntry, read_entries
 from clustertwin.workload.slurm.site.conf_settings import ConfSettings, file_and_line, lines_of, parsed
-from clustertwin.workload.slurm.site.quantities import expand_hosts, parse_count, parse_gres, parse_memory_mb
+from clustertwin.workload.slurm.site.quantities import expand_hosts, parse_gres, parse_memory_mb, parse_size
 from clustertwin.workload.slurm.site.slurm_site import NodeGroup, SiteReport, SwitchGroup
 
 _DOWN = ("down", "drain", "fail", "future", "cloud", "maint", "power_down")
+_UP = ("unknown", "idle", "up", "alloc", "mixed", "resume", "undrain", "planned")
 
 
 _NODE_KEYS = {
@@ -36,12 +37,11 @@ def node_groups(entries: list[ConfEntry], report: SiteReport) -> tuple[NodeGroup
         groups.append(group)
     down: set[str] = set()
     for entry, values in lines_of(entries, "downnodes"):
+        names = set(parsed(entry, "downnodes", expand_hosts, values["downnodes"]))
+        if names - seen.keys():
+            raise entry.error(f"DownNodes names {min(names - seen.keys())}, which no NodeName line defines")
         if values.get("state", "down").lower().startswith(_DOWN):
-            down |= set(parsed(entry, "downnodes", expand_hosts, values["downnodes"]))
-    if down - seen.keys():
-        raise SiteError(
-            "slurm.conf", f"DownNodes names {sorted(down - seen.keys())[0]}, which no NodeName line defines"
-        )
+            down |= names
     return tuple(part for group in groups for part in _split_down(group, down))
 
 
@@ -60,7 +60,7 @@ def _split_down(group: NodeGroup, down: set[str]) -> list[NodeGroup]:
 
 def _group(entry: ConfEntry, values: dict[str, str], report: SiteReport) -> NodeGroup:
     def number(key: str, default: int) -> int:
-        return parsed(entry, key, parse_count, values[key]) if key in values else default
+        return parsed(entry, key, parse_size, values[key]) if key in values else default
 
     boards = number("boards", 1)
     sockets = number("socketsperboard", 0) * boards or number("sockets", 0)
@@ -78,10 +78,18 @@ def _group(entry: ConfEntry, values: dict[str, str], report: SiteReport) -> Node
                 file_and_line(entry),
             )
     else:
-        cores, threads = max(cpus, 1) // threads or 1, threads
+        if cpus < 1 and {"cpus", "procs"} & values.keys():
+            raise entry.error("CPUs=0: a node needs a CPU")
+        cores = max(cpus, 1) // threads or 1
     memory = parsed(entry, "realmemory", parse_memory_mb, values.get("realmemory", "1"))
     reserved = number("memspeclimit", 0)
     state = values.get("state", "unknown").lower()
+    if not state.startswith(_DOWN + _UP):
+        report.add("unknown", f"NodeName State={values['state']}; the node is taken as up", file_and_line(entry))
+    if cores - number("corespeccount", 0) < 1:
+        raise entry.error(f"{cores} cores, of which CoreSpecCount takes {number('corespeccount', 0)}: none is left")
+    if memory < reserved:
+        raise entry.error(f"MemSpecLimit={reserved} is more than RealMemory={memory:g}")
     return NodeGroup(
         tuple(parsed(entry, "nodename", expand_hosts, values["nodename"])),
         cores - number("corespeccount", 0),

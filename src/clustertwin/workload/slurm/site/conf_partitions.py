@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clustertwin.workload.slurm.site.conf_lines import ConfEntry
 from clustertwin.workload.slurm.site.conf_settings import (
@@ -22,6 +22,7 @@ from clustertwin.workload.slurm.site.quantities import (
     parse_count,
     parse_limit_s,
     parse_memory_mb,
+    parse_size,
     parse_weights,
 )
 from clustertwin.workload.slurm.site.slurm_site import SiteReport, SlurmPartition
@@ -45,6 +46,10 @@ def read_partitions(
             if name in partitions:
                 raise entry.error(f"partition {name} is defined twice")
             partitions[name] = _partition(name, entry, values, _Members(known, sets), cluster.report)
+    defaults = [name for name, partition in partitions.items() if partition.default]
+    for name in defaults[:-1]:  # Slurm keeps the last
+        cluster.report.add("assumed", f"partitions {', '.join(defaults)} are all Default=YES; the last one counts")
+        partitions[name] = replace(partitions[name], default=False)
     return tuple(partitions.values())
 
 
@@ -79,6 +84,10 @@ def _partition(
     if share.startswith(("YES", "FORCE")) and not share.endswith(":1"):
         report.add("not modelled", "OverSubscribe: jobs that share cores", file_and_line(entry))
     state = get("state", str.upper, "UP")
+    if state not in ("UP", "DOWN", "DRAIN", "INACTIVE"):
+        raise entry.error(f"State={state}: must be UP, DOWN, DRAIN or INACTIVE")
+    if not values.get("nodes"):
+        report.add("assumed", f"partition {name} has no nodes; its jobs never start", file_and_line(entry))
     partition = SlurmPartition(
         name,
         members(entry, values.get("nodes", "")),
@@ -113,7 +122,7 @@ def _partition(
 
 
 def _count(text: str) -> float:
-    return math.inf if text.lower() in UNLIMITED else float(parse_count(text))
+    return math.inf if text.lower() in UNLIMITED else float(parse_size(text))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -13,7 +13,13 @@ from clustertwin.workload.slurm.site.conf_settings import (
     preempt_mode_of,
     yes_or_no,
 )
-from clustertwin.workload.slurm.site.quantities import parse_count, parse_limit_s, parse_memory_mb, parse_weights
+from clustertwin.workload.slurm.site.quantities import (
+    parse_limit_s,
+    parse_memory_mb,
+    parse_number,
+    parse_size,
+    parse_weights,
+)
 from clustertwin.workload.slurm.site.slurm_site import Preemption, PriorityWeights, SchedulerParameters
 
 
@@ -29,12 +35,14 @@ def scheduler_parameters(cluster: ConfSettings) -> SchedulerParameters:
     for part in filter(None, (word.strip() for word in text.split(","))):
         name, _, value = part.partition("=")
         name = name.lower()
-        if name == "bf_window":
-            given[name] = parsed(entry, name, float, value) * 60
+        if name == "bf_interval" and value.strip() == "-1":  # Slurm's way to turn backfilling off
+            given["backfill"] = False
+        elif name == "bf_window":
+            given[name] = parsed(entry, name, parse_number, value) * 60
         elif name == "bf_max_job_test" or known.get(name) == "int":
-            given[name] = parsed(entry, name, parse_count, value)
+            given[name] = parsed(entry, name, parse_size, value)
         elif known.get(name) == "float":
-            given[name] = parsed(entry, name, float, value)
+            given[name] = parsed(entry, name, parse_number, value)
         elif known.get(name) == "bool":
             given[name] = True
         elif name in ("max_script_size", "max_rpc_cnt", "max_switch_wait", "sched_min_interval", "bf_max_time",
@@ -55,11 +63,11 @@ def priority_weights(cluster: ConfSettings) -> PriorityWeights:
     half_life = cluster.get("prioritydecayhalflife", parse_limit_s, 7 * 86_400.0)
     return PriorityWeights(
         multifactor=kind.endswith("multifactor"),
-        age=cluster.get("priorityweightage", float, 0.0),
-        fair_share=cluster.get("priorityweightfairshare", float, 0.0),
-        job_size=cluster.get("priorityweightjobsize", float, 0.0),
-        partition=cluster.get("priorityweightpartition", float, 0.0),
-        qos=cluster.get("priorityweightqos", float, 0.0),
+        age=cluster.get("priorityweightage", parse_number, 0.0),
+        fair_share=cluster.get("priorityweightfairshare", parse_number, 0.0),
+        job_size=cluster.get("priorityweightjobsize", parse_number, 0.0),
+        partition=cluster.get("priorityweightpartition", parse_number, 0.0),
+        qos=cluster.get("priorityweightqos", parse_number, 0.0),
         tres=cluster.get("priorityweighttres", parse_weights, {}),
         max_age_s=cluster.get("prioritymaxage", parse_limit_s, 7 * 86_400.0),
         half_life_s=half_life or math.inf,
@@ -83,7 +91,7 @@ def preemption_of_site(cluster: ConfSettings) -> Preemption:
     return Preemption(
         known[kind],
         cluster.get("preemptmode", preempt_mode_of, "off"),
-        requeue=cluster.get("jobrequeue", parse_count, 1) != 0,
+        requeue=cluster.get("jobrequeue", parse_size, 1) != 0,
         youngest_first="preempt_youngest_first" in cluster.get("schedulerparameters", str.lower, ""),
     )
 

@@ -36,7 +36,7 @@ NO_EFFECT = (
     "resumefail", "returntoservice", "route", "sallocdefaultcommand", "sbcast", "slurm", "srun", "statesavelocation",
     "stateSave", "suspend", "switch", "task", "tcptimeout", "tmpfs", "topology", "trackwckey", "treewidth",
     "unkillable", "usepam", "vsizefactor", "waittime", "x11", "checkpoint", "cachegroups", "fastschedule", "licenses",
-    "allow", "validate", "bcast", "data", "node", "mcs",
+    "allow", "validate", "bcast", "data", "mcs",
 )  # fmt: skip
 
 
@@ -88,6 +88,8 @@ def cluster_settings(entries: Iterable[ConfEntry], report: SiteReport) -> dict[s
     settings: dict[str, tuple[str, ConfEntry]] = {}
     for entry in entries:
         if entry.kind in _LINES:
+            for key in {key for key, _ in entry.pairs if [name for name, _ in entry.pairs].count(key) > 1}:
+                report.add("assumed", f"{key} stands twice on a line; the last value counts", file_and_line(entry))
             continue
         for key, value in entry.pairs:
             if key in settings:

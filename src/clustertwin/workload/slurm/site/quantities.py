@@ -44,6 +44,31 @@ def parse_count(text: str) -> int:
     return number
 
 
+def parse_size(text: str) -> int:
+    """A whole number that is not negative."""
+    number = parse_count(text)
+    if number < 0:
+        raise ValueError(f"{text} is negative")
+    return number
+
+
+def parse_number(text: str) -> float:
+    """A finite number that is not negative.
+
+    >>> parse_number("0.5")
+    0.5
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a number") from None
+    if not number < 2**53:
+        raise ValueError(f"{text[:40]} is too large")
+    if number < 0:
+        raise ValueError(f"{text[:40]} is negative")
+    return number
+
+
 def parse_limit_s(text: str) -> float:
     """A time limit -> seconds; minutes, `minutes:seconds`, `hours:minutes:seconds` or `days-hours[:minutes[:seconds]]`.
 
@@ -56,7 +81,7 @@ def parse_limit_s(text: str) -> float:
     match = _CLOCK.match(text)
     if match is None:
         raise ValueError(f"{text!r} is not a time; write minutes, hours:minutes:seconds or days-hours")
-    days, first, second, third = (None if part is None else int(part) for part in match.groups())
+    days, first, second, third = (None if part is None else parse_count(part) for part in match.groups())
     if days is not None:
         return float(days * 86_400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0))
     if second is None:
@@ -75,7 +100,10 @@ def parse_memory_mb(text: str) -> float:
     match = _MEMORY.match(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 4000, 4000M or 4G")
-    return float(match[1]) * _MEGABYTES[match[2].lower()]
+    amount = float(match[1]) * _MEGABYTES[match[2].lower()]
+    if amount >= 2**53:
+        raise ValueError(f"{text[:40]} is too large")
+    return amount
 
 
 def parse_tres(text: str) -> dict[str, float]:
@@ -93,9 +121,9 @@ def parse_tres(text: str) -> dict[str, float]:
         if value.strip() == "-1":
             continue
         try:
-            amounts[name] = parse_memory_mb(value) if name == "mem" else float(value)
+            amounts[name] = parse_memory_mb(value) if name == "mem" else parse_number(value)
         except ValueError:
-            raise ValueError(f"{value!r} is not an amount of {name}") from None
+            raise ValueError(f"{value[:40]!r} is not an amount of {name}") from None
     return amounts
 
 
@@ -107,7 +135,7 @@ def parse_weights(text: str) -> dict[str, float]:
         match = re.fullmatch(r"([\d.]+)([kmgtp]?)", value.strip(), re.IGNORECASE)
         if not equals or match is None:
             raise ValueError(f"{part!r} is not name=weight")
-        weights[name.strip().lower()] = float(match[1]) / _MEGABYTES[match[2].lower()]
+        weights[name.strip().lower()] = parse_number(match[1]) / _MEGABYTES[match[2].lower()]
     return weights
 
 
@@ -125,9 +153,9 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
         if not words[0]:
             raise ValueError(f"{part!r} is not name[:type][:count]")
         names = words[:-1] if count else words
-        if len(names) > 2:
+        if len(names) > 2 or re.fullmatch(r"-\d+", names[-1]):
             raise ValueError(f"{part!r} is not name[:type][:count]")
-        amount = int(count[1]) * _COUNT[count[2].lower()] if count else 1
+        amount = parse_count(str(parse_count(count[1]) * _COUNT[count[2].lower()])) if count else 1
         found.append(Gres(names[0].lower(), names[1].lower() if len(names) == 2 else "", amount))
     return tuple(found)
 
@@ -184,7 +212,9 @@ def _numbers(text: str) -> Iterator[str]:
         if not dash:
             yield first
             continue
-        if int(last) < int(first) or int(last) - int(first) > MOST_NODES:
+        if int(last) < int(first):
             raise ValueError(f"{word!r} is not a node range: the first number must not exceed the last")
+        if int(last) - int(first) > MOST_NODES:
+            raise ValueError(f"{word!r} names more than {MOST_NODES:,} nodes")
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))

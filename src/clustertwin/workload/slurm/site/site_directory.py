@@ -7,11 +7,11 @@ sacctmgr.dump, *.dump, qos.txt, assoc.txt. reservations.toml lists advance reser
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from clustertwin.core.foreign_files import parse_toml
 from clustertwin.workload.slurm.site.account_tree import AccountBook, read_accounts
 from clustertwin.workload.slurm.site.conf_lines import SiteError, read_text
 from clustertwin.workload.slurm.site.quantities import (
@@ -106,8 +106,8 @@ def parse_site(text: str, where: Path | str) -> SlurmSite:
 
 def _toml(text: str, where: Path | str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise SiteError(where, str(error)) from error
 
 
