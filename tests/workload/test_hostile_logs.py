@@ -6,15 +6,17 @@ import gzip
 import os
 import tempfile
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import strategies as st
-from tests.hostile_inputs import attempt, fuzzed, seeds
+from tests.hostile_inputs import attempt, boolean, fuzzed, seeds
 
 from clustertwin.core.errors import InputError, TraceError
 from clustertwin.workload import formats
-from clustertwin.workload.formats.parsing import byte_stream
+from clustertwin.workload.formats.parsing import byte_stream, findings
 from clustertwin.workload.slurm.joblog.job_readers import read_log
 from clustertwin.workload.slurm.site.conf_lines import SiteError
 from clustertwin.workload.slurm.site.site_directory import read_site
@@ -39,24 +41,81 @@ def is_read_or_refused(content: bytes, format: str, lenient: bool) -> None:
     attempt(lambda: formats.sniff(path), InputError)
 
 
-@fuzzed("swf", st.booleans(), values=(True,))
+@fuzzed("swf", boolean, values=(True,))
 def test_a_log_in_the_standard_workload_format(content: bytes, lenient: bool) -> None:
     is_read_or_refused(content, "swf", lenient)
 
 
-@fuzzed("sacct", st.booleans(), values=(True,))
+@fuzzed("sacct", boolean, values=(True,))
 def test_a_log_of_sacct(content: bytes, lenient: bool) -> None:
     is_read_or_refused(content, "sacct", lenient)
 
 
-@fuzzed("alcf", st.booleans(), values=(True,))
+@fuzzed("alcf", boolean, values=(True,))
 def test_a_log_of_argonne(content: bytes, lenient: bool) -> None:
     is_read_or_refused(content, "alcf", lenient)
 
 
-@fuzzed("supercloud", st.booleans(), values=(True,))
+@fuzzed("supercloud", boolean, values=(True,))
 def test_a_log_of_supercloud(content: bytes, lenient: bool) -> None:
     is_read_or_refused(content, "supercloud", lenient)
+
+
+PARQUET = DIRECTORY / "log.parquet"
+
+
+def parquet(facts: bytes, **columns: object) -> Path:
+    """A log of two jobs with this metadata, and perhaps with other columns."""
+    table = pa.table({"submit_s": [0.0, 5.0], "run_s": [3.0, 4.0], "user": [0, 1], **columns})
+    pq.write_table(table.replace_schema_metadata({b"clustertwin.jobs": facts}), PARQUET)
+    return PARQUET
+
+
+@fuzzed("parquet_facts")
+def test_the_metadata_of_a_parquet_log(content: bytes) -> None:
+    """A text that is not JSON, or a machine of another type, was a foreign error."""
+    jobs = attempt(lambda: formats.read(parquet(content), format="parquet"), InputError)
+    if jobs is not None:
+        assert np.isfinite(jobs.epoch_s)
+        ZoneInfo(jobs.timezone)
+
+
+@fuzzed("parquet")
+def test_a_parquet_log(content: bytes) -> None:
+    is_read_or_refused(content, "parquet", lenient=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"user": pa.array([[1], [2]])}, "column 'user' holds list"),
+        ({"user": pa.array(["a", "b"]).dictionary_encode()}, "column 'user' holds dictionary"),
+        ({"user": pa.array([{"a": {"b": [1]}}, None])}, "column 'user' holds struct"),
+        ({"user": pa.array([None, None])}, "column 'user' holds null"),
+        ({"run_s": pa.array([b"1", b"2"])}, "column 'run_s' holds binary"),
+    ],
+)
+def test_a_parquet_column_of_another_type_is_refused(columns, reason) -> None:
+    with pytest.raises(TraceError, match=reason):
+        formats.read(parquet(b"{}", **columns), format="parquet")
+
+
+def test_a_small_parquet_file_of_very_many_equal_rows_is_refused_before_it_is_read(tmp_path) -> None:
+    """Two kilobytes become gigabytes: equal values are stored once."""
+    rows = 3_000_000
+    zeros = pa.array(np.zeros(rows))
+    pq.write_table(pa.table({"submit_s": zeros, "run_s": zeros}), tmp_path / "log", compression="zstd")
+    with pytest.raises(TraceError, match=r"3,000,000 rows in [\d,]+ bytes: no job log is so regular"):
+        formats.read(tmp_path / "log", format="parquet")
+
+
+def test_columns_that_no_job_log_has_are_not_read(tmp_path, monkeypatch) -> None:
+    table = pa.table({"submit_s": [0.0], "run_s": [1.0], "payload": [b"x" * 1000]})
+    pq.write_table(table, tmp_path / "log")
+    read, asked = pq.ParquetFile.read, []
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda self, columns: asked.extend(columns) or read(self, columns))
+    assert len(formats.read(tmp_path / "log", format="parquet")) == 1
+    assert asked == ["submit_s", "run_s"]
 
 
 @fuzzed("slurm_job_log")
@@ -114,3 +173,32 @@ def test_a_line_with_many_separators_is_dropped_soon(tmp_path) -> None:
     path.write_text(f"{names}\n1|2024-06-03T08:00:00|a|b|c|d|e|f\n2|2024-06-03T08:00:00{'|x' * 200}\n")
     parsed = formats.read_report(path, lenient=True, format="sacct")
     assert [finding.line for finding in parsed.faults] == [3]
+
+
+@pytest.mark.parametrize("format", ["swf", "sacct", "alcf"])
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_file_of_faults_is_refused_before_they_fill_the_memory(format, lenient, tmp_path, monkeypatch) -> None:
+    """Nine kilobytes of gzip hold a million faulty lines, which took 200 MB."""
+    monkeypatch.setattr(findings, "MOST_FINDINGS", 1000)
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(seeds(format)[0] + b"x\n" * 5000))
+    with pytest.raises(TraceError, match="more than 1,000 faults; the last: "):
+        formats.read(path, lenient=lenient, format=format)
+
+
+def test_files_that_each_include_the_next_twice_are_refused_soon(tmp_path) -> None:
+    """The last of twenty was read a million times: the depth of includes was limited, and their number was not."""
+    for number in range(15):
+        (tmp_path / f"{number}.conf").write_text(f"Include {number + 1}.conf\n" * 2)
+    (tmp_path / "15.conf").write_text("\n")
+    with pytest.raises(SiteError, match=r"more than 1000 files are included"):
+        read_site(tmp_path / "0.conf")
+
+
+def test_a_column_that_occurs_twice_is_refused_by_name(tmp_path) -> None:
+    """A find of the fuzzer: `sacct --format=JobID,ReqCPUS,ReqCPUS` was a KeyError."""
+    header, *lines = seeds("sacct")[0].splitlines()
+    path = tmp_path / "log"
+    path.write_bytes(b"\n".join([header + b"|ReqCPUS", *(line + b"|77" for line in lines)]) + b"\n")
+    with pytest.raises(TraceError, match="log:1: the column ReqCPUS appears twice"):
+        formats.read_report(path, lenient=True, format="sacct")

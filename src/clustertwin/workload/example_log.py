@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs, Machine, Status
 
 CPUS = 128
@@ -23,6 +24,8 @@ def example_log(jobs: int = 2000, seed: int = 0) -> Jobs:
     >>> len(log), log.machine.cpus
     (100, 128)
     """
+    if jobs < 2:
+        raise SettingsError(f"an example has at least two jobs, not {jobs}")
     rng = np.random.default_rng(seed)
     usual_s, usual_cpus = rng.lognormal(6.5, 1.0, USERS), 2 ** rng.integers(0, 6, USERS)
     rows: list[tuple[float, float, float, int, int]] = []

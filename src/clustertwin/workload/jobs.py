@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.errors import TraceError
 from clustertwin.core.extras import require
 from clustertwin.core.tables import ColumnTable
 
@@ -73,10 +74,23 @@ class Jobs(ColumnTable):
         given: dict[str, Any] = {"id": np.arange(1, n + 1), "submit_s": submit_s, "run_s": run_s, **columns}
         kinds = {name: np.float64 if name.endswith(("_s", "_bytes")) else np.int64 for name in COLUMNS}
         table: dict[str, Any] = {
-            name: np.ascontiguousarray(given.pop(name), dtype=kind) if name in given else np.full(n, -1, dtype=kind)
+            name: _column(name, given.pop(name), kind, n) if name in given else np.full(n, -1, dtype=kind)
             for name, kind in kinds.items()
         }
         return cls(**table, **given)
+
+    @classmethod
+    def from_pandas(cls, frame: Any) -> Jobs:
+        """A table from a pandas DataFrame with these columns, of which submit_s (or dates in submit) and run_s are due.
+
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"submit": pandas.to_datetime(["2026-01-05 09:00+01:00"]), "run_s": 60, "cpus": 4})
+        >>> Jobs.from_pandas(frame)
+        <Jobs: 1 jobs in 0.0 days>
+        """
+        from clustertwin.workload.job_frame import jobs_from_frame
+
+        return jobs_from_frame(frame)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -121,6 +135,22 @@ class Jobs(ColumnTable):
 
 #: The names of the columns, in order.
 COLUMNS = tuple(f.name for f in fields(Jobs))[:13]
+
+
+def _column(name: str, values: Any, kind: Any, n: int) -> NDArray[Any]:
+    """A column of numbers. Dates and durations are refused: numpy would take their nanoseconds for seconds."""
+    where, array = "the job table", np.asarray(values)
+    if array.dtype.kind in "mM" or (len(array) and hasattr(array.flat[0], "tzinfo")):
+        raise TraceError(where, f"{name} holds dates or durations, not seconds; Jobs.from_pandas converts them")
+    if array.shape != (n,):
+        raise TraceError(where, f"{name} has the shape {array.shape}; submit_s has {n} values")
+    try:
+        numbers = array if array.dtype.kind in "iu" else array.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise TraceError(where, f"{name} holds no numbers ({error}); Jobs.from_pandas takes words") from error
+    if kind is np.int64 and not np.isfinite(numbers).all():
+        raise TraceError(where, f"{name} has missing values; -1 stands for an unknown one")
+    return np.ascontiguousarray(numbers, dtype=kind)
 
 
 def _series(pandas: Any, jobs: Jobs, name: str) -> Any:

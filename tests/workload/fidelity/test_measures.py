@@ -165,6 +165,10 @@ def test_a_log_whose_submissions_are_starts_is_recognised():
     assert not submits_are_starts(replace(log, wait_s=np.full(len(log), 30.0)), on)  # they waited
     crowded = replace(log, submit_s=log.submit_s / 2)
     assert not submits_are_starts(crowded, on)  # eight cpus at once: somebody had to wait
+    spread = replace(log, submit_s=log.submit_s * 5)
+    assert submits_are_starts(spread, on)  # never two at once, although the machine is not busy
+    apart = Jobs.build(60.0 * np.arange(100), np.full(100, 60.0), cpus=np.ones(100, int), wait_s=np.zeros(100))
+    assert not submits_are_starts(apart, Capacity(64, "cpus"))  # small jobs fit at any time
     idle = replace(log, submit_s=log.submit_s * 20)
     assert not submits_are_starts(idle, on)  # an idle machine has no queue
 

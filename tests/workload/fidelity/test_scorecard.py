@@ -64,6 +64,8 @@ def test_the_yardsticks_separate_order_from_rows():
 def test_too_few_jobs_are_refused():
     with pytest.raises(TraceError, match="31 jobs are too few"):
         scorecard(bursty(31, 0), bursty(100, 0))
+    with pytest.raises(TraceError, match="mine: 40 jobs are too few; a comparison also needs two halves of 32"):
+        compare(ComparedLog.of(bursty(40, 0), "mine"), [ComparedLog.of(bursty(100, 0), "fake")])
 
 
 @pytest.mark.slow
@@ -88,6 +90,17 @@ def test_jobs_that_are_all_equal_cannot_be_compared() -> None:
     equal_jobs = Jobs.build(submit_s=np.zeros(100), run_s=np.ones(100), cpus=np.ones(100))
     with pytest.raises(TraceError, match="all jobs are equal"):
         scorecard(equal_jobs, equal_jobs, procs=4)
+
+
+def test_equal_jobs_at_different_times_are_compared_by_their_arrivals() -> None:
+    regular, random = (
+        Jobs.build(submit_s=submit_s, run_s=np.ones(200), cpus=np.ones(200))
+        for submit_s in (60.0 * np.arange(200), np.sort(np.random.default_rng(0).uniform(0, 12000, 200)))
+    )
+    card = scorecard(random, regular, procs=4)
+    assert card.columns == ("interval",)
+    assert card.c2st.row_auc > 0.9
+    assert np.isfinite(card.correlation.gap)
 
 
 @pytest.mark.slow

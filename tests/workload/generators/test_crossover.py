@@ -127,3 +127,21 @@ def test_jobs_of_a_few_seconds_keep_their_distribution():
     real, synthetic = (np.bincount(table.run_s[table.run_s < 8].astype(int), minlength=8) / n for table in (log, jobs))
     assert synthetic[0] == 0
     assert np.abs(synthetic - real).max() < 0.05
+
+
+def test_jobs_whose_limit_repeats_their_run_time_are_not_copied():
+    rng = np.random.default_rng(0)
+    run_s = rng.integers(1000, 5000, 500).astype(float)
+    log = Jobs.build(np.cumsum(rng.exponential(300, 500)).round(), run_s, cpus=rng.integers(1, 9, 500), request_s=run_s)
+    jobs = make().fit(log, rng).sample(500, rng)
+    known = set(zip(log.cpus, log.run_s, strict=True))
+    assert np.mean([row in known for row in zip(jobs.cpus, jobs.run_s, strict=True)]) < 0.1
+
+
+def test_no_job_is_shorter_than_the_shortest_or_longer_than_a_cap_of_the_log():
+    rng = np.random.default_rng(0)
+    run_s = np.minimum(rng.integers(2, 9, 1000) ** 4, 2000).astype(float)  # no limits, but nothing runs longer
+    log = Jobs.build(np.cumsum(rng.exponential(300, 1000)).round(), run_s, cpus=np.ones(1000, dtype=int))
+    jobs = make().fit(log, rng).sample(3000, rng)
+    assert jobs.run_s.min() >= run_s.min()
+    assert jobs.run_s.max() <= 2000

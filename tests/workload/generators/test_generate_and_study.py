@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.fidelity import ComparedLog
 from clustertwin.workload.formats import read, write
-from clustertwin.workload.jobs import Machine
+from clustertwin.workload.generators.generate_log import GenerateSettings, generate
+from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.studies.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
 
 
@@ -121,3 +122,28 @@ def test_with_feedback_the_same_jobs_are_submitted_at_other_times(trace, real, t
 def test_feedback_and_another_number_of_jobs_contradict_each_other(trace, real, tmp_path):
     with pytest.raises(SettingsError, match="give one of the two"):
         trace("generate", real, "--feedback", "128", "--nodes", "128", "--out", tmp_path / "never.swf")
+
+
+def test_a_training_budget_is_refused_by_a_generator_that_has_none(tmp_path, log):
+    write(log, tmp_path / "log.swf")
+    settings = GenerateSettings("crossover", budget_minutes=5)
+    with pytest.raises(SettingsError, match="crossover has no budget of training time"):
+        generate(tmp_path / "log.swf", settings)
+
+
+def test_a_log_of_start_times_gives_a_log_of_start_times(tmp_path, trace):
+    """Each job starts when the last one ends. A synthetic job that overlapped another would have had to wait."""
+    rng = np.random.default_rng(0)
+    run_s = rng.integers(50, 3000, 400).astype(float)
+    start_s = np.append(0.0, np.cumsum(run_s + rng.integers(0, 900, 400))[:-1])
+    log = Jobs.build(start_s, run_s, cpus=np.full(400, 4), wait_s=np.zeros(400), user=rng.integers(1, 6, 400))
+    write(log, tmp_path / "starts.swf")
+    result = trace("generate", tmp_path / "starts.swf", "--out", tmp_path / "made.swf")
+    made = read(tmp_path / "made.swf")
+    assert "synthetic jobs also carry start times" in " ".join(result.output.split())
+    assert np.all(np.diff(made.submit_s) >= made.run_s[:-1])
+
+
+def test_generate_says_what_site_model_could_not_learn(real, tmp_path, trace):
+    result = trace("generate", real, "--generator", "site-model", "--out", tmp_path / "made.swf")
+    assert "not learnt: the tide of the year" in result.output

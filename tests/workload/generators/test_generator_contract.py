@@ -21,7 +21,7 @@ TINY = {
     "ctgan": Ctgan(epochs=1, batch=100),
     "tvae": Tvae(epochs=1, batch=100),
     "copulagan": CopulaGan(epochs=1, batch=100),
-    "realtabformer": RealTabFormer(epochs=2, layers=1, heads=2, width=32),
+    "realtabformer": RealTabFormer(epochs=2, layers=1, heads=2, width=32, critic_epochs=0, budget_minutes=math.inf),
 }
 #: Without noise, which is random by design: the noise has tests of its own.
 WITHOUT_NOISE = {"private": Private(epsilon=math.inf)}

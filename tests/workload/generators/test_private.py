@@ -207,7 +207,7 @@ def test_a_load_that_is_public_costs_nothing(crowd: Jobs) -> None:
 
 
 def test_one_user_is_refused_and_told_what_still_works(crowd: Jobs) -> None:
-    with pytest.raises(TraceError, match=r"1 users are too few.*only noise.*anonymise"):
+    with pytest.raises(TraceError, match=r"one user is too few.*only noise.*anonymise"):
         Private(math.inf).fit(crowd.take(crowd.user == 3), np.random.default_rng(0))
 
 

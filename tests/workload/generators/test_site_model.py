@@ -8,10 +8,11 @@ import pytest
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.fidelity.measures.marginals import ks_complement
-from clustertwin.workload.generators import load, save
+from clustertwin.workload.generators import load, make, save
 from clustertwin.workload.generators.site_model import SiteModel
 from clustertwin.workload.generators.site_model.job_kinds import KindTable, common_rows
 from clustertwin.workload.generators.site_model.population import hold_back
+from clustertwin.workload.generators.site_model.queue_caution import USUAL, learn_caution
 from clustertwin.workload.generators.site_model.session_fit import phases
 from clustertwin.workload.generators.site_model.session_walk import (
     WalkedJobs,
@@ -157,7 +158,22 @@ def test_rare_shapes_become_common_ones(log):
     kinds, kind = KindTable.of(odd)
     assert 63 not in kinds.columns["nodes"]
     assert kinds.columns["nodes"][kind[5]] == 32
-    assert common_rows(np.array([[1], [2]]), np.array([0.0, 1.0])).tolist() == [0, 1]
+    assert common_rows(np.array([[1], [2]]), np.array([0.0, 1.0])).tolist() == [1, 1]
+
+
+def test_a_log_of_few_jobs_of_many_sizes_keeps_small_and_large_ones():
+    sizes = np.array([2, 8, 8, 8, 16, 24, 64, 64, 120, 128])
+    log = Jobs.build(3600.0 * np.arange(10), np.full(10, 60.0), cpus=sizes, user=np.zeros(10, dtype=int))
+    kinds, kind = KindTable.of(log)
+    assert np.all(np.abs(np.log2(kinds.columns["size"][kind] / sizes)) <= 3)
+    assert kinds.columns["size"].max() == 120
+    assert np.bincount(kind).min() >= 3
+
+
+def test_a_log_without_users_is_not_said_to_have_one(log):
+    fitted = SiteModel().fit(replace(log, user=np.full(len(log), -1)), np.random.default_rng(0))
+    assert "how users come and go: the log names no users" in fitted.not_learnt()
+    assert not any("one user" in reason for reason in fitted.not_learnt())
 
 
 def test_a_busy_user_has_several_phases():
@@ -234,3 +250,58 @@ def test_a_full_log_has_fewer_gaps(make_log):
 def test_nine_jobs_are_refused():
     with pytest.raises(TraceError, match="9 jobs are too few"):
         SiteModel().fit(TEN.take(slice(0, 9)), rng())
+
+
+def plain_log(run_s, submit_s=None, **columns):
+    n = len(run_s)
+    submit_s = np.sort(rng(3).uniform(0, 4 * WEEK_S, n)).round() if submit_s is None else submit_s
+    return Jobs.build(submit_s, run_s, cpus=np.ones(n, dtype=int), user=rng(4).integers(1, 9, n), **columns)
+
+
+def test_no_job_runs_longer_than_the_longest_real_job():
+    run_s = rng().lognormal(5, 1.5, 1000).round() + 1
+    log = plain_log(run_s, request_s=run_s * rng(1).lognormal(3, 2, 1000).clip(2))
+    jobs = SiteModel().fit(log, rng()).sample(1000, rng(1))
+    assert jobs.run_s.max() <= 1.1 * run_s.max()
+
+
+def test_zero_second_jobs_are_as_frequent_as_in_the_log_and_others_are_not_shorter():
+    run_s = rng().integers(40, 4000, 1000).astype(float)
+    run_s[rng(1).random(1000) < 0.2] = 0.0
+    jobs = SiteModel().fit(plain_log(run_s), rng()).sample(1000, rng(1))
+    assert np.mean(jobs.run_s == 0) == pytest.approx(np.mean(run_s == 0), abs=0.05)
+    assert jobs.run_s[jobs.run_s > 0].min() >= 40
+
+
+@pytest.mark.parametrize("generator", ["site-model", "crossover"])
+def test_a_log_of_whole_minutes_gives_whole_minutes(generator):
+    submit_s = 60 * np.sort(rng().integers(0, 4 * 10080, 1000)) + 17.0
+    log = plain_log(rng(1).integers(40, 4000, 1000).astype(float), submit_s)
+    jobs = make(generator).fit(log, rng()).sample(1000, rng(1))
+    assert not np.any((jobs.submit_s - submit_s[0]) % 60)
+
+
+def test_the_caution_with_the_closest_waits_is_learnt():
+    """Jobs of the whole machine. Those of caution 3 are spread, so that only they wait as little as the log's."""
+    apart_s = np.array([100.0, 100.0, 200.0, 450.0])
+
+    def jobs(interval_s, n=50):
+        return Jobs.build(interval_s * np.arange(n), np.full(n, 500.0), cpus=np.full(n, 4))
+
+    assert learn_caution(jobs(440.0), lambda caution, n, rng: jobs(apart_s[caution], n)) == 3
+    assert learn_caution(jobs(210.0), lambda caution, n, rng: jobs(apart_s[caution], n)) == 2
+    assert learn_caution(jobs(600.0), lambda caution, n, rng: jobs(apart_s[caution], n)) == USUAL  # nobody waits
+
+
+def test_sessions_that_choose_again_leave_less_work_beyond_the_machine():
+    """Ten sessions of four hours, where each other session is in the way; each has eight starts in two days."""
+    n, starts_s = 10, 3600.0 * rng().integers(0, 44, (10, 8))
+    jobs = WalkedJobs(np.ones(n, dtype=int), np.zeros(n), np.ones(n, dtype=int), np.full(n, 4 * 3600.0))
+
+    def beyond(passes):
+        busy = np.zeros(48)
+        for start_s in calm_starts(np.arange(n), starts_s.astype(float), jobs, 0.0, passes, True):
+            busy[int(start_s // 3600) : int(start_s // 3600) + 4] += 1
+        return np.maximum(busy - 1, 0).sum()
+
+    assert beyond(3) < beyond(1)

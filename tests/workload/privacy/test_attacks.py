@@ -11,7 +11,7 @@ from tests.workload.generators.conftest import office_log
 from clustertwin.workload.generators import make
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.privacy import Attacks, attack
-from clustertwin.workload.privacy.attack_score import detections, score_claims
+from clustertwin.workload.privacy.attack_score import AttackResult, AttackScore, detections, score_claims
 from clustertwin.workload.privacy.attacked_log import WEEK_S
 
 pytest.importorskip("scipy")
@@ -117,3 +117,16 @@ def test_a_log_of_one_user_or_of_one_hour_is_attacked_as_far_as_possible(jobs: i
     assert result.user_days.synthetic.true_claims == 0
     assert result.single_jobs.synthetic.true_claims == 0
     assert result.near_copies.share == 1
+
+
+def test_a_copy_of_a_one_week_log_betrays_user_days() -> None:
+    week = office_log()
+    week = week.take(week.submit_s < week.submit_s[0] + WEEK_S)
+    found = attack(week, week).user_days.synthetic
+    assert found.true_claims > 0
+    assert found.auc > 0.9
+
+
+def test_an_attack_that_could_not_be_tried_has_no_figures() -> None:
+    nothing = AttackResult(AttackScore(), AttackScore(0.7, 0.1, 5))
+    assert (str(nothing.synthetic), nothing.found, str(nothing.holdout)) == ("not measured", "", "0.700")

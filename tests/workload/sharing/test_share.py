@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -157,3 +158,10 @@ def test_the_command_writes_a_directory_that_the_other_commands_open(accounting:
     again = twin("trace", "share", accounting, "--out", out, "--procs", "64")
     assert again.returncode != 0
     assert "already exists" in again.stderr
+
+
+def test_a_shared_log_of_another_order_says_so(shared: SharedLog) -> None:
+    assert "times the jobs" not in card_text(replace(shared, real_jobs=len(shared.jobs)))
+    text = card_text(replace(shared, real_jobs=len(shared.jobs) // 10))
+    assert "This log has 10 times the jobs" in text
+    assert "times the jobs" not in card_text(replace(shared, real_jobs=len(shared.jobs) // 10), with_figures=False)

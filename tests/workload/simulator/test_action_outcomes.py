@@ -17,7 +17,7 @@ HUNG = JobHealth("1", True, 1.0)
 
 
 def outcomes(text: str = QUEUE, health: JobHealth = HUNG, **settings):
-    chosen = ActionSettings(**{"futures": 40, "grace_s": 30.0, **settings})
+    chosen = ActionSettings(**{"futures": 40, "releases_s": (30.0,), **settings})
     scenario = Scenario("now", "fcfs", "easy", 8)
     found = predict_outcomes(parse_squeue(text), health, scenario, None, np.random.default_rng(0), chosen)
     return {outcome.choice: outcome for outcome in found}
@@ -69,6 +69,11 @@ def test_the_time_that_slurm_allows_beyond_the_limit_counts():
 
 def test_the_interval_has_the_overruns_that_were_seen():
     saved = outcomes(overruns_s=(0.0, 15.0, 30.0), futures=200)["cancel"].saved_node_hours
+    assert (saved.low, saved.high) == pytest.approx((2 * 2970 / 3600, 2 * 3000 / 3600))
+
+
+def test_the_interval_has_the_time_that_the_job_takes_to_end():
+    saved = outcomes(releases_s=(0.0, 15.0, 30.0))["cancel"].saved_node_hours
     assert (saved.low, saved.high) == pytest.approx((2 * 2970 / 3600, 2 * 3000 / 3600))
 
 

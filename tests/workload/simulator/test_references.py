@@ -89,6 +89,45 @@ def test_easy_agrees_with_a_slow_simulator(policy: str, hold: bool):
         assert simulate(jobs, procs, policy, "easy", hold=hold).start_s.tolist() == expected
 
 
+def odd_log(rng: np.random.Generator, n: int = 14) -> Jobs:
+    """Lines in no order, many ties, run times of 0, limits below them, jobs without a limit, a size or a run time."""
+    ids = rng.permutation(np.arange(1, n + 1))
+    return Jobs.build(
+        rng.integers(0, 8, n),
+        rng.integers(-1, 6, n),
+        id=ids,
+        request_s=rng.integers(-1, 6, n),
+        cpus=rng.choice([-1, 0, 1, 1, 2, 2, 3, 4, 5], n),
+    )
+
+
+def admitted_by_hand(jobs: Jobs, procs: int) -> Jobs:
+    """What can run, by submission and then by number; a job without a limit is planned with its run time."""
+    kept = [j for j in range(len(jobs)) if jobs.run_s[j] >= 0 and 1 <= jobs.cpus[j] <= procs]
+    kept.sort(key=lambda j: (jobs.submit_s[j], jobs.id[j]))
+    request_s = [jobs.request_s[j] if jobs.request_s[j] > 0 else jobs.run_s[j] for j in kept]
+    rows = np.array(kept)
+    return Jobs.build(
+        jobs.submit_s[rows], jobs.run_s[rows], id=jobs.id[rows], cpus=jobs.cpus[rows],
+        request_s=np.maximum(request_s, 1),  # a plan takes at least a second
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "smallest"])
+def test_easy_agrees_with_a_slow_simulator_on_odd_logs(policy: str):
+    compared = 0
+    for seed in range(150):
+        jobs = odd_log(np.random.default_rng(seed))
+        plain = admitted_by_hand(jobs, 4)
+        expected = dict(zip(plain.id.tolist(), naive(plain, 4, KEYS[policy], easy=True, hold=True), strict=True))
+        schedule = simulate(jobs, 4, policy, "easy", hold=True)
+        assert dict(zip(schedule.jobs.id.tolist(), schedule.start_s.tolist(), strict=True)) == expected, seed
+        refused = sum(len(ids) for remark, ids in schedule.remarks.items() if remark.startswith("refused"))
+        assert refused >= len(jobs) - len(plain)  # a job may be refused for two reasons
+        compared += len(plain)
+    assert compared > 800
+
+
 def swf(path: Path) -> np.ndarray:
     """The numbers of an SWF file in the order of submission; ties in the order of job numbers."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

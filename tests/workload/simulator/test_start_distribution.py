@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.simulator.forecast.live_start import LivePast, StartQuestion, forecast_queue, parse_like
 from clustertwin.workload.simulator.forecast.squeue import parse_squeue
@@ -13,8 +14,8 @@ from clustertwin.workload.simulator.forecast.start_distribution import FutureSet
 from clustertwin.workload.simulator.forecast.start_replay import (
     Answer,
     answer_questions,
-    calibrated_levels,
     crps_s,
+    rolling_scales,
     score_answers,
 )
 
@@ -31,10 +32,12 @@ def past_of(user: str, runs_s: list[float], cpus: int = 8) -> Jobs:
 
 
 def test_starts_follow_the_run_times_of_the_running_jobs_user():
-    past = LivePast(past_of("anna", [300.0, 1200.0, 1800.0, 2400.0, 1200.0, 1800.0, 2400.0] * 5))
+    runs = past_of("anna", [300.0, 1200.0, 1800.0, 2400.0, 1200.0, 1800.0, 2400.0] * 5)
+    past = LivePast(runs, scale=IntervalScale(0.5, 2.0))
     (answer,) = forecast_queue(parse_squeue(QUEUE), past, 8, StartQuestion(within_s=660.0))
     # 300 s are passed already, so the job ends after 600, 1200 or 1800 s from now, each as likely.
-    assert (answer.p10_s, answer.p50_s, answer.p90_s) == (600.0, 1200.0, 1800.0)
+    # The half-widths of 600 s, with their floor of a minute, are scaled.
+    assert (answer.p10_s, answer.p50_s, answer.p90_s) == (1200.0 - 330.0, 1200.0, 1200.0 + 1320.0)
     assert answer.within_probability == pytest.approx(1 / 3, abs=0.15)
     assert answer.by_limits_s == 3000.0
 
@@ -78,11 +81,11 @@ def test_a_point_forecasts_score_is_its_error():
     assert crps_s(np.full(4, 30.0), 50.0) == 20.0
 
 
-def random_log(seed: int, n: int = 600) -> Jobs:
+def random_log(seed: int, n: int = 600, gap_s: float = 330.0) -> Jobs:
     rng = np.random.default_rng(seed)
     request_s = rng.choice([600.0, 3600.0, 7200.0], n)
     return Jobs.build(
-        submit_s=np.cumsum(rng.exponential(330.0, n).round()), run_s=(request_s * rng.uniform(0.05, 1.0, n)).round(),
+        submit_s=np.cumsum(rng.exponential(gap_s, n).round()), run_s=(request_s * rng.uniform(0.05, 1.0, n)).round(),
         request_s=request_s, cpus=rng.integers(1, 9, n), user=rng.integers(0, 3, n),
     )  # fmt: skip
 
@@ -99,14 +102,20 @@ def test_answers_do_not_change_with_what_happens_later():
 
 
 def test_on_a_stationary_log_intervals_hold_and_beat_the_limits():
-    jobs, rows = random_log(4, 1200), np.arange(300, 1200, 10)
-    score = score_answers(list(answer_questions(jobs, 8, rows, FutureSettings(futures=60))))
+    jobs, rows = random_log(4, 1200, gap_s=1250.0), np.arange(300, 1200, 10)
+    answers = list(answer_questions(jobs, 8, rows, FutureSettings(futures=60)))
+    score = score_answers(answers, rolling_scales(answers))
     assert 0.65 <= score.coverage <= 0.95
     assert score.crps_s < score.crps_by_limits_s
 
 
-def test_calibration_widens_intervals_that_were_too_narrow():
-    starts = StartDistribution(np.arange(100.0), 0.0)
-    inside = [Answer(k, starts, 50.0) for k in range(7)]
-    assert calibrated_levels([*inside, *(Answer(k, starts, 3.0) for k in range(3))]) == (0.025, 0.975)
-    assert calibrated_levels(inside) == (0.2, 0.8)
+def test_a_scale_is_learned_only_from_jobs_that_had_started():
+    """Starts are 400 s late from the 30th question on; the job of the 40th still waits at the last question."""
+    starts = StartDistribution(np.arange(100.0, 200.0), 0.0)
+    answers = [Answer(k, starts, 150.0 + 400.0 * (k >= 30), asked_s=1000.0 * k) for k in range(60)]
+    answers[40] = Answer(40, starts, 99_000.0, asked_s=40_000.0)
+    scales = rolling_scales(answers)
+    assert scales[:20] == [DEFAULT_SCALE] * 20  # 20 starts must be known
+    assert scales[30].late < 0.1
+    assert scales[-1].late == pytest.approx(4.0, rel=0.1)  # 400 s in half-widths of 40 + 60 s
+    assert starts.interval_s(scales[-1])[1] == pytest.approx(550.0, abs=1.0)

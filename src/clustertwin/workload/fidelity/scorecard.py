@@ -105,6 +105,9 @@ def compare(
     done: Callable[[str], None] = lambda name: None,
 ) -> tuple[Scorecard, ...]:
     """The yardsticks first, then every synthetic log, on the machine of the real log. `done` is called after each."""
+    if len(real) < 2 * LEAST_JOBS:
+        reason = f"{len(real)} jobs are too few; a comparison also needs two halves of {LEAST_JOBS} real jobs"
+        raise TraceError(real.name or "the real log", reason)
     on = capacity(real.jobs, procs)
     pairs = [(pair.name, pair.real, pair.synthetic) for pair in yardsticks(real, np.random.default_rng(seed))]
     pairs += [(log.name, real, log) for log in synthetic]

@@ -46,7 +46,7 @@ GENERATORS: dict[str, GeneratorEntry] = {
                                       f"{_HERE}.gaussian_copula:FittedCopula",
                                       "real marginals with Gaussian dependence"),
     "findiff": GeneratorEntry(f"{_HERE}.findiff:FinDiff", f"{_HERE}.findiff:FittedFinDiff",
-                              "a diffusion model of mixed-type rows, in torch (extra models)"),
+                              "a diffusion model of mixed-type rows, 45 minutes of its training (extra models)"),
     "ctgan": GeneratorEntry(f"{_HERE}.sdv:Ctgan", f"{_HERE}.sdv:FittedSdv", "a GAN of rows, from SDV (extra sdv)"),
     "tvae": GeneratorEntry(f"{_HERE}.sdv:Tvae", f"{_HERE}.sdv:FittedSdv",
                            "a variational autoencoder of rows, from SDV (extra sdv)"),
@@ -54,7 +54,7 @@ GENERATORS: dict[str, GeneratorEntry] = {
                                 "a GAN of ranks, from SDV (extra sdv)"),
     "realtabformer": GeneratorEntry(f"{_HERE}.realtabformer:RealTabFormer",
                                     f"{_HERE}.realtabformer:FittedRealTabFormer",
-                                    "a toy-size GPT-2 of rows (extra realtabformer)"),
+                                    "a GPT-2 that writes rows, 45 minutes of its training (extra realtabformer)"),
 }  # fmt: skip
 
 DEFAULT = "crossover"

@@ -55,6 +55,10 @@ class Fitted(ABC):
         """What is known about the log. Without it, changes of users and of the machine are refused."""
         return ModelledLog()
 
+    def not_learnt(self) -> tuple[str, ...]:
+        """What the log is too short or too plain to say, one sentence each."""
+        return ()
+
     def state(self) -> GeneratorState:
         """The data that `save` writes; `from_state` restores the generator."""
         raise OutputError(f"{type(self).__name__} cannot be saved without pickle, which clustertwin does not write")

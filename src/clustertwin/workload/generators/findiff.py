@@ -1,14 +1,20 @@
 """A diffusion model of mixed-type rows, after FinDiff (Sattarov et al., 2023): rows -> noise -> rows, in torch.
 
-A job is one vector: codes become fixed random embeddings, amounts become normal scores. A cosine schedule adds Gaussian
-noise, and a network with an embedding of the step learns to predict the noise. Sampling removes it step by step; the
-closest embedding then gives the code. The interval is a column like any other. The code is our own.
+A job is one vector: codes become fixed random embeddings, amounts become normal scores. A schedule adds Gaussian noise,
+and a network with an embedding of the step learns to predict the noise. Sampling removes it step by step; the closest
+embedding then gives the code. The interval is a column like any other. The code is our own; sizes, rates and the
+schedule are those of the authors' own program. Its 3,000 epochs take hours on one processor, so the training gets a
+budget of processor time: as many epochs as fit, with the learning rate falling to zero at their end.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -24,17 +30,23 @@ Floats = NDArray[np.float64]
 
 BLOCK_JOBS = 20_000
 FEW = 256  # a column with fewer distinct values is treated as a code
+#: What models saved before these settings existed were made with.
+BEFORE_REFERENCE_SIZE = {"layers": 3, "schedule": "cosine", "activation": "SiLU"}
 
 
 @dataclass(frozen=True, slots=True)
 class FinDiff:
     steps: int = 500  # diffusion steps
-    epochs: int = 60
+    epochs: int = 3000
     batch: int = 512
-    width: int = 256  # of the network's two hidden layers
-    code_dim: int = 4  # of a code's embedding
+    width: int = 1024  # of each hidden layer
+    code_dim: int = 2  # of a code's embedding
     step_dim: int = 64  # of the step's embedding
-    rate: float = 1e-3  # learning rate
+    rate: float = 1e-4  # learning rate
+    layers: int = 4  # hidden layers
+    schedule: str = "linear"  # of the noise, or "cosine"
+    activation: str = "LeakyReLU"  # a class of torch.nn
+    budget_minutes: float = 45.0  # processor time of the training; math.inf trains all epochs
 
     def fit(
         self, jobs: Jobs, rng: np.random.Generator, progress: Callable[[int, float], None] | None = None
@@ -57,12 +69,15 @@ class FinDiff:
             np.stack([_scores(columns[name], rng) for name in amounts], axis=1)
             if amounts else np.empty((len(jobs), 0)), dtype=torch.float32,
         )  # (job, amount)  # fmt: skip
-        alpha_bar = cosine_schedule(self.steps)
+        alpha_bar = remaining_signal(self.schedule, self.steps)
         signal = torch.as_tensor(np.sqrt(alpha_bar), dtype=torch.float32)
         noise = torch.as_tensor(np.sqrt(1 - alpha_bar), dtype=torch.float32)
         optimiser = torch.optim.Adam(network.parameters(), lr=self.rate)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
-        for epoch in range(self.epochs):
+        epochs, began_s = self.epochs, process_time()
+        epoch = 0
+        while epoch < epochs:
+            for group in optimiser.param_groups:
+                group["lr"] = self.rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
             total = 0.0
             for batch in torch.randperm(len(jobs)).split(self.batch):
                 with torch.no_grad():
@@ -75,9 +90,11 @@ class FinDiff:
                 loss.backward()
                 optimiser.step()
                 total += loss.item() * len(batch)
-            schedule.step()
+            epoch += 1
+            if epoch == 1:  # its time shows how many epochs the budget allows
+                epochs = min(epochs, epochs_in_budget(self.budget_minutes, process_time() - began_s))
             if progress:
-                progress(epoch + 1, total / len(jobs))
+                progress(epoch, total / len(jobs))
         weights = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
         return FittedFinDiff(self, weights, {name: values[name] for name in codes}, ordered, RowDecoder.of(jobs))
 
@@ -97,7 +114,7 @@ class FittedFinDiff(Fitted):
 
         def draw(count: int) -> dict[str, Floats]:
             source = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            return self._columns(network, _denoise(network, self.settings.steps, count, source))
+            return self._columns(network, _denoise(network, self.settings, count, source))
 
         return self.decoder.stream(n, BLOCK_JOBS, draw)
 
@@ -128,7 +145,7 @@ class FittedFinDiff(Fitted):
         codes = {name: arrays[f"code.{name}"] for name in state.facts["codes"]}
         ordered = {name: arrays[f"ordered.{name}"] for name in state.facts["amounts"]}
         decoder = RowDecoder.from_facts(state.facts["frame"])
-        return cls(FinDiff(**state.facts["settings"]), weights, codes, ordered, decoder)
+        return cls(FinDiff(**BEFORE_REFERENCE_SIZE | state.facts["settings"]), weights, codes, ordered, decoder)
 
 
 def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
@@ -142,13 +159,11 @@ def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
             super().__init__()
             size = settings.code_dim * len(levels) + amounts
             self.tables = nn.ModuleList(nn.Embedding(count, settings.code_dim) for count in levels)
-            self.step = nn.Sequential(nn.Linear(settings.step_dim, settings.width), nn.SiLU())
+            activation = getattr(nn, settings.activation)
+            self.step = nn.Sequential(nn.Linear(settings.step_dim, settings.width), activation())
             self.enter = nn.Linear(size, settings.width)
-            self.body = nn.Sequential(
-                nn.SiLU(), nn.Linear(settings.width, settings.width),
-                nn.SiLU(), nn.Linear(settings.width, settings.width), nn.SiLU(),
-                nn.Linear(settings.width, size),
-            )  # fmt: skip
+            widths = [settings.width] * settings.layers + [size]
+            self.body = nn.Sequential(*(part for pair in pairwise(widths) for part in (activation(), nn.Linear(*pair))))
 
         def embed(self, code: Any) -> Any:
             """(batch, column) codes -> (batch, column * code_dim)"""
@@ -173,16 +188,28 @@ def _network(settings: FinDiff, levels: tuple[int, ...], amounts: int) -> Any:
     return Denoiser()
 
 
-def cosine_schedule(steps: int) -> Floats:
-    """(step,) alpha-bar: the remaining share of the signal's power, after Nichol and Dhariwal (2021)."""
+def remaining_signal(schedule: str, steps: int) -> Floats:
+    """(step,) alpha-bar, the remaining share of the signal: linear (Ho et al., 2020) or cosine (Nichol, 2021)."""
+    if schedule == "linear":
+        return np.asarray(np.cumprod(1 - np.linspace(1e-4, 0.02, steps)), dtype=np.float64)
     at = (np.arange(1, steps + 1) / steps + 0.008) / 1.008
     return np.clip(np.cos(at * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2, 1e-5, 1 - 1e-5)
 
 
-def _denoise(network: Any, steps: int, n: int, source: Any) -> Any:
+def epochs_in_budget(budget_minutes: float, epoch_s: float) -> int:
+    """How many epochs of a measured length fit into a budget of processor time, at least one.
+
+    >>> epochs_in_budget(2, epoch_s=30)
+    4
+    """
+    return sys.maxsize if math.isinf(budget_minutes) else max(1, int(budget_minutes * 60 / max(epoch_s, 1e-6)))
+
+
+def _denoise(network: Any, settings: FinDiff, n: int, source: Any) -> Any:
     """Noise -> (n, vector), step by step (DDPM)."""
     torch = require("torch", "models")
-    alpha_bar = cosine_schedule(steps)
+    steps = settings.steps
+    alpha_bar = remaining_signal(settings.schedule, steps)
     size = network.enter.in_features
     with torch.no_grad():
         x = torch.randn(n, size, generator=source)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any, cast
 
 import numpy as np
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.workload.fidelity.measures.concurrency import submits_are_starts
+from clustertwin.workload.fidelity.measures.offered_load import capacity
 from clustertwin.workload.formats import read
-from clustertwin.workload.generators import DEFAULT, Fitted, WorkloadChange, load, make, save
+from clustertwin.workload.generators import DEFAULT, Fitted, Generator, WorkloadChange, load, make, save
 from clustertwin.workload.generators.saved_generator import read_state
 from clustertwin.workload.jobs import Jobs
 
@@ -22,6 +25,7 @@ class GenerateSettings:
     jobs: int | None = None  # default: as many as the log has, or as the days of the change hold
     seed: int = 0
     change: WorkloadChange = field(default_factory=WorkloadChange)
+    budget_minutes: float | None = None  # processor time of a training; only for generators that have a budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class GeneratedLog:
     expected: int | None  # number of jobs, if it is known beforehand
     generator: str
     fit_s: float
+    not_learnt: tuple[str, ...] = ()
+    starts_on: int | None = None  # size of the machine, if the real log records starts as submissions
 
 
 def generate(
@@ -44,7 +50,7 @@ def generate(
         fitted = load(source)
     else:
         log = read(source, lenient)
-        fitted = make(name).fit(log, np.random.default_rng(settings.seed))
+        fitted = _generator(settings).fit(log, np.random.default_rng(settings.seed))
     fit_s = perf_counter() - began
     if save_to is not None:
         save(fitted, name, save_to, force)
@@ -54,7 +60,22 @@ def generate(
             raise SettingsError("give --jobs or --days: a saved generator does not know the length of the log")
         n = len(log)
     blocks = fitted.what_if(n, np.random.default_rng(settings.seed), settings.change)
-    return GeneratedLog(_not_empty(blocks), n, name, fit_s)
+    starts_on = _starts_on(log, settings.change) if log is not None else None
+    return GeneratedLog(_not_empty(blocks), n, name, fit_s, fitted.not_learnt(), starts_on)
+
+
+def _starts_on(log: Jobs, change: WorkloadChange) -> int | None:
+    on = capacity(log)
+    return (change.machine or on.procs) if submits_are_starts(log, on) else None
+
+
+def _generator(settings: GenerateSettings) -> Generator:
+    generator: Any = make(settings.generator)
+    if settings.budget_minutes is None:
+        return cast(Generator, generator)
+    if not hasattr(generator, "budget_minutes"):
+        raise SettingsError(f"{settings.generator} has no budget of training time; findiff and realtabformer have one")
+    return cast(Generator, replace(generator, budget_minutes=settings.budget_minutes))
 
 
 def _not_empty(blocks: Iterator[Jobs]) -> Iterator[Jobs]:

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 CODES = ("user", "status")
 #: An endless stream is read only in part. Small blocks leave fewer rows of a slow model unused.
 ENDLESS_BLOCK_JOBS = 2_000
+CLOCK_STEPS_S = (86_400.0, 3_600.0, 900.0, 600.0, 300.0, 60.0, 30.0, 10.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,24 @@ def resolution_of(values: Floats) -> float:
         if np.allclose(values, np.round(values, decimals), rtol=0, atol=1e-6):
             return float(10.0**-decimals)
     return 0.001
+
+
+def clock_step_s(submit_s: Floats) -> float:
+    """The coarsest usual step of which all intervals are multiples: some logs record minutes or dates. 0: none.
+
+    >>> clock_step_s(np.array([90.0, 150.0, 510.0]))
+    60.0
+    """
+    since_s = submit_s - submit_s[0]
+    return next((step_s for step_s in CLOCK_STEPS_S if np.any(since_s) and not np.any(since_s % step_s)), 0.0)
+
+
+def on_clock(submit_s: Floats, step_s: float, first_s: float) -> Floats:
+    """Times rounded to the steps of a clock that shows `first_s`; none is before 0."""
+    if not step_s:
+        return np.maximum(submit_s, 0.0)
+    times_s = np.round((submit_s - first_s) / step_s) * step_s + first_s
+    return np.where(times_s < 0, times_s % step_s, times_s)
 
 
 def _each(amount: NDArray[np.int64], size: NDArray[np.int64]) -> int:

@@ -25,6 +25,9 @@ class AttackScore:
     tpr_at_1pct_fpr: float = FALSE_POSITIVES
     true_claims: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.auc:.3f}" if self.true_claims else "not measured"
+
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
@@ -32,6 +35,11 @@ class AttackResult:
 
     synthetic: AttackScore
     holdout: AttackScore
+
+    @property
+    def found(self) -> str:
+        """True claims that the attack finds at 1 % false positives, as text."""
+        return f"{self.synthetic.tpr_at_1pct_fpr:.1%}" if self.synthetic.true_claims else ""
 
 
 def score_claims(scores: Floats, true: NDArray[np.bool_], stratum: Ints | None = None) -> AttackScore:

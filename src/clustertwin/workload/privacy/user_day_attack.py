@@ -1,8 +1,9 @@
 """Did this user work on that day? The jobs of a published log on each day -> how well they answer the question.
 
 True claims are the days on which a user submitted, false claims the other days of the log. Only days of the same user
-and the same weekday are compared. The attacker knows the sizes and limits that a user tends to ask for, and looks for
-such jobs on the day, or looks for the user's name. The better of the two counts.
+and the same weekday are compared; in a log of less than three weeks, all days of the same user. The attacker knows the
+sizes and limits that a user tends to ask for, and looks for such jobs on the day, or looks for the user's name. The
+better of the two counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Ints = NDArray[np.int64]
 MOST_USERS = 200
 MOST_SHAPES = 2_000
 LEAST_DAYS = 3
+WEEKDAY_DAYS = 21  # a shorter log has too few days of the same weekday to compare
 
 
 def user_day_attack(real: AttackedLog, published: AttackedLog, users: Ints | None = None) -> AttackScore:
@@ -29,7 +31,8 @@ def user_day_attack(real: AttackedLog, published: AttackedLog, users: Ints | Non
     if not len(users) or days < LEAST_DAYS:
         return AttackScore()
     worked = _table(real, users, first, days) > 0  # (user, day)
-    chosen = np.arange(days)[None, :] % 7 + 7 * np.arange(len(users))[:, None]
+    weekday = np.arange(days) % 7 if days >= WEEKDAY_DAYS else np.zeros(days, dtype=np.int64)
+    chosen = weekday[None, :] + 7 * np.arange(len(users))[:, None]
     inside = published.take((published.day >= first) & (published.day <= last))
     by_name = _table(inside, users, first, days)
     by_content = _resemblance(real, inside, users, first, days)

@@ -25,9 +25,10 @@ QUESTIONS = {
 }
 NOT_COVERED = (
     "These figures compare the shared log with the real one. The guarantee does not cover them: they state the real "
-    "log's mean wait, its load and the success of attacks without noise."
+    "log's jobs, its mean wait, its load and the success of attacks without noise."
 )
 
+FAR_RATIO = 2.0
 MOSTLY_NOISE = (
     "The real log has too few users for this ε: most counts behind the synthetic log are noise. A longer log with more "
     "users, or a larger ε, makes it closer."
@@ -83,9 +84,33 @@ def card_text(shared: SharedLog, with_figures: bool = True) -> str:
     if shared.model.mostly_noise:
         parts.append(MOSTLY_NOISE + "\n")
     if with_figures:
-        parts += ["## How close is it?\n", NOT_COVERED + "\n", _fidelity(shared), "## What do attacks find?\n",
+        far = [f"**{note}**\n" for note in far_from_real(shared)]
+        parts += ["## How close is it?\n", NOT_COVERED + "\n", *far, _fidelity(shared), "## What do attacks find?\n",
                   _attacks(shared)]  # fmt: skip
     return "\n".join(parts)
+
+
+def far_from_real(shared: SharedLog) -> list[str]:
+    """Sentences if the number of jobs or the mean wait is not even of the right order."""
+    easy = shared.fidelity.scheduler["EASY"]
+    ratios = {"the jobs": len(shared.jobs) / shared.real_jobs}
+    notes = []
+    if shared.fidelity.concurrency.real_submits_are_starts:
+        notes = ["The submit times of the real log are start times, so its waits cannot be compared."]
+    else:
+        ratios["the mean simulated wait"] = max(easy.synthetic.wait_s, 1.0) / max(easy.real.wait_s, 1.0)
+    far = [
+        f"{ratio:,.0f} times {what}" if ratio >= 10 else f"{ratio:.2g} times {what}"
+        for what, ratio in ratios.items()
+        if not 1 / FAR_RATIO <= ratio <= FAR_RATIO
+    ]
+    if not far:
+        return notes
+    return [
+        *notes,
+        f"This log has {' and '.join(far)} of the real one. Do not draw conclusions about the site from it. A longer "
+        "log with more users, a larger ε, or a public load (--public-load) makes it closer.",
+    ]
 
 
 def _promise(shared: SharedLog) -> str:
@@ -116,7 +141,7 @@ def _fidelity(shared: SharedLog) -> str:
     card = shared.fidelity
     easy = card.scheduler["EASY"]
     rows = [
-        ("jobs", "", f"{card.jobs:,}"),
+        ("jobs", f"{shared.real_jobs:,}", f"{len(shared.jobs):,}"),
         ("offered load", f"{card.load.real:.3f}", f"{card.load.synthetic:.3f}"),
         ("mean wait under EASY, s (simulated)", f"{easy.real.wait_s:,.0f}", f"{easy.synthetic.wait_s:,.0f}"),
         ("bounded slowdown under EASY (simulated)", f"{easy.real.bounded_slowdown:,.1f}",
@@ -154,10 +179,9 @@ def _attacks(shared: SharedLog) -> str:
 
 def _cells(attacks: Attacks, name: str) -> tuple[str, str, str]:
     result: AttackResult = getattr(attacks, name)
-    if not result.synthetic.true_claims:
+    if not result.synthetic.true_claims and name in ("user_names", "project_names"):
         return "no name in common", "", ""
-    holdout = f"{result.holdout.auc:.3f}" if result.holdout.true_claims else "not measured"
-    return f"{result.synthetic.auc:.3f}", f"{result.synthetic.tpr_at_1pct_fpr:.1%}", holdout
+    return str(result.synthetic), result.found, str(result.holdout)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -22,6 +22,8 @@ from clustertwin.workload.privacy import Attacks, attack, averaged
 
 #: More jobs than this are not needed to judge a log, and cost minutes.
 MOST_JUDGED_JOBS = 200_000
+#: No log of a machine has more. Noise can ask for any number, if the work of a session is lost in it.
+MOST_SHARED_JOBS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class SharedLog:
     fidelity: Scorecard  # against the whole real log; its attacks use no hold-out
     held_out: HeldOut | None  # None: too few users to hold some out
     removed: dict[str, int]  # reason -> jobs of the real log that were left out
+    real_jobs: int  # jobs of the real log that remain
 
 
 def share(log: Jobs, settings: ShareSettings = ShareSettings()) -> SharedLog:
@@ -65,12 +68,18 @@ def share(log: Jobs, settings: ShareSettings = ShareSettings()) -> SharedLog:
     procs = model.grid.machine
     card = scorecard(_judged(real), _judged(jobs), "shared log", procs, settings.seed)
     removed = {reason: len(ids) for reason, ids in cleaned.removed.items()}
-    return SharedLog(settings, model, jobs, card, _held_out(real, settings), removed)
+    return SharedLog(settings, model, jobs, card, _held_out(real, settings), removed, len(real))
 
 
 def _generated(real: Jobs, settings: ShareSettings, noise_seed: int | None) -> tuple[FittedPrivate, Jobs]:
     generator = Private(settings.epsilon, settings.delta, settings.procs, settings.public_load, noise_seed)
     model = generator.fit(real, np.random.default_rng())
+    if model.expected_jobs > MOST_SHARED_JOBS:
+        reason = (
+            f"the noisy counts ask for {model.expected_jobs:,} synthetic jobs: too few users for ε = "
+            f"{settings.epsilon:g}. Use a longer log, a larger --epsilon, or --public-load"
+        )
+        raise TraceError("the log", reason)
     return model, model.sample(max(model.expected_jobs, LEAST_JOBS), np.random.default_rng(settings.seed))
 
 

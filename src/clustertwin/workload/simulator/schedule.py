@@ -89,7 +89,9 @@ class Schedule(ColumnTable):
 
     def caption(self) -> str:
         mean_s = float(self.wait_s.mean()) if len(self) else 0.0
-        return f"{len(self):,} jobs, {self.policy}, backfilling {self.backfill}: mean wait {mean_s:,.0f} s"
+        refused = sum(len(ids) for remark, ids in self.remarks.items() if remark.startswith("refused"))
+        left_out = f" ({refused:,} refused: see remarks)" if refused else ""
+        return f"{len(self):,} jobs{left_out}, {self.policy}, backfilling {self.backfill}: mean wait {mean_s:,.0f} s"
 
     def as_jobs(self) -> Jobs:
         """The schedule as a job log: the same jobs with simulated waits and run times."""

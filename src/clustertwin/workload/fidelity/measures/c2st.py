@@ -48,6 +48,8 @@ def folds(table: Floats, seed: int) -> NDArray[np.int64]:
     Otherwise the trees could train on the original of a held-out copy, with the other label, and a generator that
     copies would score below 0.5.
     """
+    if not table.shape[1]:  # jobs that differ in nothing but their arrival are no copies of each other
+        table = np.arange(len(table), dtype=np.float64)[:, None]
     distinct, index = np.unique(table, axis=0, return_inverse=True)
     return np.random.default_rng(seed).permutation(np.arange(len(distinct)) % FOLDS)[index.ravel()]
 
@@ -95,6 +97,6 @@ def judge(real: Floats, synthetic: Floats, seed: int = 0) -> float:
 def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed: int = 0) -> C2st:
     """Rows and windows of the same columns. Jobs that differ only in their arrival count as copies."""
     a, b = real.table(names), synthetic.table(names)
-    job = np.array([i for i, name in enumerate(names) if name != "interval"])
+    job = np.array([i for i, name in enumerate(names) if name != "interval"], dtype=np.intp)
     jobs = (np.arange(WINDOW_JOBS)[:, None] * len(names) + job).ravel()  # the same columns of each job of a window
     return C2st(auc(a, b, seed, job), auc(windows(a), windows(b), seed, jobs), judge(a, b, seed))

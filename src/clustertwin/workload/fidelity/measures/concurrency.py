@@ -1,13 +1,13 @@
 """Jobs that run at once if each starts when it is submitted -> whether the submit times of a log can be what they say.
 
-On a busy machine some submitted jobs have to wait, so their sum exceeds the machine at times. In some logs it never
-does, although the machine is busy and no job has a wait: they record starts as submissions. No scheduler can be studied
-with such a log. A synthetic log made from it asks for more than the machine has, and its waits are made up.
+Users do not know when the machine is free, so the jobs that they submit exceed it at times, and some wait. In some logs
+they never do, and no job has a wait, although the same jobs at random times would exceed the machine: these logs record
+starts as submissions. No scheduler can be studied with such a log.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from clustertwin.workload.fidelity.measures.offered_load import Capacity, offere
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import job_sizes
 
-BUSY_LOAD = 0.2  # below it, a log without any wait is possible
+BUSY_LOAD = 0.1  # below it, jobs may fit by chance or because their users wait for them
 EXCUSED_SHARE = 0.001  # of the jobs may have a wait
+RANDOM_LOGS = 9  # of the same jobs at random times; all of them must exceed the machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,14 @@ def peak(jobs: Jobs, on: Capacity) -> int:
 
 
 def submits_are_starts(jobs: Jobs, on: Capacity) -> bool:
-    """Whether a busy log records no wait, and all of its jobs fit the machine at the moment they are submitted."""
+    """Whether no job waited, all fit the machine when they are submitted, and at random times they would not."""
     waited = float(np.mean(jobs.wait_s > 0))
-    return waited <= EXCUSED_SHARE and offered_load(jobs, on) >= BUSY_LOAD and peak(jobs, on) <= on.procs
+    if waited > EXCUSED_SHARE or offered_load(jobs, on) < BUSY_LOAD or peak(jobs, on) > on.procs:
+        return False
+    rng = np.random.default_rng(0)
+    first_s, last_s = float(jobs.submit_s[0]), float(jobs.submit_s[-1])
+    times_s = (np.sort(rng.uniform(first_s, last_s, len(jobs))) for _ in range(RANDOM_LOGS))
+    return all(peak(replace(jobs, submit_s=submit_s), on) > on.procs for submit_s in times_s)
 
 
 def compare_concurrency(real: ComparedLog, synthetic: ComparedLog, on: Capacity) -> ConcurrencyComparison:

@@ -219,9 +219,10 @@ def _has_limits(jobs: Jobs) -> bool:
 
 def _check_units(units: ProtectedUnits) -> None:
     if units.count < LEAST_UNITS:
-        what = "users" if units.users else "days of unknown users"
+        many = f"{units.count} users are" if units.users else f"{units.count} days of unknown users are"
         reason = (
-            f"{units.count} {what} are too few for a privacy guarantee: only noise would be left. "
+            f"{'one user is' if units.users == units.count == 1 else many} too few for a privacy guarantee: "
+            "only noise would be left. "
             "`twin trace anonymise` replaces the names; share the result only with people you trust"
         )
         raise TraceError("the log", reason)

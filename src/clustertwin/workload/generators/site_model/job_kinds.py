@@ -1,8 +1,8 @@
 """Kinds of jobs: job table -> distinct shapes, limits and outcomes, and back to a job table.
 
 A kind is what users repeat: nodes, cpus, gpus, memory, limit, group, queue, status, and whether the job reached its
-limit. A shape or a limit that fewer than `COMMON_JOBS` jobs have becomes the nearest common one, so that no kind is one
-job's own.
+limit or ran for 0 s. A shape or a limit that fewer than `COMMON_JOBS` jobs have becomes one that stands for as many, so
+that no kind is one job's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.workload.generators.job_rows import resolution_of
+from clustertwin.workload.generators.job_limits import limit_is_run_time, limits
+from clustertwin.workload.generators.job_rows import clock_step_s, resolution_of
 from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.machine_size import counted_sizes, machine_size
 
@@ -21,6 +22,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 COMMON_JOBS = 3
+#: Codes of the column `over`.
+REACHED_LIMIT, RAN_0_S = 1, 2
+FAR = float(np.log(2))  # a rare size or limit is not replaced by one of less than half or more than twice its value
 KEPT = ("group", "queue", "status")
 SHAPE = ("nodes", "cpus", "gpus")
 
@@ -41,7 +45,8 @@ class KindTable:
         shape = shape[common_rows(shape, np.log(size))]
         limit_s = limit_s[common_rows(limit_s[:, None], np.log(np.maximum(limit_s, 1.0)))]
         rest = np.column_stack([getattr(jobs, name) for name in KEPT])
-        rows = np.column_stack([shape, limit_s, rest, over]).astype(np.float64)
+        ended = np.where(over, REACHED_LIMIT, np.where(jobs.run_s == 0, RAN_0_S, 0))
+        rows = np.column_stack([shape, limit_s, rest, ended]).astype(np.float64)
         distinct, kind = np.unique(rows, axis=0, return_inverse=True)
         names = (*SHAPE, "memory_bytes", "request_s", *KEPT, "over")
         columns: dict[str, NDArray[Any]] = {
@@ -52,7 +57,9 @@ class KindTable:
         facts = {
             "epoch_s": jobs.epoch_s, "timezone": jobs.timezone, "machine": asdict(jobs.machine),
             "machine_size": machine_size(jobs), "names": {name: list(words) for name, words in jobs.names.items()},
-            "resolution_s": resolution_of(jobs.run_s), "least_run_s": float(jobs.run_s.min()),
+            "resolution_s": resolution_of(jobs.run_s), "least_run_s": _shortest_s(jobs.run_s),
+            "most_run_s": _longest_s(jobs.run_s), "clock_s": clock_step_s(jobs.submit_s),
+            "first_s": float(jobs.submit_s[0]),
             "limit_is_run_time": limit_is_run_time(jobs), "overrun_s": _largest_overrun(jobs),
         }  # fmt: skip
         return cls(columns, facts), kind.ravel()
@@ -70,44 +77,61 @@ class KindTable:
         )  # fmt: skip
 
 
-def limit_is_run_time(jobs: Jobs) -> bool:
-    """Some logs give the run time as the limit; it then says nothing of its own."""
-    return bool(np.mean(jobs.run_s == jobs.request_s) > 0.5)
-
-
-def limits(jobs: Jobs) -> tuple[Floats, NDArray[np.bool_]]:
-    """The limit of each job, and whether the job reached it; without limits -1 and False."""
-    if limit_is_run_time(jobs):
-        return np.full(len(jobs), -1.0), np.zeros(len(jobs), dtype=bool)
-    return jobs.request_s, (jobs.request_s > 0) & (jobs.run_s >= jobs.request_s)
-
-
 def common_rows(rows: NDArray[Any], place: Floats) -> Ints:
     """(row,) an index of a common row: a row's own, or for a rare one the nearest common row along `place`.
+
+    Rare rows far from every common one form groups of `COMMON_JOBS` neighbours; the middle row stands for its group.
 
     >>> rows = np.array([[1], [1], [1], [2], [8], [8], [8]])
     >>> common_rows(rows, np.log(rows[:, 0])).tolist()
     [0, 0, 0, 0, 4, 4, 4]
+    >>> common_rows(np.array([[1], [2], [3], [100], [110], [120]]), np.arange(6.0)).tolist()
+    [1, 1, 1, 4, 4, 4]
     """
     _, first, index, counts = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    index = index.ravel()
-    common = np.flatnonzero(counts >= COMMON_JOBS)
-    if not len(common):
-        return first[index]
-    ordered = common[np.argsort(place[first[common]], kind="stable")]
-    places = place[first[ordered]]
     wanted = place[first]
-    right = (
-        np.clip(np.searchsorted(places, wanted), 1, len(places) - 1) if len(places) > 1 else np.zeros(len(first), int)
-    )
+    common = np.flatnonzero(counts >= COMMON_JOBS)
+    common = common[np.argsort(wanted[common], kind="stable")]
+    stands_for, distance = _nearest(common, wanted)
+    far = np.flatnonzero((counts < COMMON_JOBS) & (distance > FAR))
+    if counts[far].sum() >= COMMON_JOBS or not len(common):
+        far = far[np.argsort(wanted[far], kind="stable")]
+        before = np.cumsum(counts[far]) - counts[far]
+        # The last group takes the rest, so that it is not smaller than the others.
+        groups = np.minimum(before // COMMON_JOBS, max(0, counts[far].sum() // COMMON_JOBS - 1))
+        for group in np.unique(groups):
+            members = far[groups == group]
+            stands_for[members] = members[len(members) // 2]
+    return first[np.where(counts >= COMMON_JOBS, np.arange(len(counts)), stands_for)][index.ravel()]
+
+
+def _nearest(common: Ints, wanted: Floats) -> tuple[Ints, Floats]:
+    """(distinct row,) the nearest of the common rows, which are sorted by place, and its distance."""
+    if not len(common):
+        return np.zeros(len(wanted), dtype=np.int64), np.full(len(wanted), np.inf)
+    places = wanted[common]
+    right = np.minimum(np.searchsorted(places, wanted), len(places) - 1)
     left = np.maximum(right - 1, 0)
     nearest = np.where(np.abs(places[left] - wanted) <= np.abs(places[right] - wanted), left, right)
-    return first[np.where(counts >= COMMON_JOBS, np.arange(len(counts)), ordered[nearest])][index]
+    return common[nearest], np.abs(places[nearest] - wanted)
 
 
 def _largest_overrun(jobs: Jobs) -> float:
     _, over = limits(jobs)
     return float(np.max(np.where(over, jobs.run_s - jobs.request_s, 0.0)))
+
+
+def _shortest_s(run_s: Floats) -> float:
+    return float(run_s[run_s > 0].min()) if np.any(run_s > 0) else 0.0
+
+
+def _longest_s(run_s: Floats) -> float:
+    """The longest run time. Rounded up if one job has it, so that it is not that job's own."""
+    longest_s = float(run_s.max())
+    if np.count_nonzero(run_s == longest_s) >= COMMON_JOBS or longest_s <= 0:
+        return longest_s
+    scale = 10.0 ** (np.floor(np.log10(longest_s)) - 1)
+    return float(np.ceil(longest_s / scale) * scale)
 
 
 def _two_digits(amount: Floats) -> Floats:

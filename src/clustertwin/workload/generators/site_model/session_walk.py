@@ -195,34 +195,63 @@ class WalkedJobs(NamedTuple):
 
 
 @compiled
-def calm_starts(order: Ints, starts_s: Floats, jobs: WalkedJobs, machine: float) -> Floats:
+def _occupy(busy: Floats, begin_h: float, end_h: float, size: float) -> None:
+    """Add a job to the occupied machines of each hour; a negative size removes it."""
+    end_h = min(end_h, float(OCCUPIED_HOURS))
+    hour = int(begin_h)
+    while hour < end_h:
+        busy[hour] += size * (min(end_h, hour + 1.0) - max(begin_h, float(hour)))
+        hour += 1
+
+
+@compiled
+def _beyond(busy: Floats, begin_h: float, end_h: float, size: float, machine: float, whole_job: bool) -> float:
+    """The work of a job, weighted by what is beyond the machine: at its submission, or in each hour of the job."""
+    if not whole_job:
+        hour = min(int(begin_h), OCCUPIED_HOURS - 1)
+        return size * (end_h - begin_h) * max(busy[hour] - machine, 0.0)
+    end_h = min(end_h, float(OCCUPIED_HOURS))
+    total = 0.0
+    hour = int(begin_h)
+    while hour < end_h:
+        total += size * (min(end_h, hour + 1.0) - max(begin_h, float(hour))) * max(busy[hour] - machine, 0.0)
+        hour += 1
+    return total
+
+
+@compiled
+def calm_starts(
+    order: Ints, starts_s: Floats, jobs: WalkedJobs, machine: float, passes: int = 1, whole_job: bool = False
+) -> Floats:
     """(session,) the start, of those that are offered, at which the least work is beyond what the machine can run.
 
-    Users see the queue and submit when it is short. `order`: the sessions, those that choose first first.
-    `starts_s` (session, offer): seconds into the week; of equally calm starts the first is taken. Occupancy is counted
-    by the hour, as if every job began when it is submitted.
+    Users see the queue and submit when it is short. `order`: the sessions, those that choose first first; in a further
+    pass each chooses again. `starts_s` (session, offer): seconds into the week; of equally calm starts the first is
+    taken. Occupancy is counted by the hour, as if every job began when it is submitted.
     """
     first = np.cumsum(jobs.length) - jobs.length
     busy = np.zeros(OCCUPIED_HOURS)
-    chosen = np.empty(len(order))
-    for i in range(len(order)):
-        session = order[i]
+    chosen = np.full(len(order), -1.0)
+    for i in range(passes * len(order)):
+        session = order[i % len(order)]
+        own = range(first[session], first[session] + jobs.length[session])
+        if chosen[session] >= 0:
+            for job in own:
+                begin_h = (chosen[session] + jobs.after_s[job]) / 3600.0
+                _occupy(busy, begin_h, begin_h + jobs.run_s[job] / 3600.0, -float(jobs.size[job]))
         best, least = 0, np.inf
         for offer in range(starts_s.shape[1]):
             beyond = 0.0
-            for job in range(first[session], first[session] + jobs.length[session]):
-                hour = min(int((starts_s[session, offer] + jobs.after_s[job]) / 3600.0), OCCUPIED_HOURS - 1)
-                beyond += jobs.size[job] * jobs.run_s[job] * max(busy[hour] - machine, 0.0)
+            for job in own:
+                begin_h = (starts_s[session, offer] + jobs.after_s[job]) / 3600.0
+                end_h = begin_h + jobs.run_s[job] / 3600.0
+                beyond += _beyond(busy, begin_h, end_h, float(jobs.size[job]), machine, whole_job)
             if beyond < least:
                 best, least = offer, beyond
         chosen[session] = starts_s[session, best]
-        for job in range(first[session], first[session] + jobs.length[session]):
-            begin = (chosen[session] + jobs.after_s[job]) / 3600.0
-            end = min(begin + jobs.run_s[job] / 3600.0, float(OCCUPIED_HOURS))
-            hour = int(begin)
-            while hour < end:
-                busy[hour] += jobs.size[job] * (min(end, hour + 1.0) - max(begin, float(hour)))
-                hour += 1
+        for job in own:
+            begin_h = (chosen[session] + jobs.after_s[job]) / 3600.0
+            _occupy(busy, begin_h, begin_h + jobs.run_s[job] / 3600.0, float(jobs.size[job]))
     return chosen
 
 

@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.crossover.sessions import session_starts
-from clustertwin.workload.generators.site_model.job_kinds import KindTable, limits
+from clustertwin.workload.generators.job_limits import limits
+from clustertwin.workload.generators.job_rows import on_clock
+from clustertwin.workload.generators.site_model.job_kinds import RAN_0_S, REACHED_LIMIT, KindTable
 from clustertwin.workload.generators.site_model.population import FutureWeeks, SiteLevels, draw_weeks
+from clustertwin.workload.generators.site_model.queue_caution import CAUTIONS, USUAL, Caution, learn_caution
 from clustertwin.workload.generators.site_model.session_fit import (
     CutLog,
     SortedJobs,
@@ -78,7 +81,7 @@ class WeekAim(NamedTuple):
     furthest: float = 1.0  # shift of run times, in normal scores
     candidates: int = 4  # draws; the one whose work comes closest is kept
     excess: float = 0.1  # share of work above the aim, before run times are shifted
-    offers: int = 1  # starts that a session chooses from; it takes the one at which the machine is least busy
+    caution: Caution = CAUTIONS[0]  # how carefully sessions avoid hours at which the machine is full
 
     def targets(self, day: Ints) -> WorkTargets:
         return WorkTargets(day // self.days, self.work.reshape(7 // self.days, -1).sum(axis=1), self.furthest)
@@ -126,7 +129,7 @@ class SiteModel:
     pause_s: float = 3600.0  # a longer pause ends a session
     longest_s: float = 4 * 3600.0  # a longer session is cut
     neighbours: float = 0.25  # share of a week's sessions that come from each of the two weeks beside it
-    offers: int = 3  # starts that a session of a learnt week chooses from
+    caution: int | None = None  # index of `CAUTIONS` for the sessions of learnt weeks; None learns it from the log
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedSiteModel:
         check_log(jobs)
@@ -143,7 +146,7 @@ class SiteModel:
         cut = CutLog(order, session, profile, log.user[first_of], length_classes(lengths))
         limit_s, over = limits(log)
         excess_s = np.where(over, log.run_s - limit_s, log.run_s)
-        ended = np.where(over, 2 + log.status - log.status.min(), 0)
+        ended = np.where(over, 2 + log.status - log.status.min(), (log.run_s == 0).astype(np.int64))
         columns = SortedJobs(kind, excess_s, limit_s, np.diff(log.submit_s, prepend=0.0), ended)
         tables, entry = fit_sessions(cut, columns)
         work = SubmittedWork(log.submit_s, log.user, counted_sizes(log) * log.run_s)
@@ -154,7 +157,14 @@ class SiteModel:
         entry_class[entry] = cut.length_class
         session_work = np.add.reduceat(work.work, begins)
         mean_work = (np.bincount(entry, session_work) / np.maximum(counts, 1)).astype(np.float32)
-        return FittedSiteModel(self, kinds, tables, calendar, EntryMeans(mean_length, mean_work, entry_class))
+        fitted = FittedSiteModel(self, kinds, tables, calendar, EntryMeans(mean_length, mean_work, entry_class))
+        if self.caution is not None:
+            return fitted
+
+        def cautious(caution: int) -> FittedSiteModel:
+            return replace(fitted, settings=replace(self, caution=caution))
+
+        return cautious(learn_caution(jobs, lambda caution, n, rng: cautious(caution).sample(n, rng)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +213,11 @@ class FittedSiteModel(Fitted):
             f"how the load drifts: the log has too few whole weeks ({known}), so the width of intervals is a guess":
                 known < LEAST_WEEKS,
             "the tide of the year: the log covers less than two years": calendar.weeks < 104,
-            "how users come and go: the log has one user": len(calendar.user_code) == 1,
-            "limits: the log has none": bool(np.all(columns["request_s"] <= 0)),
+            "how users come and go: the log names no users": not np.any(calendar.user_code >= 0),
+            "how users come and go: the log has one user": len(calendar.user_code) == 1 and calendar.user_code[0] >= 0,
+            "limits: they repeat the run times": self.kinds.facts["limit_is_run_time"],
+            "limits: the log has none":
+                bool(np.all(columns["request_s"] <= 0)) and not self.kinds.facts["limit_is_run_time"],
             "what distinguishes jobs: all have one kind": len(columns["size"]) == 1,
             "weekdays: the log has no date, so days count from its start": not self.kinds.facts["epoch_s"],
             "sessions: no user submits a job within an hour of another": bool(np.all(self.entries.length_class == 0)),
@@ -226,8 +239,11 @@ class FittedSiteModel(Fitted):
         def part(name: str) -> dict[str, NDArray[Any]]:
             return {key.partition(".")[2]: state.arrays[key] for key in state.arrays if key.startswith(f"{name}.")}
 
+        settings = dict(state.facts["settings"])
+        if "offers" in settings:  # saved before caution was learnt
+            settings["caution"] = 0 if settings.pop("offers") == 1 else 1
         return cls(
-            SiteModel(**state.facts["settings"]), KindTable(part("kinds"), state.facts["log"]),
+            SiteModel(**settings), KindTable(part("kinds"), state.facts["log"]),
             SessionTables(**part("tables")), SiteCalendar(**part("calendar")), EntryMeans(**part("entries")),
         )  # fmt: skip
 
@@ -281,7 +297,7 @@ class FittedSiteModel(Fitted):
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
         work = calendar.slot_work[week].astype(np.float64)
         work *= np.clip(due[1] / max(float(work.sum()), 1e-9), 0.5, 1.5)
-        aim = WeekAim(calendar.slot_sessions[week].astype(np.float64), work, offers=self.settings.offers)
+        aim = WeekAim(calendar.slot_sessions[week].astype(np.float64), work, caution=self._caution())
         drawn = self._draw(sessions, aim, begin_s, rng)
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
@@ -316,7 +332,7 @@ class FittedSiteModel(Fitted):
         order = np.argsort(-best.work, kind="stable")
         liking = self.calendar.liking(sessions.user)
         slot = choose_slots(order, best.work, work, aim.sessions, liking, rng.random(len(order)))
-        start_s = begin_s + self._starts(best, sessions.user, slot, aim.offers, rng)
+        start_s = begin_s + self._starts(best, sessions.user, slot, aim.caution, rng)
         duration_s = best.after_s[np.cumsum(best.length) - 1] if len(order) else np.empty(0)
         by_user = np.lexsort((start_s, sessions.code))
         pause_s = self.settings.pause_s * rng.random(len(order))
@@ -328,16 +344,24 @@ class FittedSiteModel(Fitted):
         size, bounds = self.kinds.columns["size"][kind], self._bounds(kind)
         targets = aim.targets(np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6))
         run_s = run_times(self.tables, states, best.score[order], bounds, size, targets)
-        resolution_s = self.kinds.facts["resolution_s"]
-        return _DrawnJobs(np.round(submit_s), kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
+        facts = self.kinds.facts
+        resolution_s = facts["resolution_s"]
+        submit_s = on_clock(submit_s, facts.get("clock_s", 1.0), facts.get("first_s", 0.0))
+        return _DrawnJobs(submit_s, kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
 
-    def _starts(self, walked: _WalkedSessions, user: Ints, slot: Ints, offers: int, rng: np.random.Generator) -> Floats:
+    def _caution(self) -> Caution:
+        return CAUTIONS[USUAL if self.settings.caution is None else self.settings.caution]
+
+    def _starts(
+        self, walked: _WalkedSessions, user: Ints, slot: Ints, caution: Caution, rng: np.random.Generator
+    ) -> Floats:
         """(session,) seconds into the week. Users prefer hours at which the machine is not full."""
-        starts_s = [self.calendar.seconds(user, slot, uniform) for uniform in rng.random((offers, len(user)))]
-        if offers == 1:
+        starts_s = [self.calendar.seconds(user, slot, uniform) for uniform in rng.random((caution.offers, len(user)))]
+        if caution.offers == 1:
             return starts_s[0]
         machine = float(self.kinds.facts["machine_size"])
-        return calm_starts(rng.permutation(len(user)), np.stack(starts_s, axis=1), walked.jobs, machine)
+        order, offered = rng.permutation(len(user)), np.stack(starts_s, axis=1)
+        return calm_starts(order, offered, walked.jobs, machine, caution.passes, caution.whole_job)
 
     def _walked(self, entry: Ints, rng: np.random.Generator) -> _WalkedSessions:
         length = self._lengths(entry, rng)
@@ -364,10 +388,12 @@ class FittedSiteModel(Fitted):
     def _bounds(self, kind: Ints) -> Floats:
         """(job, 3) the bounds of a run time, and the limit if it counts from there."""
         facts, columns = self.kinds.facts, self.kinds.columns
-        limit_s, over = columns["request_s"][kind], columns["over"][kind] == 1
-        least_s = np.where(over, 0.0, facts["least_run_s"])
+        limit_s, over = columns["request_s"][kind], columns["over"][kind] == REACHED_LIMIT
+        ran_0_s = columns["over"][kind] == RAN_0_S
+        least_s = np.where(over | ran_0_s, 0.0, facts["least_run_s"])
         below_s = np.where(limit_s > 0, limit_s - facts["resolution_s"], np.inf)
-        most_s = np.where(over, facts["overrun_s"], np.maximum(below_s, least_s))
+        below_s = np.minimum(below_s, facts.get("most_run_s", np.inf))  # older saved models lack it
+        most_s = np.where(over, facts["overrun_s"], np.where(ran_0_s, 0.0, np.maximum(below_s, least_s)))
         return np.column_stack([least_s, most_s, np.where(over, limit_s, 0.0)])
 
     def _table(self, drawn: _DrawnJobs, before: int) -> Jobs:

@@ -60,8 +60,8 @@ class ActionOutcome:
 @dataclass(frozen=True, slots=True)
 class ActionSettings:
     futures: int = 100
-    grace_s: float = 2.0  # from the cancellation to the end of a job that obeys the signal
-    overruns_s: tuple[float, ...] = (0.0,)  # how long jobs ran beyond their limit; each as likely
+    releases_s: tuple[float, ...] = (2.0,)  # from the cancellation to the end of the job; each as likely
+    overruns_s: tuple[float, ...] = (0.0,)  # how long a job runs beyond its limit; each as likely
     checkpoint_s: float | None = None  # since the last checkpoint; None: since the start
     unit: Unit = "cpus"
     known: ClusterHealth = ClusterHealth()  # of the other jobs
@@ -78,20 +78,26 @@ def predict_outcomes(
     """The outcome of each choice for one running job."""
     row = _row_of(queue, health.job)
     left_s, futures = _futures(queue, row, health, past, rng, settings)
+    release_s = _spread(settings.releases_s, settings.futures, rng)
     nodes = max(int(queue.jobs.nodes[row]), 1)
     starts: dict[Choice, NDArray[np.float64]] = {
-        choice: np.array([_starts(queue, row, choice, jobs, scenario, settings) for jobs in futures])
+        choice: np.array(
+            [
+                _starts(queue, row, choice, jobs, scenario, settings, end_s)
+                for jobs, end_s in zip(futures, release_s, strict=True)
+            ]
+        )
         for choice in CHOICES
     }  # each (future, waiting job)
-    occupied = {"leave": left_s, "cancel": np.minimum(left_s, settings.grace_s)}
+    occupied = {"leave": left_s, "cancel": np.minimum(left_s, release_s)}
     occupied |= {"requeue": occupied["cancel"], "drain": left_s}
     since_s = queue.elapsed_s[row] if settings.checkpoint_s is None else settings.checkpoint_s
     lost = float(since_s) * nodes / 3600
     about = {
         "leave": "The job keeps its nodes until it ends or reaches its time limit.",
-        "cancel": "The job ends. It cannot be undone; the owner submits the job again.",
-        "requeue": "The job ends and waits in the queue again with its full time limit. It cannot be undone.",
-        "drain": "The job goes on, and no other job starts on its nodes after it. state=resume undoes it.",
+        "cancel": "The job ends. This cannot be undone; the owner submits the job again.",
+        "requeue": "The job ends and waits in the queue again with its full time limit. This cannot be undone.",
+        "drain": "The job goes on. After it, no job starts on its nodes until they are resumed; assumed: 7 days.",
     }
     return tuple(
         ActionOutcome(
@@ -123,15 +129,21 @@ def _futures(
     fractions = _limit_fractions(past)
     ahead_s = -queue.jobs.submit_s
     limit_s = queue.jobs.request_s - ahead_s + queue.elapsed_s
-    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + rng.choice(settings.overruns_s, settings.futures)
+    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + _spread(settings.overruns_s, settings.futures, rng)
+    wrong = _spread(np.linspace(0.0, 1.0, 1000), settings.futures, rng) >= (health.sure if health.hangs else 0.0)
     left_s, futures = np.empty(settings.futures), []
     for i in range(settings.futures):
         drawn = _draw(limit_s, queue.elapsed_s, fractions, rng)
         drawn = remaining_times(drawn, queue, limit_s - queue.elapsed_s, settings.known, rng) + ahead_s
-        wrong = rng.random() >= (health.sure if health.hangs else 0.0)
-        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong else to_limit_s[i]
+        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong[i] else to_limit_s[i]
         futures.append(replace(queue.jobs, run_s=drawn))
     return left_s, [_with(jobs, row, s + ahead_s[row]) for jobs, s in zip(futures, left_s, strict=True)]
+
+
+def _spread(values: NDArray[np.float64] | Sequence[float], count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Equally likely values, each as often as it is likely, in random order: drawn at random, they would add noise."""
+    places = ((np.arange(count) + 0.5) / count * len(values)).astype(int)
+    return rng.permutation(np.sort(values)[places])
 
 
 def _limit_fractions(past: Jobs | None) -> NDArray[np.float64]:
@@ -188,13 +200,19 @@ def _with(jobs: Jobs, row: int, run_s: float) -> Jobs:
 
 
 def _starts(
-    queue: LiveQueue, row: int, choice: Choice, jobs: Jobs, scenario: Scenario, settings: ActionSettings
+    queue: LiveQueue,
+    row: int,
+    choice: Choice,
+    jobs: Jobs,
+    scenario: Scenario,
+    settings: ActionSettings,
+    release_s: float,
 ) -> NDArray[np.float64]:
     """When each waiting job starts, in seconds from now; NaN for one that does not fit."""
     ahead_s = float(-jobs.submit_s[row])
     if choice in ("cancel", "requeue"):
         again = jobs
-        jobs = _with(jobs, row, min(float(jobs.run_s[row]), settings.grace_s + ahead_s))
+        jobs = _with(jobs, row, min(float(jobs.run_s[row]), release_s + ahead_s))
         if choice == "requeue":
             jobs = _appended(jobs, again, row, queue)
     elif choice == "drain":

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import COLUMNS, Jobs
@@ -40,6 +41,8 @@ from clustertwin.workload.simulator.forecast.start_distribution import (
 from clustertwin.workload.simulator.forecast.start_times import FutureSubmissions
 
 LIKE = "like"  # the name of a job that is only asked about
+#: One future by limits is no distribution.
+EXACT = IntervalScale(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,11 @@ class StartQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LivePast:
-    """A log of this machine, and where new submissions come from."""
+    """A log of this machine, where new submissions come from, and how much intervals are widened."""
 
     jobs: Jobs
     submissions: FutureSubmissions | None = None
-
-
-#: Quantiles of the futures that bound the 80 % interval. Futures leave out part of what happens, so that the interval
-#: between the quantiles 0.1 and 0.9 is too narrow; these were chosen on the first halves of two logs.
-INTERVAL_LEVELS = (0.025, 0.975)
+    scale: IntervalScale = DEFAULT_SCALE
 
 
 def parse_like(text: str) -> LikeJob:
@@ -137,7 +136,7 @@ def forecast_queue(
     names = queue.names[queue.running :]
     wanted = LIKE if question.like is not None else question.job
     answers = [
-        _answer(name, k, (queue, moment, history), distributions[k], question)
+        _answer(name, k, (queue, moment, history), (distributions[k], past.scale if past else EXACT), question)
         for k, name in enumerate(names)
         if wanted in ("", name)
     ]
@@ -148,19 +147,20 @@ def _answer(
     name: str,
     k: int,
     known: tuple[LiveQueue, QueueMoment, RunTimeHistory],
-    starts: StartDistribution,
+    forecast: tuple[StartDistribution, IntervalScale],
     question: StartQuestion,
 ) -> StartAnswer:
     queue, moment, history = known
+    starts, scale = forecast
+    low_s, high_s = starts.interval_s(scale)
     row = queue.running + k
-    low, high = INTERVAL_LEVELS
     count, level = recent_runs(
         tuple(history), int(moment.history_row[row]), float(moment.limit_s[row]), 0.0, FutureSettings().least,
         np.zeros(KEPT),
     )  # fmt: skip
     return StartAnswer(
-        name, queue.jobs.names["user"][int(queue.jobs.user[row])], starts.quantile_s(low), starts.quantile_s(0.5),
-        starts.quantile_s(high), starts.likeliest_s(), starts.by_limits_s, question.within_s,
+        name, queue.jobs.names["user"][int(queue.jobs.user[row])], low_s, starts.quantile_s(0.5),
+        high_s, starts.likeliest_s(), starts.by_limits_s, question.within_s,
         starts.probability(question.within_s), len(starts.samples_s), LEVELS[level] if count else "its limit",
     )  # fmt: skip
 

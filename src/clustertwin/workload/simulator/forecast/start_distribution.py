@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.interval_scale import IntervalScale
 from clustertwin.workload.policies import find_policy
 from clustertwin.workload.run_times.run_time_history import KEPT, RunTimeHistory, recent_runs
 from clustertwin.workload.simulator.machine_state import JOB, Records
@@ -57,6 +58,10 @@ class StartDistribution:
 
     def quantile_s(self, level: float) -> float:
         return float(np.quantile(self.samples_s, level, method="inverted_cdf"))
+
+    def interval_s(self, scale: IntervalScale) -> tuple[float, float]:
+        """The 80 % interval: between the quantiles 0.1 and 0.9, widened."""
+        return scale.interval_s(self.quantile_s(0.1), self.quantile_s(0.5), self.quantile_s(0.9))
 
     def probability(self, within_s: float) -> float:
         """Part of the futures in which the job starts within this time."""

@@ -1,11 +1,13 @@
 """Judge forecasts of starts on a log: at some submissions ask when the job will start, then see when it does.
 
 The log is scheduled once with EASY backfilling; those starts are the truth. A question knows only what was known at
-its moment: who runs since when, who waits, their limits, and the run times of jobs that had ended.
+its moment: who runs since when, who waits, their limits, the run times of jobs that had ended, and how wrong the
+forecasts of jobs that have started were.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale, ScaleLearner
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.run_times.run_time_history import new_history, remember
 from clustertwin.workload.simulator.admission import admit
@@ -28,6 +31,7 @@ from clustertwin.workload.simulator.simulate_log import SchedulingRules, schedul
 
 Floats = NDArray[np.float64]
 WEEK_S = 7 * 86_400.0
+AHEAD_S = 2 * 86_400.0  # for how long new jobs are submitted in a future
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Answer:
     job: int  # row of the log
     distribution: StartDistribution
     wait_s: float
+    asked_s: float = 0.0  # of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,19 @@ class ForecastScore:
     within_minute_all: float
     within_minute_by_limits_all: float
     coverage: float  # part of the jobs that waited that started within the 80 % interval
+    coverage_of_quantiles: float  # the same between the quantiles 0.1 and 0.9, before they are widened
+    width_s: float  # median width of the intervals
     crps_s: float
     crps_by_limits_s: float
     crps_climate_s: float  # of the waits of the other jobs that waited, without looking at the queue
 
 
 def answer_questions(
-    jobs: Jobs, procs: int, rows: NDArray[np.int64], settings: FutureSettings, seed: int = 0, days: float = 2.0
+    jobs: Jobs,
+    procs: int,
+    rows: NDArray[np.int64],
+    settings: FutureSettings,
+    seed: int = 0,
 ) -> Iterator[Answer]:
     """Forecast the starts of these rows (ascending) of the admitted log, each at its submission."""
     from clustertwin.workload.policies import find_policy
@@ -82,22 +93,45 @@ def answer_questions(
             np.where(np.arange(len(both)) < len(running), now_s - start_s[both], 0.0), both, len(running),
         )  # fmt: skip
         rng = np.random.default_rng((seed, int(row)))
-        arrivals = past_arrivals(records, now_s, days * 86_400.0)
+        arrivals = past_arrivals(records, now_s, AHEAD_S)
         distribution = forecast_starts(moment, history, arrivals, settings, rng)[-1]
-        yield Answer(int(row), distribution, float(start_s[row] - now_s))
+        yield Answer(int(row), distribution, float(start_s[row] - now_s), now_s)
 
 
 def judge_forecasts(
     jobs: Jobs, procs: int, asked: int, settings: FutureSettings, seed: int = 0
-) -> tuple[ForecastScore, tuple[float, float]]:
-    """Scores on the second half of a log, and the quantiles of its intervals, which the first half calibrates."""
+) -> tuple[ForecastScore, IntervalScale]:
+    """Scores on the second half of a log, and how much its last interval was widened.
+
+    Each interval is widened by what the newest forecasts of jobs that had started by then teach; the first half fills
+    them.
+    """
     n, rng = len(admit(jobs, procs).records), np.random.default_rng(seed)
     halves = (np.arange(n // 10, n // 2), np.arange(n // 2, n))  # the first tenth only fills the history
     if any(len(half) < 1 for half in halves):
         raise SettingsError(f"a log of {n} jobs is too short to judge forecasts on")
-    rows = [np.sort(rng.choice(half, min(asked, len(half)), replace=False)) for half in halves]
-    levels = calibrated_levels(list(answer_questions(jobs, procs, rows[0], settings, seed)))
-    return score_answers(list(answer_questions(jobs, procs, rows[1], settings, seed)), levels), levels
+    first, second = (np.sort(rng.choice(half, min(asked, len(half)), replace=False)) for half in halves)
+    answers = list(answer_questions(jobs, procs, np.concatenate([first, second]), settings, seed))
+    scales = rolling_scales(answers)
+    return score_answers(answers[len(first) :], scales[len(first) :]), scales[-1]
+
+
+def rolling_scales(answers: list[Answer]) -> list[IntervalScale]:
+    """For each answer, what the answers before it teach whose jobs had started when it was asked."""
+    learner, scales = ScaleLearner(), []
+    waiting: list[tuple[float, int]] = []  # (start, place in `answers`)
+    for place, answer in enumerate(answers):
+        while waiting and waiting[0][0] <= answer.asked_s:
+            _learn(learner, answers[heapq.heappop(waiting)[1]])
+        scales.append(learner.scale() or DEFAULT_SCALE)
+        if answer.wait_s > 0:
+            heapq.heappush(waiting, (answer.asked_s + answer.wait_s, place))
+    return scales
+
+
+def _learn(learner: ScaleLearner, answer: Answer) -> None:
+    starts = answer.distribution
+    learner.add(starts.quantile_s(0.1), starts.quantile_s(0.5), starts.quantile_s(0.9), answer.wait_s)
 
 
 def past_arrivals(records: Records, now_s: float, length_s: float) -> Arrivals | None:
@@ -118,20 +152,24 @@ def past_arrivals(records: Records, now_s: float, length_s: float) -> Arrivals |
     return arrivals
 
 
-def score_answers(answers: list[Answer], levels: tuple[float, float] = (0.1, 0.9)) -> ForecastScore:
-    """The scores of forecasts; `levels` are the quantiles that bound the 80 % interval."""
+def score_answers(answers: list[Answer], scales: list[IntervalScale] | None = None) -> ForecastScore:
+    """The scores of forecasts, with the scale of each one's 80 % interval."""
+    pairs = list(zip(answers, scales or [DEFAULT_SCALE] * len(answers), strict=True))
     waited = [answer for answer in answers if answer.wait_s > 0]
+    intervals_s = [answer.distribution.interval_s(scale) for answer, scale in pairs if answer.wait_s > 0]
     waits_s = np.array([answer.wait_s for answer in waited])
 
     def near(group: list[Answer], by_limits: bool) -> float:
         points = [a.distribution.by_limits_s if by_limits else a.distribution.likeliest_s() for a in group]
         return float(np.mean([abs(p - a.wait_s) <= 60 for p, a in zip(points, group, strict=True)])) if group else 0.0
 
-    low, high = levels
-    inside = [a.distribution.quantile_s(low) <= a.wait_s <= a.distribution.quantile_s(high) for a in waited]
+    inside = [low_s <= a.wait_s <= high_s for a, (low_s, high_s) in zip(waited, intervals_s, strict=True)]
+    between = [a.distribution.quantile_s(0.1) <= a.wait_s <= a.distribution.quantile_s(0.9) for a in waited]
     return ForecastScore(
         len(answers), len(waited), near(waited, False), near(waited, True), near(answers, False), near(answers, True),
         float(np.mean(inside)) if waited else 0.0,
+        float(np.mean(between)) if waited else 0.0,
+        float(np.median([high_s - low_s for low_s, high_s in intervals_s])) if waited else 0.0,
         float(np.mean([crps_s(a.distribution.samples_s, a.wait_s) for a in waited])) if waited else 0.0,
         float(np.mean([abs(a.distribution.by_limits_s - a.wait_s) for a in waited])) if waited else 0.0,
         float(np.mean([crps_s(np.sort(waits_s), wait_s) for wait_s in waits_s])) if waited else 0.0,
@@ -147,16 +185,3 @@ def crps_s(samples_s: Floats, truth_s: float) -> float:
     n = len(samples_s)
     spread = float(((2 * np.arange(1, n + 1) - n - 1) * samples_s).sum()) / n**2
     return float(np.abs(samples_s - truth_s).mean()) - spread
-
-
-def calibrated_levels(answers: list[Answer]) -> tuple[float, float]:
-    """Quantiles of the drawn futures between which 80 % of the past starts lay: the narrowest symmetric pair that does.
-
-    A forecast that was too sure of itself gets wider intervals from then on.
-    """
-    waited = [answer for answer in answers if answer.wait_s > 0]
-    for low in (0.2, 0.175, 0.15, 0.125, 0.1, 0.075, 0.05, 0.025, 0.01, 0.0):
-        inside = [a.distribution.quantile_s(low) <= a.wait_s <= a.distribution.quantile_s(1 - low) for a in waited]
-        if not waited or np.mean(inside) >= 0.8:
-            return low, 1 - low
-    return 0.0, 1.0
