@@ -3,7 +3,7 @@
     import clustertwin as ct
 
     log = ct.read_log("theta.swf")                    # a job log
-    synthetic = ct.generate(log, seed=1)              # one that you can share
+    synthetic = ct.generate(log, seed=1)              # one that a scheduler experiences alike
     ct.simulate(synthetic, policy="sjf").metrics()    # and schedule
     cluster = ct.simulate_cluster(fault="hung-rank")  # telemetry of every thread
     ct.load_detector().events(cluster)                # what is wrong with which job
@@ -32,6 +32,7 @@ _MODULES = {
     "example_log": "clustertwin.workload.example_log",
     "Jobs": "clustertwin.workload.jobs",
     "WorkloadChange": "clustertwin.workload.generators",
+    "ClusterTraces": "clustertwin.core.cluster_traces",
     "simulate_cluster": _TELEMETRY,
     "record_host": _TELEMETRY,
     "open_recording": _TELEMETRY,

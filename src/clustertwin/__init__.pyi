@@ -10,6 +10,7 @@ from clustertwin.api.thread_telemetry import load_detector as load_detector
 from clustertwin.api.thread_telemetry import open_recording as open_recording
 from clustertwin.api.thread_telemetry import record_host as record_host
 from clustertwin.api.thread_telemetry import simulate_cluster as simulate_cluster
+from clustertwin.core.cluster_traces import ClusterTraces as ClusterTraces
 from clustertwin.core.errors import TwinError as TwinError
 from clustertwin.workload.example_log import example_log as example_log
 from clustertwin.workload.generators import WorkloadChange as WorkloadChange

@@ -8,6 +8,7 @@ even if that process is killed.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -63,7 +64,7 @@ def _in_processes(
     deaths = 0
     while len(results) < len(items):
         # Spawned, not forked: a forked copy of a process with threads (torch, BLAS) can hang.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_exit_with_parent)
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare_worker)
         try:
             waiting: dict[Future[Result], int] = {
                 pool.submit(work, item): index for index, item in enumerate(items) if index not in results
@@ -85,8 +86,9 @@ def _in_processes(
     return [results[index] for index in range(len(items))]
 
 
-def _exit_with_parent() -> None:
-    """Start a thread in a worker that ends it with its parent: a killed parent cannot stop its workers."""
+def _prepare_worker() -> None:
+    """End a worker with its parent, which cannot stop it if it is killed, and without a traceback at Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = parent_process()
 
     def wait_for_parent() -> None:

@@ -96,6 +96,7 @@ LINES = {
     "sched simulate @/log.swf --gantt @/chart.png": "workload",
     "sched simulate @/log.swf --gantt @/chart.html": "workload",
     "sched evaluate @/log.swf --window 0:100": "workload",
+    "sched choose @/log.swf": "workload",
     "sched train @/log.swf --out @/policy.safetensors": "rl",
     "sched study @/log.swf --out @/policies": "rl",
     "sched whatif --squeue @/queue.txt --procs 4": "workload",
@@ -150,7 +151,7 @@ def run_lines(place: Path, lines: Sequence[str], extras: Sequence[str] = ()) -> 
     (place / "no-queue.txt").write_text("")
     (place / "site.toml").write_text(site.SITE)
     (place / "jobs.sacct").write_text(site.HEADER + site.ROWS)
-    (place / "many.sacct").write_text(site.HEADER + site.ROWS * 5)
+    (place / "many.sacct").write_text(site.HEADER + site.rows(30))
     (place / "service.toml").write_text(f'[service]\nhome = "{place}/served"\nport = 0\n')
     (place / "home").mkdir()
     store = Store(place / "home" / "state.sqlite")

@@ -71,7 +71,10 @@ def test_bad_input_is_reported_in_one_line(twin_here, tmp_path, arguments, code,
 
 @pytest.mark.slow
 def test_record_records_this_host(twin, tmp_path):
-    result = twin("record", "--out", tmp_path / "r", "--seconds", "3", "--json")
+    for seconds in (3, 20, 90):  # on a busy machine, three seconds may pass without two readings
+        result = twin("record", "--out", tmp_path / "r", "--seconds", str(seconds), "--json")
+        if "there was no complete second" not in result.stderr:
+            break
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["threads"] >= 1
     recording = Recording.open(tmp_path / "r")
@@ -87,12 +90,12 @@ def test_record_records_this_host(twin, tmp_path):
 def test_ctrl_c_reports_and_leaves_a_complete_recording(tmp_path: Path):
     command = [sys.executable, "-m", "clustertwin", "record", "--out", str(tmp_path / "r"), "--flush-s", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        patience_s = time.monotonic() + 60
+        patience_s = time.monotonic() + 120
         while not list(tmp_path.glob("r/*/journal")):
             assert time.monotonic() < patience_s
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "until Ctrl-C" in said
     assert Recording.open(tmp_path / "r").end_s > 0
@@ -104,7 +107,7 @@ def test_record_takes_a_range_from_prometheus(twin, tmp_path: Path):
         servers.exporter(tmp_path / "exporter") as node,
         servers.prometheus(tmp_path / "prometheus", {"twin": [node.address]}) as server,
     ):
-        patience_s, scrapes = time.monotonic() + 60, 0.0
+        patience_s, scrapes = time.monotonic() + 120, 0.0
         while scrapes < 8 and time.monotonic() < patience_s:
             time.sleep(0.5)
             answer = httpx.get(server.url + "/api/v1/query", params={"query": "sum_over_time(up[1m])"}).json()

@@ -62,6 +62,16 @@ def test_evaluate_prints_the_mean_over_windows(log: Path):
     assert len(row["windows"]) == 2
 
 
+def test_choose_takes_the_best_policy_of_the_first_part(log: Path):
+    document = call("choose", log, "--policy", "fcfs", "--policy", "sjf", "--first-part", 0.5, "--json")
+    slowdowns = {row["policy"]: row["first"]["slowdown"] for row in document["policies"]}
+    assert document["chosen"] == min(slowdowns, key=lambda name: slowdowns[name])
+    assert document["ratio_to_best"] >= 1.0
+    assert [row["rest"]["policy"] for row in document["policies"]] == ["fcfs", "sjf"]
+    patient = call("choose", log, "--policy", "sjf", "--patience-h", 2, "--json")
+    assert patient["policies"][0]["rest"]["policy"] == "sjf, patience 2 h"
+
+
 @pytest.mark.slow
 def test_train_writes_a_policy_that_simulate_accepts(log: Path, tmp_path: Path):
     out = tmp_path / "mine.safetensors"

@@ -24,11 +24,17 @@ default = true
 memory_per_cpu_mb = 100
 """
 HEADER = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqNodes|ReqCPUS\n"
-ROWS = "".join(
-    f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|{1000 + k}|{1003 + 100 * (k // 2)}|{1103 + 100 * (k // 2)}|100|5|1|4"
-    "\n"
-    for k in range(6)
-)
+
+
+def rows(count: int) -> str:
+    return "".join(
+        f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|{1000 + k}|{1003 + 100 * (k // 2)}|{1103 + 100 * (k // 2)}"
+        "|100|5|1|4\n"
+        for k in range(count)
+    )
+
+
+ROWS = rows(6)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_the_heartbeat_ends_with_the_command():
         "import time\n"
         "with StepLines(print).heartbeat(0.05): time.sleep(0.5)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith("0 s: starting\n")
     assert done.stderr == ""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.fidelity.scorecard import Scorecard, scorecard
 from clustertwin.workload.formats import read, write
 from clustertwin.workload.generators import DEFAULT, WorkloadChange, make
@@ -76,7 +77,8 @@ def simulate(
 ) -> Schedule:
     """Schedule a log on its own machine, or on one of `procs` processors (or nodes, if the log counts nodes).
 
-    `policy` is a name (`fcfs`, `sjf`, `f1`, …), a file of `train_policy`, or a function of a job and the queue.
+    `policy` is a name (`fcfs`, `sjf`, `f1`, …), a file of `train_policy`, or a function of a request and the present.
+    Jobs are backfilled by default; `twin sched simulate` does so only with `--backfill easy`.
 
     >>> import clustertwin as ct
     >>> schedule = ct.simulate(ct.example_log(300), policy="sjf")
@@ -145,7 +147,12 @@ def simulate_site(log: Log, site: Path | str) -> SiteSchedule:
 
 
 def _jobs(log: Log) -> Jobs:
-    return log if isinstance(log, Jobs) else read(log)
+    if isinstance(log, Jobs):
+        return log
+    if isinstance(log, str | Path):
+        return read(log)
+    hint = "; use ct.Jobs.from_pandas(frame)" if hasattr(log, "to_numpy") else ""
+    raise SettingsError(f"a log is a file or a job table, not {type(log).__name__}{hint}")
 
 
 def _as_slurm(jobs: Jobs) -> Any:

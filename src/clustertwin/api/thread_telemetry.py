@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clustertwin.core.cluster_traces import ClusterTraces
 from clustertwin.core.errors import NoSamples, SettingsError
 from clustertwin.core.tables import ColumnTable
-from clustertwin.core.traces import Trace
+from clustertwin.core.traces import Trace, check_shape
 from clustertwin.telemetry.recording import Recording
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from clustertwin.telemetry.moments.moment import Moment
 
 DRAWS = 20  # of a cluster in which some job can have a fault
+
+ROUNDING = 1e-3  # that a ratio may be beyond 0 and 1
 
 Telemetry = ClusterTraces | Recording | Trace
 
@@ -48,6 +50,7 @@ def simulate_cluster(
     from clustertwin.telemetry.simulation.anomalies import ANOMALIES, family
     from clustertwin.telemetry.simulation.demand import ClusterSettings
     from clustertwin.telemetry.simulation.faulty_job import JobFault, with_fault
+    from clustertwin.telemetry.simulation.harm_channels import with_harm_channels
     from clustertwin.telemetry.simulation.signature import read_signatures
     from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
@@ -56,7 +59,7 @@ def simulate_cluster(
     signatures, long_s = read_signatures(None), minutes * 60
     settings = ClusterSettings(nodes, threads, minutes / 60, job_types, job_s=(long_s, long_s), gap_s=5.0)
     if not fault:
-        return ClusterTraces.of(simulate(settings, signatures, seed))
+        return ClusterTraces.of(with_harm_channels(simulate(settings, signatures, seed), seed))
     onset_s = settings.start_s + int(long_s / 2)
     for attempt in range(DRAWS):
         # The first draw is that of the seed. If none of its jobs can have the fault, another one is drawn.
@@ -64,7 +67,8 @@ def simulate_cluster(
         spans = [span for trace in traces for span in trace.spans if span.start_s < onset_s < span.end_s]
         able = [span for span in spans if family(span.job_type) in ANOMALIES[fault].job_types]
         if able:
-            return ClusterTraces.of(with_fault(traces, JobFault(able[0].job, fault, onset_s), signatures, seed))
+            faulty = with_fault(traces, JobFault(able[0].job, fault, onset_s), signatures, seed)
+            return ClusterTraces.of(with_harm_channels(faulty, seed))
     kinds = ", ".join(ANOMALIES[fault].job_types)
     raise SettingsError(f"no job can have the fault {fault}: it strikes {kinds}; set job_types, or more threads")
 
@@ -134,11 +138,14 @@ class ThreadScores(ColumnTable):
         return frame[frame.score > self.threshold].sort_values("score", ascending=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TraceDetector:
     """A detector for traces and recordings."""
 
     detector: Detector
+
+    def __repr__(self) -> str:
+        return f"<TraceDetector: {self.version}, threshold {self.threshold:g}>"
 
     @property
     def threshold(self) -> float:
@@ -163,6 +170,8 @@ class TraceDetector:
         from clustertwin.telemetry.detection.batch_scoring import score_batches
         from clustertwin.telemetry.moments.moment import moments
 
+        if every_s < 1:
+            raise SettingsError(f"every_s is at least 1 s, not {every_s}")
         traces = traces_of(telemetry)
         parts = [moment for moment, _ in moments(traces, every_s)]
         if not parts:
@@ -176,10 +185,29 @@ class TraceDetector:
 def traces_of(telemetry: Telemetry | Iterable[Trace]) -> list[Trace]:
     """The traces of a cluster, a recording, a node, or a sequence of nodes."""
     if isinstance(telemetry, Trace):
-        return [telemetry]
+        telemetry = [telemetry]
     if isinstance(telemetry, Recording):
         return [telemetry.trace(node) for node in telemetry.nodes]
-    return list(telemetry)
+    traces = list(telemetry)
+    for trace in traces:
+        if not isinstance(trace, Trace):
+            kind = type(telemetry).__name__
+            raise SettingsError(f"telemetry is a recording or traces, not {kind}; ct.open_recording opens a directory")
+        _check(trace)
+    return traces
+
+
+def _check(trace: Trace) -> None:
+    """Refuse a trace of the reader's own whose arrays do not fit or hold no ratios."""
+    try:
+        check_shape(trace)
+    except ValueError as error:
+        raise SettingsError(f"{trace.node}: {error}") from error
+    known = trace.values[trace.valid]
+    ratios = (known > -ROUNDING) & (known < 1 + ROUNDING)  # false for NaN too
+    if not ratios.all():
+        wrong = known[~ratios][0]
+        raise SettingsError(f"{trace.node}: {wrong:g} is no ratio between 0 and 1; mask unknown seconds in `valid`")
 
 
 def _rows(moment: Moment, scores: Any) -> dict[str, NDArray[Any]]:
@@ -210,5 +238,5 @@ def _joined(seconds: list[Trace]) -> Trace:
 
 
 def _same_threads(seconds: list[Trace]) -> Iterator[Trace]:
-    """The seconds with the threads of the first; a thread that was switched on or off ends the recording's interest."""
+    """The seconds that have the threads of the first second. Others are left out: a thread was switched on or off."""
     return (trace for trace in seconds if trace.cpus == seconds[0].cpus)

@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "act": ("clustertwin.cli.act:app", "Actions on jobs: list, show, approve, dismiss, resume, check, recover."),
     "savings": ("clustertwin.cli.savings:app", "What actions promised, and what they saved."),
     "job": ("clustertwin.cli.job:app", "The report of one job, with advice."),
-    "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove."),
+    "token": ("clustertwin.cli.token:app", "Access tokens: add, list, remove, reopen."),
     "backup": ("clustertwin.cli.backup:backup_app", "Back up a home, also while its service runs."),
     "restore": ("clustertwin.cli.backup:restore_app", "Create a home from a backup."),
     "evidence": ("clustertwin.cli.evidence:app", "What a job's processes wait for: take, serve, show."),
@@ -28,11 +28,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "campaign": ("clustertwin.cli.campaign:app", "Labelled jobs: run and record them, or simulate them."),
     "study": ("clustertwin.cli.study:app", "The reference study: sampling, reconstruction, detection, separability."),
     "train": ("clustertwin.cli.train:app", "Train an autoencoder on recordings."),
-    "model": ("clustertwin.cli.model:app", "Models: list, show, promote, rollback."),
+    "model": ("clustertwin.cli.model:app", "Models: list, show, promote, rollback, sync."),
     "learn": ("clustertwin.cli.learn:app", "Learning: run, simulate, timing, freeze, resume."),
     "digest": ("clustertwin.cli.digest:app", "A summary of the week: events, verdicts, false alarms."),
-    "trace": ("clustertwin.cli.trace:app", "Job logs: convert, describe, clean, anonymise, generate, compare, share."),
-    "sched": ("clustertwin.cli.sched:app", "Schedule job logs: simulate, train, study, what-if."),
+    "trace": (
+        "clustertwin.cli.trace:app",
+        "Job logs: convert, describe, clean, anonymise, generate, compare, study, share, forecast.",
+    ),
+    "sched": (
+        "clustertwin.cli.sched:app",
+        "Schedule jobs: policies, training, what-if, starts of waiting jobs, a Slurm site.",
+    ),
 }
 
 #: command, or command and its first word -> the extra to name if a package of it is missing
@@ -74,7 +80,15 @@ NEEDED = {
 
 
 def main() -> None:
-    """Run `twin`; errors of our own tree become one line and their exit code."""
+    """Run `twin`. Ctrl-C ends it without a traceback, also while it imports."""
+    try:
+        _main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _main() -> None:
+    """Errors of our own tree become one line and their exit code."""
     if sys.argv[1:2] == ["exporter"]:
         # The exporter runs on every node within 25 MB, so it loads no command-line library.
         from clustertwin.telemetry.exporter.__main__ import main as exporter

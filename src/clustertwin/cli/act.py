@@ -37,7 +37,8 @@ def list_(home: Path = Home, json: bool = Json) -> None:
          action.job, action.rule, action.plan.cause, round(action.plan.promised_node_hours, 2))
         for action in actions
     ]  # fmt: skip
-    print_table("", ("action", "since", "state", "does", "job", "rule", "cause", "promised node-h"), rows, ("action",))
+    columns = ("action", "since", "state", "does", "job", "rule", "cause", "promised node-h")
+    print_table("", columns, rows, ("action",), instead="No actions.")
 
 
 @app.command()
@@ -62,6 +63,8 @@ def approve(
         journal.approve(action, journal.code(record), getpass.getuser(), time.time())
         record = executor.execute(action)
     _print(record, executor, json)
+    if record.state == "failed":
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -96,7 +99,7 @@ def check(
         print_json([asdict(rule) for rule in rules.rules])
         return
     rows = [(rule.name, rule.mode, rule.action, ", ".join(rule.causes), rule.sure, rule.for_s) for rule in rules.rules]
-    print_table("", ("rule", "mode", "action", "causes", "sure", "for s"), rows)
+    print_table("", ("rule", "mode", "action", "causes", "sure", "for s"), rows, instead=f"{policy}: no rules.")
 
 
 @app.command()
@@ -108,6 +111,8 @@ def recover(config: Path | None = Config, home: Path = Home, json: bool = Json) 
         return
     for action in done:
         typer.echo(f"{action.id} {action.state}: {action.result}")
+    if not done:
+        typer.echo("No action was interrupted.")
 
 
 def _journal(home: Path) -> Journal:
@@ -135,6 +140,8 @@ def _print(action: ActionRecord, executor: Executor, json: bool) -> None:
         print_json({**asdict(action), "commands": commands})
         return
     typer.echo(f"{action.verb} job {action.job}: {action.state}{f', {action.result}' if action.result else ''}")
+    if action.state == "failed":
+        return  # the commands below it would look as if they had run
     typer.echo(action.plan.sentence)
     for command in commands:
         typer.echo(f"  {command}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from difflib import get_close_matches
 from typing import Any
@@ -11,13 +12,25 @@ import typer
 from typer.core import TyperGroup
 
 from clustertwin import __version__
+from clustertwin.cli.command_examples import attach
 from clustertwin.core.errors import TwinError
 from clustertwin.core.extras import explain, load
+from clustertwin.core.formatting import visible_lines
 
 
 def group(about: str = "") -> typer.Typer:
     """The app of one file of commands: plain help, no completion options of its own; `about` where it has several."""
     return typer.Typer(help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode=None)
+
+
+class ReaderGone(Exception):
+    """The other end of standard output was closed, as by `twin … | head`."""
+
+
+def _reader_is_gone() -> bool:
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
@@ -37,6 +50,7 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
             called = cmd_name
             command = typer.main.get_command(load(commands[cmd_name][0]))
             command.name = cmd_name
+            attach(command, cmd_name)
             return command
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -46,12 +60,26 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
             return super().resolve_command(ctx, args)
 
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            except BrokenPipeError as error:
+                if _reader_is_gone():
+                    raise ReaderGone from error  # typer would end with code 1
+                raise
+            return result
+
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
 
     app = typer.Typer(
-        cls=Lazy, no_args_is_help=True, help="A digital twin of a compute cluster.", rich_markup_mode=None
+        cls=Lazy,
+        no_args_is_help=True,
+        help="A digital twin of a compute cluster.",
+        epilog="Begin with `twin demo`. `twin COMMAND --help` ends with examples.",
+        rich_markup_mode=None,
     )
 
     @app.callback(invoke_without_command=True)
@@ -65,7 +93,7 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except TwinError as error:
-        typer.echo(f"twin: {error}", err=True)
+        typer.echo(f"twin: {visible_lines(str(error))}", err=True)
         return error.exit_code
     except ModuleNotFoundError as missing:
         named = " ".join((called, *sys.argv[2:3]))
@@ -74,7 +102,7 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
             raise
         typer.echo(f"twin: {explained}", err=True)
         return explained.exit_code
-    except BrokenPipeError:
+    except ReaderGone:
         # `twin … | head` is not an error; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -37,4 +37,4 @@ def audit(
         )
         for entry in entries
     ]
-    print_table("", ("when", "who", "action", "subject", "details"), rows, ("subject",))
+    print_table("", ("when", "who", "action", "subject", "details"), rows, ("subject",), instead="No entries.")

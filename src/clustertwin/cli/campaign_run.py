@@ -87,7 +87,7 @@ def run(options: CampaignOptions) -> None:
         node_channels=options.node_channels,
     )
     if warning := scratch_warning(options.scratch or options.out):
-        err.print(f"[yellow]{warning}[/yellow]")
+        err.print(warning, style="yellow")
     with _progress(settings.rounds) as report:
         result = run_campaign(
             options.out,
@@ -173,4 +173,4 @@ def _show(result: CampaignResult) -> None:
         for unmet in row.unmet:
             typer.echo(f"{row.kind}: expectation not met on this host: {unmet}")
     for name, reason in result.failures.items():
-        err.print(f"[red]{name} failed:[/red] {reason}", highlight=False)
+        err.print(f"{name} failed: {reason}", style="red", highlight=False)

@@ -54,7 +54,7 @@ def run_zoo(options: CampaignOptions) -> None:
         print_table("Recorded runs", tuple(rows[0]), [tuple(row.values()) for row in rows])
     failures = sorted(options.out.glob("*.failed"))
     for path in failures:
-        err.print(f"[red]{path.stem} failed:[/red] {path.read_text().strip()}", highlight=False)
+        err.print(f"{path.stem} failed: {path.read_text().strip()}", style="red", highlight=False)
     if failures:
         raise typer.Exit(1)
 

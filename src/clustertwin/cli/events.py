@@ -13,6 +13,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.formatting import visible, visible_lines
 
 if TYPE_CHECKING:
     from clustertwin.service.store.event_store import Case
@@ -59,7 +60,7 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
         )
         return
     _print([case], json=False)
-    typer.echo(case.event.title)
+    typer.echo(visible(case.event.title))
     typer.echo(case.why.sentence if case.why else "There is no explanation.")
     if case.why:
         typer.echo(f"Next step: {case.why.next_step}")
@@ -72,7 +73,8 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
         nearest = ", ".join(f"{kind} ({distance:.2f})" for kind, distance in case.why.nearest)
         typer.echo(f"Nearest known job types (distance): {nearest}")
     if case.verdict:
-        typer.echo(f"{case.verdict} by {case.who or 'local user'}{f': {case.comment}' if case.comment else ''}")
+        by = f"{case.verdict} by {case.who or 'local user'}{f': {case.comment}' if case.comment else ''}"
+        typer.echo(visible_lines(by))
     if alike := store.alike(case, 5):
         typer.echo("Similar events:")
         _print(alike, json=False)
@@ -130,7 +132,8 @@ def _print(cases: list[Case], json: bool) -> None:
         )
         for case in cases
     ]
-    print_table("", ("event", "since", "duration", "what", "nodes", "owner", "score", "verdict"), rows, ("event",))
+    columns = ("event", "since", "duration", "what", "nodes", "owner", "score", "verdict")
+    print_table("", columns, rows, ("event",), instead="No events.")
 
 
 def _share(ratio: float | None) -> str:

@@ -24,6 +24,14 @@ Home = typer.Option(
 )
 
 
+def existing_home(home: Path) -> Path:
+    """The directory of a home. A wrong --home must not create another one."""
+    home = home.expanduser()
+    if not home.is_dir():
+        raise SettingsError(f"{home}: no service has run here; start one with `twin up`, or set --home")
+    return home
+
+
 def open_store(home: Path, make: bool = False) -> Store:
     """The store of a home. Unless `make` is set, it must exist."""
     from clustertwin.service.store.event_store import Store

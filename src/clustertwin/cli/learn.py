@@ -14,7 +14,7 @@ import typer
 
 from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
-from clustertwin.cli.home import Home, open_store, recording_of
+from clustertwin.cli.home import Home, existing_home, open_store, recording_of
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, print_json, print_table
 from clustertwin.cli.step_progress import step_progress
@@ -51,7 +51,9 @@ class RunOptions:
     workers: Annotated[int, typer.Option(min=1, help="How many challengers train at the same time.")] = 2
     gate: Annotated[
         bool,
-        typer.Option(help="Reject a challenger that sees less than the champion, unless it raises fewer false events."),
+        typer.Option(
+            help="Reject a challenger that detects less than the champion, unless it raises fewer false events."
+        ),
     ] = True
     false_event_cost: Annotated[
         float,
@@ -108,7 +110,7 @@ def freeze(
     """Turn nightly learning off until you resume it."""
     from clustertwin.telemetry.learning.champions import learning_state
 
-    _print_state(learning_state.freeze(home.expanduser(), reason), json)
+    _print_state(learning_state.freeze(existing_home(home), reason), json)
 
 
 @app.command()
@@ -119,7 +121,7 @@ def resume(home: Path = Home, json: bool = Json) -> None:
     """
     from clustertwin.telemetry.learning.champions import learning_state
 
-    _print_state(learning_state.resume(home.expanduser()), json)
+    _print_state(learning_state.resume(existing_home(home)), json)
 
 
 @app.command()

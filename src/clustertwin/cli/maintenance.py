@@ -65,7 +65,8 @@ def _print(windows: list[MaintenanceWindow], json: bool) -> None:
         (window.id, " ".join(window.nodes), *map(_local, (window.start_s, window.end_s)), window.reason, window.who)
         for window in windows
     ]
-    print_table("", ("number", "nodes", "from", "until", "reason", "who"), rows, ("number", "nodes"))
+    columns = ("number", "nodes", "from", "until", "reason", "who")
+    print_table("", columns, rows, ("number", "nodes"), instead="No maintenance windows.")
 
 
 def _local(time_s: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from clustertwin.cli.app import group
-from clustertwin.cli.home import Home
+from clustertwin.cli.home import Home, existing_home
 from clustertwin.cli.learn import Mlflow, registry_opener
 from clustertwin.cli.output import Json, print_json, print_table
 
@@ -27,7 +27,7 @@ def list_(home: Path = Home, json: bool = Json) -> None:
     from clustertwin.telemetry.learning.champions.champion_store import read_champion
     from clustertwin.telemetry.learning.champions.version_store import versions
 
-    home = home.expanduser()
+    home = existing_home(home)
     champion, stored = read_champion(home), versions(home)
     serving = champion.version if champion else ""
     if json:
@@ -44,7 +44,8 @@ def list_(home: Path = Home, json: bool = Json) -> None:
         )
         for v in stored
     ]
-    print_table(str(home), ("", "version", "night", "from", "error", "golden-set recall"), rows)
+    columns = ("", "version", "night", "from", "error", "golden-set recall")
+    print_table(str(home), columns, rows, instead=f"{home}: no stored versions.")
     if champion is None:
         typer.echo("No night has run yet: the bundled model is in service.")
 
@@ -61,7 +62,7 @@ def show(
     """
     from clustertwin.telemetry.learning.champions.version_store import find_version
 
-    stored = find_version(home.expanduser(), version)
+    stored = find_version(existing_home(home), version)
     print_json({"version": stored.version, "sha256": stored.sha256, **stored.lineage})
 
 
@@ -77,7 +78,7 @@ def promote(
     from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
     from clustertwin.telemetry.learning.champions.version_store import find_version
 
-    home = home.expanduser()
+    home = existing_home(home)
     name = find_version(home, version).version
     champion = champion_store.promote(home, name, next_fence(home), "promoted by hand", time.time())
     _print_and_register(home, champion, mlflow, json)
@@ -89,7 +90,7 @@ def rollback(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None
     from clustertwin.telemetry.learning.champions import champion_store
     from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
-    home = home.expanduser()
+    home = existing_home(home)
     champion = champion_store.rollback(home, next_fence(home), time.time())
     _print_and_register(home, champion, mlflow, json)
 
@@ -99,7 +100,7 @@ def sync(home: Path = Home, mlflow: str = Mlflow, json: bool = Json) -> None:
     """Send waiting nights and the version in service to MLflow. Every night and every promotion ends with this."""
     from clustertwin.telemetry.learning.champions.registry_spool import open_and_sync
 
-    home = home.expanduser()
+    home = existing_home(home)
     opener = registry_opener(home, mlflow)
     status = open_and_sync(home, opener) if opener else "turned off"
     if json:

@@ -10,11 +10,26 @@ import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from clustertwin.core.formatting import visible_lines
 
 Json = typer.Option(False, "--json", help="One JSON document on standard output.")
 
-#: Progress and notes go here, so that standard output stays a document.
-err = Console(stderr=True)
+#: Progress and notes go here, so that standard output stays a document. They name files and users, which may look
+#: like markup.
+err = Console(stderr=True, markup=False, emoji=False)
+
+
+WIDE = 1000  # columns
+#: A table whose words need more than this many times the terminal's width is printed row by row.
+MOST_SQUEEZED = 1.5
+
+
+class OutputConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """`cli.app` ends the command without an error; rich would exit with code 1."""
+        raise BrokenPipeError
 
 
 def print_json(document: Any) -> None:
@@ -24,17 +39,39 @@ def print_json(document: Any) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    whole: Sequence[str] = (),
+    instead: str = "",
 ) -> None:
-    """A table; cells that are numbers are set right, and columns named in `whole` are never cut."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    """A table; numbers are set right, columns named in `whole` are never cut. Without rows, the sentence `instead`."""
     rows = [list(row) for row in rows]
+    if instead and not rows:
+        typer.echo(instead)
+        return
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=column in whole)
-    for row in rows:
-        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    console = Console()
+    cells = [[f"{cell:.4g}" if isinstance(cell, float) else visible_lines(str(cell)) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = OutputConsole()
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 1000  # for `grep` and `awk` nothing is cut
-    console.print(table)
+        console.width = WIDE  # for `grep` and `awk` nothing is cut
+    needed = console.measure(table, options=console.options.update(width=WIDE)).minimum
+    if needed > MOST_SQUEEZED * console.width:
+        _print_records(title, columns, cells)
+    else:
+        console.print(table)
+
+
+def _print_records(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Each row as lines of a name and a value, for a terminal that is too narrow for the words of a table."""
+    if title:
+        typer.echo(title)
+    for row in rows:
+        typer.echo("")
+        for column, cell in zip(columns, row, strict=True):
+            typer.echo(f"{column or '·'}: {cell}")

@@ -17,6 +17,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.formatting import counted
 
 if TYPE_CHECKING:
     from clustertwin.core.traces import Trace
@@ -76,9 +77,10 @@ def record(options: RecordOptions) -> None:
     if options.json:
         print_json({"out": str(options.out), **asdict(taken)})
     else:
+        threads, nodes = counted(taken.threads, "thread"), counted(taken.nodes, "node")
         print(
-            f"{options.out}: {taken.end_s - taken.start_s} s of {taken.threads} threads on {taken.nodes} node(s), "
-            f"{taken.jobs} job(s){', until Ctrl-C' if taken.interrupted else ''}"
+            f"{options.out}: {taken.end_s - taken.start_s} s of {threads} on {nodes}, "
+            f"{counted(taken.jobs, 'job')}{', until Ctrl-C' if taken.interrupted else ''}"
         )
 
 

@@ -57,4 +57,5 @@ def savings(
              round(row.measured_node_hours, 3), f"{row.within} of {row.measured}")
             for row in rows
         ],
+        instead="No actions, so nothing is saved yet.",
     )  # fmt: skip

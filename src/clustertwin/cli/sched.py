@@ -9,6 +9,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import print_json, print_table
 from clustertwin.cli.sched_options import (
+    ChooseOptions,
     EvaluateOptions,
     SchedStudyOptions,
     SearchOptions,
@@ -50,6 +51,19 @@ def evaluate(options: EvaluateOptions) -> None:
         ["policy", "slowdown"],
         [[row["policy"], row["bounded_slowdown"]] for row in rows],
     )
+
+
+@app.command()
+@options(ChooseOptions)
+def choose(options: ChooseOptions) -> None:
+    """Choose a policy by the first part of a log: the lowest slowdown without starvation. The rest judges it."""
+    from clustertwin.cli.sched_choose import as_document, print_choice, run_choice
+
+    choice = run_choice(options)
+    if options.json:
+        print_json(as_document(options, choice))
+    else:
+        print_choice(options, choice)
 
 
 @app.command()

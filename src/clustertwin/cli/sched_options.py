@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.output import Json
 
-TraceArgument = Annotated[
-    Path, typer.Argument(help="A job log: SWF, sacct, CSV or Parquet.", exists=True, dir_okay=False)
-]
+TraceArgument = Annotated[Path, log_argument("A job log: SWF, sacct, CSV or Parquet")]
 Procs = Annotated[int, typer.Option(help="Size of the machine; by default the size that the log states.")]
 Unit = Annotated[Literal["cpus", "nodes"], typer.Option(help="What jobs and the machine are counted in.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Repair faulty lines of the log instead of refusing it.")]
@@ -81,6 +80,29 @@ class EvaluateOptions:
     )
     backfill: Backfill = "none"
     hold: Hold = None
+    procs: Procs = 0
+    unit: Unit = "cpus"
+    lenient: Lenient = False
+    json: bool = Json
+
+
+@dataclass(frozen=True)
+class ChooseOptions:
+    trace: TraceArgument
+    policy: Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it for more.")] = field(
+        default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"]
+    )
+    first_part: Annotated[
+        float, typer.Option(min=0.1, max=0.9, help="Part of the log that chooses; the rest judges the choice.")
+    ] = 0.5
+    patience_h: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Jobs that have waited for these hours go first; 0: with learned policies, the longest time limit.",
+        ),
+    ] = 0.0
+    backfill: Backfill = "easy"
     procs: Procs = 0
     unit: Unit = "cpus"
     lenient: Lenient = False
@@ -221,9 +243,7 @@ class StartOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    log: Annotated[
-        Path, typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
-    ]
+    log: Annotated[Path, log_argument("A job log: sacct --parsable2, or sbatch events")]
     site: Annotated[
         Path,
         typer.Option(help="A directory with slurm.conf, a slurm.conf, or a .toml file.", exists=True),

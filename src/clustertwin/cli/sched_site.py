@@ -8,10 +8,11 @@ from typing import Any
 
 import typer
 
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.core.formatting import counted
 
-Log = typer.Argument(help="A job log: sacct --parsable2, or sbatch events.", exists=True, dir_okay=False)
+Log = log_argument("A job log: sacct --parsable2, or sbatch events")
 SITE_HELP = "A directory with slurm.conf (and sacctmgr files), a slurm.conf, or a .toml file."
 FirstJobs = typer.Option(0, "--jobs", min=0, help="Take only the first jobs of the log; 0 takes all.")
 COMPILING = "simulating (the first run compiles for a minute or two)"
@@ -60,14 +61,21 @@ def validate(
         return
     print_table(
         f"{log.name}: simulated against recorded waits",
-        ["by", "group", "jobs", "recorded s", "simulated s", "Spearman", "median error s", "90 %", "within 60 s"],
+        ["by", "group", "jobs", "recorded s", "simulated s", "Spearman", "in cycles", "median error s", "90 %",
+         "within 60 s"],
         [
             [kind, r.name, r.jobs, round(r.recorded_wait_s), round(r.simulated_wait_s), r.spearman,
-             round(r.median_error_s), round(r.p90_error_s), r.within_minute_ratio]
+             r.spearman_of_cycles, round(r.median_error_s), round(r.p90_error_s), r.within_minute_ratio]
             for kind, rows in table.items()
             for r in rows[:10]
         ],
     )  # fmt: skip
+    whole, cycle_s = table["all"][0], schedule.site.scheduler.bf_interval
+    if whole.within_cycle_ratio > 0.1:
+        err.print(
+            f"{whole.within_cycle_ratio:.0%} of the jobs wait less than a scheduling cycle ({cycle_s:g} s) on both "
+            'sides. Their order by seconds is Slurm\'s timing, which lowers Spearman; "in cycles" counts whole cycles.'
+        )
     _print_rest(rest, schedule.log.epoch_s)
     _print_notes(notes)
 

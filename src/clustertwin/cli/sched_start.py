@@ -13,6 +13,7 @@ from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import StartOptions
 from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import read_text
 from clustertwin.core.formatting import duration
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats import read
@@ -45,7 +46,7 @@ def run_start(options: StartOptions) -> Starts:
     asked_s = time.time() if options.squeue is None else None
     if options.site is not None:
         return _on_site(options, question, asked_s)
-    queue = parse_squeue(read_squeue() if options.squeue is None else options.squeue.read_text())
+    queue = parse_squeue(read_squeue() if options.squeue is None else read_text(options.squeue))
     procs = options.procs or (read_size(options.unit) if options.squeue is None else 0)
     if not procs:
         raise SettingsError("a file does not contain the size of the machine; set --procs")
@@ -69,7 +70,7 @@ def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | No
 
     assert options.site is not None
     site = read_site(options.site)
-    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else options.squeue.read_text())
+    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else read_text(options.squeue))
     past = read_log(options.past) if options.past else None
     future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
     with err.status("simulating (the first run compiles for a minute or two)"):
@@ -86,12 +87,14 @@ def run_replay(options: StartOptions) -> dict[str, Any]:
     jobs = read(options.replay)
     procs = options.procs or stated_machine_size(jobs, options.unit)
     settings = FutureSettings(futures=options.futures)
-    score, levels = judge_forecasts(jobs, procs, options.asked, settings, options.seed)
+    score, scale = judge_forecasts(jobs, procs, options.asked, settings, options.seed)
     return {
         "log": str(options.replay),
         "procs": procs,
-        "low_level": levels[0],
-        "high_level": levels[1],
+        "low_level": 0.1,
+        "high_level": 0.9,
+        "early_scale": scale.early,
+        "late_scale": scale.late,
         **asdict(score),
     }
 

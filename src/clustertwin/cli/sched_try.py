@@ -7,6 +7,7 @@ import time
 from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_options import TryOptions
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import read_text
 from clustertwin.core.formatting import duration
 from clustertwin.workload.simulator.forecast.squeue import read_squeue
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
@@ -30,10 +31,10 @@ def run_change(options: TryOptions) -> tuple[QueueChange, float | None]:
     """The comparison, and the Unix time at which Slurm was asked (None for a file)."""
     change = parse_change(options)
     site, asked_s = read_site(options.site), time.time() if options.squeue is None else None
-    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else options.squeue.read_text())
+    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else read_text(options.squeue))
     factors: dict[str, tuple[float, ...]] = {}
     if change.weights:
-        factors = parse_factors(read_squeue(SPRIO_COMMAND) if options.sprio is None else options.sprio.read_text())
+        factors = parse_factors(read_squeue(SPRIO_COMMAND) if options.sprio is None else read_text(options.sprio))
     past = read_log(options.past) if options.past else None
     future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
     with err.status("simulating (the first run compiles for a minute or two)"):

@@ -11,6 +11,7 @@ import numpy as np
 from clustertwin.cli.output import print_table
 from clustertwin.cli.sched_options import WhatifOptions
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import read_text
 from clustertwin.workload import generators
 from clustertwin.workload.formats import read
 from clustertwin.workload.jobs import Jobs
@@ -39,7 +40,7 @@ def run_forecasts(options: WhatifOptions) -> Forecasts:
     if options.from_slurm == (options.squeue is not None):
         raise SettingsError("set either --from-slurm or --squeue FILE")
     asked_s = time.time() if options.squeue is None else None
-    queue = parse_squeue(read_squeue() if options.squeue is None else options.squeue.read_text())
+    queue = parse_squeue(read_squeue() if options.squeue is None else read_text(options.squeue))
     sizes = options.procs or ([read_size(options.unit)] if options.from_slurm else [])
     if not sizes:
         raise SettingsError("a file does not contain the size of the machine; set --procs")

@@ -72,4 +72,5 @@ def _print(silences: list[Silence], json: bool) -> None:
         )
         for silence in silences
     ]
-    print_table("", ("number", "node", "job", "owner", "view", "until", "reason", "who"), rows, ("number",))
+    columns = ("number", "node", "job", "owner", "view", "until", "reason", "who")
+    print_table("", columns, rows, ("number",), instead="No silences.")

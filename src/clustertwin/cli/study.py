@@ -48,7 +48,7 @@ class StudyOptions:
 @app.command()
 @options(StudyOptions)
 def study(options: StudyOptions) -> None:
-    """Run the reference study or its parts: sampling, reconstruction, detection, separability, graph."""
+    """Run the reference study or its parts: sampling, reconstruction, detection, separability, graph, uncertainty."""
     from clustertwin.cli.step_progress import step_progress
     from clustertwin.telemetry.studies.reference.presets import StudyRequest, resolve
     from clustertwin.telemetry.studies.reference.study_report import write_report

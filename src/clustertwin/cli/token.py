@@ -50,7 +50,7 @@ def list_(home: Path = Home, json: bool = Json) -> None:
         print_json([asdict(holder) for holder in holders])
     else:
         rows = [(holder.name, holder.role, _expiry(holder.expires_s, time.time())) for holder in holders]
-        print_table("", ("name", "role", "expires"), rows)
+        print_table("", ("name", "role", "expires"), rows, instead="No tokens.")
 
 
 @app.command()
@@ -74,6 +74,8 @@ def reopen(home: Path = Home, json: bool = Json) -> None:
     Tokens(open_store(home).database).reopen(time.time(), getpass.getuser())
     if json:
         print_json({"reopened": True})
+    else:
+        typer.echo("Clients on loopback need no token.")
 
 
 def _expiry(expires_s: float | None, now_s: float) -> str:

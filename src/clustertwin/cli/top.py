@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from clustertwin.cli.app import group
-from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.cli.output import Json, OutputConsole, print_json, print_table
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.formatting import duration, number
@@ -88,7 +87,7 @@ def _threads(exporter: str, seconds: float, json: bool) -> None:
         if json or not sys.stdout.isatty():
             for trace in traces:
                 bars.add(trace)
-            print_json(bars.summary()) if json else Console().print(bars)
+            print_json(bars.summary()) if json else OutputConsole().print(bars)
         else:
             with Live(bars, screen=True, auto_refresh=False) as live:
                 for trace in traces:

@@ -12,6 +12,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clustertwin.cli.app import group
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.trace_forecast import forecast
@@ -21,7 +22,7 @@ from clustertwin.core.errors import SettingsError
 
 app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share, forecast.")
 
-In = typer.Argument(help="A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip.")
+In = log_argument("A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip")
 Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")
 Lenient = typer.Option(False, help="Repair or drop faulty lines, and list each one.")
 From = typer.Option(None, "--from", help="Format of the input: swf, sacct, alcf, supercloud, parquet.")
@@ -205,13 +206,13 @@ def _print_description(source: Path, description: Any) -> None:
     period = f", {description.first} to {description.last}" if description.first else ""
     days, machine = description.span_s / 86400, description.machine
     typer.echo(f"{source.name}: {description.jobs} jobs in {days:.1f} days{period}")
-    typer.echo(
-        f"{description.users} users in {description.groups} groups, Gini coefficient {description.user_gini:.2f}"
-    )
+    people = f"{description.users} user{'' if description.users == 1 else 's'}"
+    typer.echo(f"{people} in {description.groups} groups, Gini coefficient {description.user_gini:.2f}")
     size_from = description.machine_source
     if size_from == "its largest job":
         size_from += ": the log states no size, set it with --procs"
-    typer.echo(f"offered load {description.offered_load:.3f} on {machine.procs} {machine.unit} ({size_from})")
+    load = f"{description.offered_load:.3f}" if description.span_s else "unknown (all jobs have one submit time)"
+    typer.echo(f"offered load {load} on {machine.procs} {machine.unit} ({size_from})")
     if description.gpus is not None:
         gpus = description.gpus
         load = (
@@ -222,21 +223,21 @@ def _print_description(source: Path, description: Any) -> None:
         typer.echo(f"GPUs: {gpus.job_share:.1%} of the jobs, {gpus.gpu_hours:,.0f} GPU hours, at most "
                    f"{gpus.largest_job} in a job; {load}")  # fmt: skip
     if description.submits_are_starts:
-        err.print("The submit times are start times: no job waited, although the machine is busy. "
-                  "Simulated waits of this log mean nothing.", style="yellow", soft_wrap=True)  # fmt: skip
+        err.print("The submit times are start times: no job waited, and all fit the machine when they are "
+                  "submitted. Simulated waits of this log mean nothing.", style="yellow", soft_wrap=True)  # fmt: skip
     typer.echo("status: " + ", ".join(f"{status} {share:.1%}" for status, share in description.status.items()))
     columns = ["", "known", "mean", "min", *(f"{q:.0%}" for q in QUANTILES), "max"]
     rows = []
     for name, s in description.columns.items():
         values = (s.mean, s.least, *s.quantiles, s.most)
         rows.append((MEASURED[name], s.known, *(short(value, name) for value in values)))
-    print_table("Columns", columns, rows)
+    print_table("Columns", columns, rows, whole=columns[:1])
     print_table("Busiest users", ["user", "share of jobs"], list(description.top_users.items()))
 
 
 @app.command()
 def compare(
-    real: Path = typer.Argument(help="The real log."),
+    real: Path = log_argument("The real log"),
     synthetic: list[Path] = typer.Argument(help="Synthetic logs."),
     out: Path = typer.Option(None, help="Output directory for report.html and scorecard.json."),
     procs: int = Procs,
@@ -296,8 +297,8 @@ def _print_cards(cards: Any) -> None:
                          f"{card.load.ratio:.2f}",
                          f"{easy.synthetic.wait_s:,.0f} ({easy.real.wait_s:,.0f})"))  # fmt: skip
         days, jobs, people = card.attacks.user_days, card.attacks.single_jobs, card.attacks.user_names
-        attacks.append((card.name, *(f"{a.synthetic.auc:.3f} ({a.holdout.auc:.3f})" for a in (days, jobs, people)),
-                        f"{days.synthetic.tpr_at_1pct_fpr:.1%}", f"{card.attacks.near_copies.share:.1%}"))  # fmt: skip
+        attacks.append((card.name, *(f"{a.synthetic} ({a.holdout})" for a in (days, jobs, people)),
+                        days.found, f"{card.attacks.near_copies.share:.1%}"))  # fmt: skip
     print_table("KS complement (1 is the same distribution)", ["", *names], marginals)
     print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "judge", "windows", "valid", "copies"],
                 separation)  # fmt: skip

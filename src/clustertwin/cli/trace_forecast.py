@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import err, print_json, print_table
 from clustertwin.core.errors import SettingsError
@@ -18,7 +19,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 @dataclass(frozen=True)
 class TraceForecastOptions:
-    real: Annotated[Path, typer.Argument(help="The log to learn from.")]
+    real: Annotated[Path, log_argument("The log to learn from")]
     weeks: Annotated[int, typer.Option(min=1, help="Number of weeks after the last submission.")] = 26
     draws: Annotated[int, typer.Option(min=2, help="Number of synthetic continuations.")] = 20
     share: Annotated[float, typer.Option(help="Share of the draws that an interval holds.")] = 0.8
@@ -34,6 +35,8 @@ class TraceForecastOptions:
 def forecast(options: TraceForecastOptions) -> None:
     """Forecast load, jobs, active users and waits of the coming weeks, with intervals."""
     from clustertwin.core.files import refuse_existing
+    from clustertwin.workload.fidelity.measures.concurrency import submits_are_starts
+    from clustertwin.workload.fidelity.measures.offered_load import capacity
     from clustertwin.workload.formats import read
     from clustertwin.workload.studies.site_forecast import ForecastSettings
     from clustertwin.workload.studies.site_forecast import forecast as run
@@ -47,6 +50,9 @@ def forecast(options: TraceForecastOptions) -> None:
     with Progress(console=err, transient=True) as progress:
         task = progress.add_task("forecasting", total=options.draws)
         made = run(log, settings, done=lambda count: progress.update(task, completed=count))
+    if submits_are_starts(log, capacity(log, options.procs)):
+        err.print("The submit times of the log are start times: forecast waits mean nothing.", style="yellow",
+                  soft_wrap=True)  # fmt: skip
     if options.plot is not None:
         _write_plot(made, options.real.name, options.plot)
     if options.json:
@@ -70,11 +76,12 @@ def _print_forecast(made: Any) -> None:
     from clustertwin.workload.studies.site_forecast import MEASURES
 
     bounds = {name: made.interval(name) for name in MEASURES}
+    nameless = any("names no users" in reason for reason in made.not_learnt)
     rows = []
     for week in range(made.settings.weeks):
         cells = ["{1:.3g} ({0:.3g} to {2:.3g})".format(*bounds[name][:, week]) for name in ("load", "users")]
         counts = ["{1:,.0f} ({0:,.0f} to {2:,.0f})".format(*bounds[name][:, week]) for name in ("jobs", "wait_s")]
-        rows.append((week + 1, cells[0], counts[0], cells[1], counts[1]))
+        rows.append((week + 1, cells[0], counts[0], "" if nameless else cells[1], counts[1]))
     title = f"Simulated coming weeks: median and {made.settings.share:.0%} interval of {made.settings.draws} draws"
     print_table(title, ["week", "load", "jobs", "active users", "EASY wait, s"], rows)
     for reason in made.not_learnt:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.core.errors import SettingsError
 
 if TYPE_CHECKING:
+    from clustertwin.workload.generators.generate_log import GeneratedLog
     from clustertwin.workload.jobs import Jobs
     from clustertwin.workload.studies.user_feedback import ReactingLog
 
@@ -26,7 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 @dataclass(frozen=True)
 class TraceGenerateOptions:
-    real: Annotated[Path, typer.Argument(help="The log to learn from, or a directory written with --save.")]
+    real: Annotated[Path, log_argument("The log to learn from, or a directory written with --save")]
     out: Annotated[Path, typer.Option(help="Output file; its suffix chooses the format.")]
     generator: Annotated[str, typer.Option(help="Generator; `twin trace generators` lists them.")] = "crossover"
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of jobs (default: as many as the log has).")] = None
@@ -57,6 +59,10 @@ class TraceGenerateOptions:
     start: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First day of the synthetic log, in UTC.")
     ] = None
+    budget_minutes: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Processor time for the training of findiff or realtabformer (default: 45)."),
+    ] = None
     save: Annotated[Path | None, typer.Option(help="Also save the fitted generator to this directory.")] = None
     lenient: Lenient = False
     force: Force = False
@@ -78,19 +84,40 @@ def generate(options: TraceGenerateOptions) -> None:
     start_s = options.start.replace(tzinfo=UTC).timestamp() if options.start else None
     users, sizes = _factors(options.users), _factors(options.sizes)
     change = WorkloadChange(options.load, options.nodes, users, sizes, start_s, options.days)
-    settings = GenerateSettings(options.generator, options.jobs, options.seed, change)
+    settings = GenerateSettings(options.generator, options.jobs, options.seed, change, options.budget_minutes)
     log = run(options.real, settings, options.lenient, options.save, options.force)
     blocks = _with_progress(log.blocks, log.expected)
     reacting = _reacting(blocks, options.feedback) if options.feedback else None
-    jobs = write([reacting.jobs] if reacting else blocks, options.out, options.force)
+    if reacting:
+        blocks = iter([reacting.jobs])
+    elif log.starts_on:
+        blocks = _started(blocks, log.starts_on)
+    jobs = write(blocks, options.out, options.force)
+    _print_notes(log)
     if options.json:
         document = {"out": str(options.out), "jobs": jobs, "generator": log.generator, "seed": options.seed,
-                    "fit_s": log.fit_s}  # fmt: skip
+                    "fit_s": log.fit_s, "not_learnt": log.not_learnt, "start_times": bool(log.starts_on)}  # fmt: skip
         print_json(document | ({"feedback": reacting.document()} if reacting else {}))
         return
     typer.echo(f"{options.out}: {jobs} jobs ({log.generator}, seed {options.seed})")
     if reacting:
         typer.echo(reacting.summary())
+
+
+def _print_notes(log: GeneratedLog) -> None:
+    if log.starts_on:
+        err.print("The submit times of the real log are start times: no job waited, and all fit the machine. "
+                  f"The synthetic jobs also carry start times, of a simulated EASY schedule on {log.starts_on:,}.",
+                  style="yellow", soft_wrap=True)  # fmt: skip
+    for reason in log.not_learnt:
+        err.print(f"not learnt: {reason}", style="yellow", soft_wrap=True)
+
+
+def _started(blocks: Iterable[Jobs], procs: int) -> Iterator[Jobs]:
+    from clustertwin.workload.generators.superposition import concatenate
+    from clustertwin.workload.studies.recorded_starts import submit_at_start
+
+    yield submit_at_start(concatenate(blocks), procs)
 
 
 def _reacting(blocks: Iterable[Jobs], procs: int) -> ReactingLog:
@@ -113,7 +140,7 @@ def generators(json: bool = Json) -> None:
 
 @dataclass(frozen=True)
 class TraceStudyOptions:
-    real: Annotated[Path, typer.Argument(help="The real log.")]
+    real: Annotated[Path, log_argument("The real log")]
     out: Annotated[Path, typer.Option(help="Output directory for study.html, study.json and the synthetic logs.")]
     generators: Annotated[str, typer.Option(help="Generators, separated by commas, or `all`.")] = (
         "crossover,bootstrap,lublin,gaussian-copula"

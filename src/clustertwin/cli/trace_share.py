@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import err, print_json, print_table
 
 
 @dataclass(frozen=True)
 class TraceShareOptions:
-    real: Annotated[Path, typer.Argument(help="The real log: SWF, sacct --parsable2, ALCF CSV, SuperCloud or Parquet.")]
+    real: Annotated[Path, log_argument("The real log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet")]
     out: Annotated[Path, typer.Option(help="New directory for the synthetic log, the model and the card.")]
     epsilon: Annotated[float, typer.Option(help="Privacy budget ε for each user; inf switches the noise off.")] = 8.0
     delta: Annotated[float, typer.Option(help="δ: the probability with which the promise may fail.")] = 1e-6
@@ -58,24 +59,24 @@ def share(options: TraceShareOptions) -> None:
 
 
 def _print_shared(out: Path, shared: Any) -> None:
-    from clustertwin.workload.sharing.share_card import MOSTLY_NOISE
+    from clustertwin.workload.sharing.share_card import MOSTLY_NOISE, far_from_real
 
     guarantee, easy = shared.model.guarantee, shared.fidelity.scheduler["EASY"]
     for reason, jobs in shared.removed.items():
         err.print(f"{jobs} jobs left out: {reason}", soft_wrap=True)
-    typer.echo(
-        f"{out}: {len(shared.jobs)} jobs; ε = {guarantee.epsilon:.3g}, δ = {guarantee.delta:.3g} for {guarantee.unit}"
-    )
+    promise = f"ε = {guarantee.epsilon:.3g}, δ = {guarantee.delta:.3g} for {guarantee.unit}"
+    typer.echo(f"{out}: {len(shared.jobs):,} jobs (real log: {shared.real_jobs:,}); {promise}")
     typer.echo(f"mean wait under EASY: {easy.synthetic.wait_s:,.0f} s (real log: {easy.real.wait_s:,.0f} s; simulated)")
     if shared.model.mostly_noise:
-        err.print(MOSTLY_NOISE, soft_wrap=True)
+        err.print(MOSTLY_NOISE, style="yellow", soft_wrap=True)
+    for note in far_from_real(shared):
+        err.print(note, style="yellow", soft_wrap=True)
     if shared.held_out is None:
         typer.echo("attacks: not measured, because the log has too few users to hold some of them out")
         return
     rows = []
     for name in ("user_days", "single_jobs", "shifted_jobs", "nearest_jobs"):
         result = getattr(shared.held_out.attacks, name)
-        rows.append((name.replace("_", " "), f"{result.synthetic.auc:.3f}", f"{result.synthetic.tpr_at_1pct_fpr:.1%}",
-                     f"{result.holdout.auc:.3f}"))  # fmt: skip
-    title = f"Attacks ({shared.held_out.users} users held out)"
+        rows.append((name.replace("_", " "), result.synthetic, result.found, result.holdout))
+    title = f"Attacks ({shared.held_out.users} {'days' if guarantee.protects_days else 'users'} held out)"
     print_table(title, ["", "AUC", "found at 1 % false positives", "AUC, other people"], rows)

@@ -73,4 +73,4 @@ def print_address(binding: Binding, home: Path, json: bool) -> None:
     if json:
         print_json({"url": binding.url, "home": str(home), "pid": os.getpid()})
     else:
-        err.print(f"clustertwin is running at [bold]{binding.url}[/]   (Ctrl-C stops it; data in {home})")
+        err.print(f"clustertwin is running at {binding.url}   (Ctrl-C stops it; data in {home})", soft_wrap=True)

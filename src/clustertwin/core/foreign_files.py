@@ -1,4 +1,4 @@
-"""Files from elsewhere, read with a budget: a path -> the bytes of a regular file; bytes -> JSON values.
+"""Files from elsewhere, read with a budget: a path -> the bytes of a regular file; texts -> JSON and TOML values.
 
 A reader of a job log, a recording or a model cannot know who wrote it. A FIFO would block it for ever, a device or a
 huge file would fill the memory, and a deeply nested document would end in an error that nobody expects.
@@ -10,8 +10,11 @@ import errno
 import json
 import os
 import stat
+import tomllib
 from pathlib import Path
 from typing import Any
+
+from clustertwin.core.errors import InputError
 
 #: The latest second that a file may name, in the year 5138. Later ones overflow sums of seconds.
 LATEST_S = 10**11
@@ -38,6 +41,28 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes, which is the limit", str(path))
     return content
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML document. `ValueError` for any other text, for deep nesting, and for numbers of thousands of digits.
+
+    >>> parse_toml("a = 1")
+    {'a': 1}
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("the document is nested too deeply") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that a person named. `InputError` if it cannot be read or is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"not a text: byte {error.start} is not UTF-8") from error
 
 
 def parse_json(data: bytes) -> Any:

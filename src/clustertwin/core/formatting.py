@@ -1,13 +1,31 @@
-"""Format numbers for people: seconds, ratios, thread ids -> text. An unknown value becomes a dash, never a zero."""
+"""Format values and names for people: seconds, ratios, thread ids -> text. An unknown value is a dash, never zero."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite, isnan
 
 UNKNOWN = "–"
 _YEAR_10000_S = 253_402_300_800.0
+
+
+def visible(name: str) -> str:
+    r"""The name with control characters and marks of writing direction spelled out: they would act on a terminal.
+
+    >>> visible("n1"), visible("n\x1b[31m\u202e1")
+    ('n1', 'n\\x1b[31m\\u202e1')
+    """
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+
+
+def visible_lines(text: str) -> str:
+    """The text with every line made visible; line ends stay."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -64,6 +82,16 @@ def ranges(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+@lru_cache(maxsize=1 << 16)  # the same nodes and jobs are sorted at every scoring
+def natural(name: str) -> str:
+    """A key that sorts the numbers in names by their value.
+
+    >>> sorted(["n10", "n9", "n9a"], key=natural)
+    ['n9', 'n9a', 'n10']
+    """
+    return re.sub(r"[0-9]+", lambda digits: digits[0].zfill(12), name)
 
 
 def counted(count: int, noun: str) -> str:

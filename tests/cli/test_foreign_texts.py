@@ -1,0 +1,49 @@
+"""Texts that clients of the service wrote, printed on an administrator's terminal: they neither act nor crash."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clustertwin.cli.output import print_table
+from clustertwin.core.formatting import visible_lines
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
+from clustertwin.telemetry.ingest.sources.http import refused
+
+#: A new title of the terminal, red text, another writing direction, and markup of rich that is closed but never opened.
+HOSTILE = "\x1b]0;pwned\x07\x1b[31m\u202e\x00 [/red] [link=http://evil]x[/link]"
+LINES = ("silence list", "maintenance list", "audit")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_a_client_wrote_does_not_act_on_the_terminal(tmp_path, twin_here, monkeypatch, line):
+    """The escape sequences reached the terminal, and the markup ended the command with a traceback."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    store, now_s = Store(tmp_path / "state.sqlite"), time.time()
+    store.quiet_periods.add_silence(Silence(now_s + 600, node=HOSTILE, reason=HOSTILE, who=HOSTILE), now_s)
+    window = MaintenanceWindow((HOSTILE,), now_s, now_s + 600, HOSTILE, HOSTILE)
+    store.quiet_periods.add_maintenance(window, now_s)
+    store.close()
+    done = twin_here(*line.split(), "--home", tmp_path)
+    assert done.returncode == 0
+    assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
+    assert "\\x1b]0;pwned" in done.stdout
+    assert "[link=http://evil]x[/link]" in done.stdout
+
+
+def test_numbers_and_lines_of_a_cell_stay(capsys):
+    print_table("", ("a", "b"), [(1.23456, "one\ntwo")])
+    out = capsys.readouterr().out
+    assert "1.235" in out
+    assert "one" in out
+    assert "\\n" not in out
+    assert visible_lines("a\n\x1b") == "a\n\\x1b"
+
+
+@pytest.mark.parametrize("body", [b'{"error": "\\u001b[2J\\u202e"}', b"<h1>\x1b[2J\xe2\x80\xae</h1>"])
+def test_the_reason_of_a_server_is_spelled_out(body):
+    """An exporter that answers 500 wrote to the terminal of `twin record` and `twin top`."""
+    assert refused(body).isprintable()
+    assert "\\x1b[2J\\u202e" in refused(body)

@@ -1,0 +1,77 @@
+"""Every command that reads a file: what it says about one that is missing, a directory, or not text."""
+
+import io
+import sys
+
+import pytest
+
+import clustertwin as ct
+
+#: The words of a command; {} is the input.
+COMMANDS = [
+    "act check {} --no-slurm",
+    "restore {} new-home",
+    "recording info {}",
+    "recording windows {}",
+    "recording export {} --out day.csv",
+    "up --replay {} --no-browser --port 0",
+    "serve --config {} --check",
+    "job 7 --recording {}",
+    "trace convert {} new.swf",
+    "trace clean {} new.swf",
+    "trace anonymise {} new.swf",
+    "trace describe {}",
+    "trace compare {} {}",
+    "trace forecast {}",
+    "sched simulate {}",
+    "sched evaluate {} --window 0:10",
+    "sched whatif --squeue {} --procs 8",
+    "sched start --squeue {} --procs 8",
+    "sched start --replay {}",
+    "sched try --site {}",
+    "sched simulate-site {} --site {}",
+    "sched validate {} --site {}",
+]
+
+
+@pytest.fixture(params=["missing", "directory", "binary"])
+def unusable(request, tmp_path, monkeypatch):
+    """The name of an input that no command can read, in an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    if request.param == "directory":
+        (tmp_path / "directory").mkdir()
+    if request.param == "binary":
+        (tmp_path / "binary").write_bytes(bytes(range(256)) * 4)
+    return request.param
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command):
+    result = twin_here(*command.replace("{}", unusable).split())
+    assert result.returncode in (1, 2)
+    assert result.stdout == ""
+    said = result.stderr.strip().splitlines()[-1]
+    assert unusable in said
+    assert not said.startswith(" ")
+
+
+def test_a_missing_recording_is_not_called_a_damaged_one(twin_here, tmp_path):
+    assert "no such directory" in twin_here("recording", "info", tmp_path / "nowhere").stderr
+    assert "no such directory" in twin_here("job", "7", "--recording", tmp_path / "nowhere").stderr
+
+
+def test_a_log_can_come_from_standard_input(twin_here, tmp_path, monkeypatch):
+    ct.write_log(ct.example_log(), tmp_path / "tiny.swf")
+    from_file = twin_here("sched", "simulate", tmp_path / "tiny.swf", "--procs", 8).stdout
+    stream = io.TextIOWrapper(io.BytesIO((tmp_path / "tiny.swf").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    from_pipe = twin_here("sched", "simulate", "-", "--procs", 8).stdout
+    assert from_pipe.replace("standard-input", "tiny.swf").split() == from_file.split()
+
+
+@pytest.mark.parametrize("command", ["learn freeze", "learn resume", "model list", "events list", "maintenance add n1"])
+def test_a_home_that_does_not_exist_is_not_created(twin_here, tmp_path, command):
+    result = twin_here(*command.split(), "--home", tmp_path / "typo")
+    assert result.returncode == 2
+    assert "no service has run here" in result.stderr
+    assert not (tmp_path / "typo").exists()
