@@ -1,15 +1,21 @@
 """Faults against a running service, one after the other: real processes -> lost, invented, recovered after.
 
-    python benchmarks/chaos.py [--only WORD …] [--fault-s 8] [--warm-s 130] [--json]
+    python benchmarks/chaos.py [--only WORD …] [--fault-s 8] [--warm-s 130] [--control-s 240] [--json]
 
 Two real exporters read kernel files that this program writes (four idle threads each). A proxy that can misbehave
 stands before the second, and a real `twin serve` watches both. Meanwhile a client adds silences; each that the service
 has acknowledged must be in the database after the fault. Every event counts as invented, because both nodes are idle
-and sound. The first 130 s are for scores: before them no event could open.
+and sound.
 
-The columns are: acknowledged while the fault lasted, lost, invented, the largest age of the other node's data during a
-fault of one node, the time from the end of the fault until the snapshot is new, both nodes have new data and no problem
-is named, and the last problem that the API named.
+No event could open without scores, so the scores are counted. The first 130 s are for the first scores. Faults that
+end the service come last, because a new process needs 100 s for its first score. Scores open events here
+(`events.opened_by`), which is stricter than the default. At the end the threads of the first node wait for I/O: the
+control counts the seconds until an event says so. Without that event, "0 invented" would say nothing.
+
+The columns are: acknowledged while the fault lasted, lost, invented, scores of threads of the first and of the second
+node from the begin of the fault to the recovery, the largest age of the other node's data during a fault of one node,
+the time from the end of the fault until the snapshot is new, both nodes have new data and no problem is named, what the
+recovery waited for last, and the last problem that the API named.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -53,11 +60,13 @@ class Stage:
         self.exporters: dict[str, subprocess.Popen[bytes]] = {}
         self.service: subprocess.Popen[bytes] | None = None
         self.acknowledged: list[int] = []
+        self.scores = Counter[str]()  # scores of threads so far, by node; of all processes of the service
+        self._scored_s = 0
         self._stopped = threading.Event()
         urls = [f"http://127.0.0.1:{self.ports['a']}", f"http://127.0.0.1:{self.proxy.port}"]
         (root / "twin.toml").write_text(
             f'[service]\nport = {self.port}\nhome = "{self.home}"\n[source]\nkind = "exporters"\n'
-            f"urls = {json.dumps(urls)}\n[scoring]\nstride_s = 2\n"
+            f'urls = {json.dumps(urls)}\n[scoring]\nstride_s = 2\n[events]\nopened_by = "scores"\n'
         )
 
     def __enter__(self) -> Stage:
@@ -136,21 +145,49 @@ class Stage:
     def newest_s(self) -> dict[str, float]:
         return {row["node"]: row["heard_s"] or 0.0 for row in self.get("/api/v1/nodes") or []}
 
-    def is_well(self) -> bool:
-        snapshot = self.get("/api/v1/snapshot")
-        newest = self.newest_s()
-        fresh = all(newest.get(name, 0.0) >= time.time() - 6 for name in self.kernels)
-        return bool(snapshot) and snapshot["phase"] in ("watching", "warming-up") and fresh and not snapshot["problems"]
+    def look(self) -> dict[str, Any]:
+        """The snapshot, if there is one. A scoring that is new is counted."""
+        snapshot: dict[str, Any] = self.get("/api/v1/snapshot") or {}
+        if (snapshot.get("scored_s") or 0) not in (0, self._scored_s):
+            self._scored_s = snapshot["scored_s"]
+            for node in snapshot["nodes"]:
+                self.scores[node["node"]] += node["threads"] - node["unknown"]
+        return snapshot
 
-    def wait_well(self, limit_s: float) -> float | None:
-        """Seconds until all is well; None if it takes longer."""
-        begun_s = time.monotonic()
+    def what_is_wrong(self) -> str:
+        """Why the service is not well; empty if it is."""
+        snapshot, newest = self.look(), self.newest_s()
+        if not snapshot:
+            return "the API does not answer"
+        if snapshot["problems"]:
+            return str(snapshot["problems"][0])
+        if snapshot["phase"] not in ("watching", "warming-up"):
+            return f"the phase is {snapshot['phase']}"
+        late = [name for name in self.kernels if newest.get(name, 0.0) < time.time() - 6]
+        return f"no new data of {' and '.join(late)}" if late else ""
+
+    def wait_well(self, limit_s: float) -> tuple[float | None, str]:
+        """Seconds until all is well, None if it takes longer; and what was wrong last."""
+        begun_s, held_by = time.monotonic(), ""
         while time.monotonic() - begun_s < limit_s:
             if self.service is not None and self.service.poll() is not None:
                 self.start_service()  # as systemd does
-            if self.is_well():
-                return time.monotonic() - begun_s
+            wrong = self.what_is_wrong()
+            if not wrong:
+                return time.monotonic() - begun_s, held_by
+            held_by = wrong
             time.sleep(0.25)
+        return None, held_by
+
+    def control_s(self, limit_s: float) -> float | None:
+        """Seconds until an event says that the first node waits for I/O; None if it takes longer."""
+        events, begun_s = self.events(), time.monotonic()
+        self.kernels["a"].iowait_ratio = 0.9
+        while time.monotonic() - begun_s < limit_s:
+            self.look()
+            if self.events() > events:
+                return time.monotonic() - begun_s
+            time.sleep(0.5)
         return None
 
 
@@ -319,17 +356,18 @@ FAULTS: dict[str, tuple[Fault, bool]] = {
     "counters begin again": (counters_restart, True),
     "a CPU is unplugged and returns": (cpu_unplugged, True),
     "/proc/stat is empty": (stat_unreadable, True),
-    "kill -9 of the service": (service_ended(signal.SIGKILL), False),
-    "SIGTERM of the service": (service_ended(signal.SIGTERM), False),
     "the service is stopped": (service_stopped, False),
     "no free file descriptor": (limited(resource.RLIMIT_NOFILE, _descriptors), False),
     "no file can grow (disk full)": (limited(resource.RLIMIT_FSIZE, lambda stage: 4096), False),
-    "64 MB of memory are left": (limited(resource.RLIMIT_AS, _address_space), False),
     "another process locks the database": (database_locked, False),
     "champion.json is not UTF-8": (champion(b"\xff\xfe\x00"), False),
     "champion.json names no model": (champion(NAMED), False),
     "400 silent sockets": (silent_sockets, False),
     "16 clients send verdicts without pause": (flood, False),
+    # These end the service, now or later, so its scores begin anew.
+    "64 MB of memory are left": (limited(resource.RLIMIT_AS, _address_space), False),
+    "kill -9 of the service": (service_ended(signal.SIGKILL), False),
+    "SIGTERM of the service": (service_ended(signal.SIGTERM), False),
 }
 
 
@@ -339,24 +377,25 @@ class Outcome:
     acknowledged: int  # while the fault lasted
     lost: int
     invented: int
+    scores: tuple[int, int]  # of threads of the first and of the second node
     rest_s: float | None  # the largest age of the other node's data
     named: list[str]
     recovered_s: float | None
+    held_by: str  # what was wrong last
 
 
 def try_fault(stage: Stage, name: str, fault_s: float) -> Outcome:
     fault, of_one_node = FAULTS[name]
-    events, acknowledged = stage.events(), len(stage.acknowledged)
+    events, acknowledged, scores = stage.events(), len(stage.acknowledged), stage.scores.copy()
     problems: dict[str, None] = {}
     oldest_s = 0.0
     with fault(stage):
         until_s = time.monotonic() + fault_s
         while time.monotonic() < until_s:
-            snapshot = stage.get("/api/v1/snapshot") or {}
-            problems |= dict.fromkeys(snapshot.get("problems", ()))
+            problems |= dict.fromkeys(stage.look().get("problems", ()))
             oldest_s = max(oldest_s, time.time() - stage.newest_s().get("a", 0.0)) if of_one_node else 0.0
             time.sleep(0.25)
-    recovered_s = stage.wait_well(RECOVERY_S)
+    recovered_s, held_by = stage.wait_well(RECOVERY_S)
     if recovered_s is None:
         problems |= dict.fromkeys((stage.get("/api/v1/snapshot") or {}).get("problems", ["no answer"]))
     return Outcome(
@@ -364,9 +403,11 @@ def try_fault(stage: Stage, name: str, fault_s: float) -> Outcome:
         len(stage.acknowledged) - acknowledged,
         stage.lost(),
         stage.events() - events,
+        (stage.scores["a"] - scores["a"], stage.scores["b"] - scores["b"]),
         oldest_s if of_one_node else None,
         list(problems),
         recovered_s,
+        held_by,
     )
 
 
@@ -375,26 +416,42 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="only faults whose name contains one of these words")
     parser.add_argument("--fault-s", type=float, default=8.0)
     parser.add_argument("--warm-s", type=float, default=130.0)
+    parser.add_argument("--control-s", type=float, default=240.0, help="for the control at the end; 0: no control")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     names = [name for name in FAULTS if not options.only or any(word in name for word in options.only)]
-    outcomes = []
+    outcomes: list[Outcome] = []
+    control_s = None
     with tempfile.TemporaryDirectory(prefix="chaos-") as directory, Stage(Path(directory)) as stage:
-        time.sleep(options.warm_s)
-        if stage.wait_well(RECOVERY_S) is None:
-            raise SystemExit(f"the service is not well before any fault: {stage.get('/api/v1/snapshot')}")
+        warm_s = time.monotonic() + options.warm_s
+        while time.monotonic() < warm_s:
+            stage.look()
+            time.sleep(0.5)
+        if (well := stage.wait_well(RECOVERY_S))[0] is None:
+            raise SystemExit(f"the service is not well before any fault: {well[1]}")
+        before = stage.events()
         for name in names:
             outcomes.append(try_fault(stage, name, options.fault_s))
             if not options.json:
                 print(row(outcomes[-1]), flush=True)
             if outcomes[-1].recovered_s is None:
                 break  # what follows would be measured on a service that is not well
-        scored = (stage.get("/api/v1/snapshot") or {}).get("scored_total", 0)
+        if options.control_s:
+            begun_s = time.monotonic()
+            while time.monotonic() - begun_s < options.warm_s:  # a new process has no score yet
+                stage.look()
+                time.sleep(0.5)
+            late = stage.events() - before - sum(outcome.invented for outcome in outcomes)
+            control_s = stage.control_s(options.control_s)
+        scored = dict(stage.scores)
     if options.json:
         print(json.dumps([asdict(outcome) for outcome in outcomes]))
     failed = [o for o in outcomes if o.lost or o.invented or o.recovered_s is None or (o.rest_s or 0) > REST_S]
-    print(f"{len(outcomes)} of {len(names)} faults, {len(failed)} failed, {scored} scores", file=sys.stderr)
-    sys.exit(bool(failed))
+    print(f"{len(outcomes)} of {len(names)} faults, {len(failed)} failed, scores {scored}", file=sys.stderr)
+    if options.control_s:
+        found = "no event" if control_s is None else f"an event after {control_s:.0f} s"
+        print(f"{late} events invented after the last fault; control: {found}", file=sys.stderr)
+    sys.exit(bool(failed) or bool(options.control_s and (late or control_s is None)))
 
 
 def row(o: Outcome) -> str:
@@ -402,7 +459,11 @@ def row(o: Outcome) -> str:
     named = o.named[-1] if o.named else ""  # the last is the most specific
     named = f"{named[:70]}…" if len(named) > 70 else named
     rest = "" if o.rest_s is None else f"{o.rest_s:.1f} s"
-    return f"| {o.fault} | {o.acknowledged} | {o.lost} | {o.invented} | {rest} | {recovered} | {named} |"
+    scores, held_by = " ".join(map(str, o.scores)), o.held_by[:60]
+    return (
+        f"| {o.fault} | {o.acknowledged} | {o.lost} | {o.invented} | {scores} | {rest} | {recovered} | {held_by} | "
+        f"{named} |"
+    )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from clustertwin.core.errors import SourceError, TwinError
 from clustertwin.service.act.evidence_sources import take_on_this_host
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
+from clustertwin.service.act.savings import read_overruns
 from clustertwin.service.act.slurm_commands import RunCommand, read_facts
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -153,8 +154,8 @@ def read_pairs(path: Path) -> list[tuple[Run, Run]]:
     arms: dict[str, dict[int, Run]] = {"act": {}, "watch": {}}
     for line in path.read_text().splitlines()[1:]:
         entry = json.loads(line)
-        episode = Episode(**entry.pop("episode"))
-        arms[entry.pop("arm")][episode.number] = Run(episode, **{**entry, "named": tuple(entry["named"])})
+        arm, episode = entry.pop("arm"), Episode(**entry.pop("episode"))
+        arms[arm][episode.number] = Run(episode, **{**entry, "named": tuple(entry["named"])})
     return [(arms["watch"][number], run) for number, run in sorted(arms["act"].items()) if number in arms["watch"]]
 
 
@@ -168,6 +169,7 @@ def exceed_limits(slurm: Slurm) -> None:
     run = runner(slurm)
     while active(run).keys() & set(jobs):
         time.sleep(2)
+    print(f"jobs ran beyond their limit by {', '.join(f'{s:.0f}' for s in read_overruns(run))} s", flush=True)
 
 
 def compile_simulator() -> None:
@@ -312,14 +314,15 @@ def with_action(record: Run, job: str, jobs: dict[str, Episode], hand: Hand, eve
     next_job, squeue_s = events.waiting.get(job, ("", None))
     starts = next((outcome["starts"] for outcome in action.plan.outcomes if outcome["choice"] == "cancel"), ())
     twin_s = next((start["start_s"]["middle"] for start in starts if start["job"] == next_job), None)
+    promised, low, high = action.promise
     return replace(
         record,
-        acted_s=action.proposed_s,
+        acted_s=action.begun_s or action.proposed_s,
         found=newest.kind,
         named=newest.ranks,
-        promised_s=3600 * action.plan.promised_node_hours,
-        promised_low_s=3600 * action.plan.promised_low,
-        promised_high_s=3600 * action.plan.promised_high,
+        promised_s=3600 * promised,
+        promised_low_s=3600 * low,
+        promised_high_s=3600 * high,
         next_job=jobs[next_job].number if next_job in jobs else None,
         next_twin_s=action.proposed_s + twin_s if twin_s is not None else None,
         next_squeue_s=squeue_s,
@@ -405,6 +408,10 @@ def report(pairs: list[tuple[Run, Run]]) -> None:
         error = sum(abs(p - m) for p, m, _ in promised) / len(promised)
         print(f"promised {total:.0f} node-seconds, measured {real:.0f} ({100 * (total / real - 1):+.0f} %), ", end="")
         print(f"mean absolute error {error:.1f} s; {within} of {len(promised)} in the 80 % interval")
+        over = sorted(a.elapsed_s - LIMIT_S for a, _ in acted)
+        ended = sorted(b.start_s + b.elapsed_s - b.acted_s for _, b in acted if b.acted_s is not None)
+        print(f"left alone, a job ran {over[0]:.0f} to {over[-1]:.0f} s beyond its limit; ", end="")
+        print(f"cancelled, it ended after {ended[0]:.0f} to {ended[-1]:.0f} s")
     report_starts(pairs)
     for _, b in pairs:
         if b.acted_s is not None and (not b.episode.hangs or b.named != (b.episode.faulty,)):

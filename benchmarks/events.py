@@ -3,8 +3,9 @@
     python benchmarks/events.py [--campaigns 4] [--normal 6] [--hours 4] [--seed 9000] [--detector DIR] [--stride-s 10]
     python benchmarks/events.py RECORDING… [--campaigns 0 --normal 0]
 
-The campaigns are simulated. You can add directories of recordings from your own `twin campaign run --anomalies`. Their
-jobs can be short, so an anomaly there counts as soon as it fills a window (100 s); in simulated campaigns, after 300 s.
+The campaigns are simulated, with the channels that the exporter has. You can add directories of recordings from your
+own `twin campaign run --anomalies`. Their jobs can be short, so an anomaly there counts as soon as it fills a window
+(100 s); in simulated campaigns, after 300 s.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from clustertwin.telemetry.moments.moment import WINDOW_S
 from clustertwin.telemetry.recording import Recording, find
 from clustertwin.telemetry.simulation.anomalies import available_anomalies
 from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.harm_channels import with_harm_channels
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.event_metrics import AnomalyRecall, EventCounts, count_events, merge_counts
@@ -48,7 +50,8 @@ def main() -> None:
 
     def campaign(number: int, anomalies: tuple[str, ...]) -> EventCounts:
         settings = ClusterSettings(hours=options.hours, anomalies=anomalies)
-        traces = simulate(settings, signatures, options.seed + number)
+        seed = options.seed + number
+        traces = with_harm_channels(simulate(settings, signatures, seed), seed)
         return count(detector, traces, f"campaign {number}", options.stride_s)
 
     print(f"detector {detector.version}, stride {options.stride_s} s, threshold {detector.threshold:.2f}\n")

@@ -61,7 +61,10 @@ DESIGN: dict[str, dict[str, dict[str, float]]] = {"crossover": {
     "sessions end after 20 minutes": {"pause_s": 1200.0},
 }, "site-model": {
     "unchanged": {},
-    "a session does not choose its hour": {"offers": 1},
+    "a session does not choose its hour": {"caution": 0},
+    "a session chooses from three starts": {"caution": 1},
+    "from eight, twice": {"caution": 2},
+    "from eight, three times, looking at whole jobs": {"caution": 3},
 }}  # fmt: skip
 
 

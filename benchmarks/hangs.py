@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence
 from clustertwin.telemetry.diagnosis.job_processes import find_tree
 from clustertwin.telemetry.diagnosis.odd_rank import find
-from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
+from clustertwin.telemetry.diagnosis.take_evidence import Budget, take, used_cpu_s
 
 PROGRAM = Path(__file__).with_name("mpi_program.py")
 #: library -> launcher, and the variables with which mpi4py and the launcher find it
@@ -35,7 +36,10 @@ LAUNCHERS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
 }
 KINDS = ("stopped", "blocked-io", "mismatch", "lost-message")
-HEALTHY = ("healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange")
+HEALTHY = (
+    "healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange", "healthy-child",
+    "healthy-threads",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,17 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mpi", choices=LAUNCHERS, default="mpich")
+    parser.add_argument("--pattern", choices=("exchange", "workers"), default="exchange", help="of the hangs")
+    parser.add_argument("--late", action="store_true", help="the fault is after the work of an iteration")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rng = random.Random(options.seed)
+    program = ["--pattern", options.pattern, *(["--late"] if options.late else [])]
     trials: list[Trial] = []
     for number in range(options.hangs):
         kind = KINDS[number % len(KINDS)]
         ranks = rng.randint(3 if kind == "mismatch" else 2, 8)
-        trials += run(kind, ranks, rng.randrange(ranks), options.window, 1, options.mpi)
+        trials += run(kind, ranks, rng.randrange(ranks), options.window, 1, options.mpi, program=program)
         print_trial(trials[-1], number + 1)
     for number in range(options.healthy):
         kind = HEALTHY[number % len(HEALTHY)]
@@ -85,12 +92,20 @@ def main() -> None:
 
 
 def run(
-    kind: str, ranks: int, faulty: int, window_s: float, looks: int, mpi: str = "mpich", watch_s: float = 0.0
+    kind: str,
+    ranks: int,
+    faulty: int,
+    window_s: float,
+    looks: int,
+    mpi: str = "mpich",
+    watch_s: float = 0.0,
+    program: Sequence[str] = (),
 ) -> list[Trial]:
     """One job, and the evidence that was taken of it: so many looks, and as many more as `watch_s` takes."""
     with tempfile.TemporaryDirectory() as directory:
         launcher, variables = LAUNCHERS[mpi]
         command = [*launcher, "-n", str(ranks), sys.executable, str(PROGRAM), kind, str(max(faulty, 0)), directory]
+        command += program
         if faulty < 0:
             command += ["--lasts", "86400"]  # it is ended after its last look
         env = os.environ | variables
@@ -106,7 +121,8 @@ def run(
             watch_until_s = time.monotonic() + watch_s
             while len(trials) < looks or time.monotonic() < watch_until_s:
                 begin_s = time.monotonic()
-                evidence = take(str(job.pid), find_tree(job.pid), "here", Budget(window_s=window_s))
+                budget, cpu_s = Budget(window_s=window_s), used_cpu_s()
+                evidence = take(str(job.pid), find_tree(job.pid), "here", budget, begin_cpu_s=cpu_s)
                 now_s = time.monotonic()
                 trials.append(judge(kind, ranks, faulty, evidence, (now_s - begin_s, now_s - watched_s)))
                 watched_s = now_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 import threading
 import time
@@ -11,27 +13,35 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+_PORTS = itertools.islice(itertools.cycle(range(10_000, 20_000)), os.getpid() * 37 % 10_000, None)
+
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port below those that the system hands out: while a service is down, no connection takes its port."""
+    for port in _PORTS:
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("the cycle has no end")
 
 
 class Kernel(threading.Thread):
-    """/proc/stat of a node with idle threads, written ten times a second."""
+    """/proc/stat of a node with idle threads, written ten times a second. `iowait_ratio` lets them wait for I/O."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
         self.root, self.cpus, self.offset_s, self.is_broken = root, 4, 1000.0, False
+        self.iowait_ratio, self._iowait, self._last = 0.0, 0.0, 0
         self._begun_s, self._stopped = time.monotonic(), threading.Event()
         (root / "proc").mkdir(parents=True)
         self.write()
 
     def write(self) -> None:
         ticks = round((time.monotonic() - self._begun_s + self.offset_s) * 100)
-        lines = [f"cpu{cpu} {ticks // 50} 0 {ticks // 100} {ticks - ticks // 50 - ticks // 100} 0 0 0 0 0 0"
-                 for cpu in range(self.cpus)]  # fmt: skip
+        self._iowait += self.iowait_ratio * max(ticks - self._last, 0)
+        self._last, waited = ticks, int(self._iowait)
+        idle = ticks - ticks // 50 - ticks // 100 - waited
+        lines = [f"cpu{cpu} {ticks // 50} 0 {ticks // 100} {idle} {waited} 0 0 0 0 0" for cpu in range(self.cpus)]
         text = "" if self.is_broken else "cpu  0 0 0 0 0 0 0 0 0 0\n" + "\n".join(lines) + "\nbtime 1731700000\n"
         draft = self.root / "proc/.stat"
         draft.write_text(text)

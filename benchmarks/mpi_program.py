@@ -1,6 +1,7 @@
 """An MPI program that works, and then has one known fault: mpiexec -n 4 python mpi_program.py KIND RANK DIRECTORY.
 
-It iterates over a neighbour exchange, an all-reduce and some arithmetic. After `--after` seconds RANK does what KIND
+It iterates over a neighbour exchange, an all-reduce and some arithmetic, or with `--pattern workers` over tasks that
+rank 0 sends to the others. After `--after` seconds RANK does what KIND
 names. The file DIRECTORY/fault then contains the time. Kinds that begin with `healthy` have no fault.
 """
 
@@ -9,6 +10,9 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,7 +22,10 @@ from mpi4py import MPI
 FAULTS = ("stopped", "blocked-io", "mismatch", "lost-message", "spins")
 GOES_ON = ("idle", "straggler", "leak", "throttled")  # faults after which the job still ends by itself
 LEAKED: list[bytes] = []
-HEALTHY = ("healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange")
+HEALTHY = (
+    "healthy-tight", "healthy-compute", "healthy-io", "healthy-uneven", "healthy-exchange", "healthy-child",
+    "healthy-threads",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -28,6 +35,8 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--after", type=float, default=1.0)
     parser.add_argument("--lasts", type=float, default=60.0)
+    parser.add_argument("--late", action="store_true", help="fail after the work of an iteration, not before it")
+    parser.add_argument("--pattern", choices=("exchange", "workers"), default="exchange")
     options = parser.parse_args()
     world = MPI.COMM_WORLD
     begin_s = time.monotonic()
@@ -42,9 +51,14 @@ def main() -> None:
             if options.kind == "idle":
                 time.sleep(options.lasts)
                 return
-            if world.rank == options.rank:
+            if world.rank == options.rank and not options.late:
                 fail(options.kind, world, options.directory)
-        work(options.kind, iteration, world, options.directory)
+        if options.pattern == "workers":
+            distribute(iteration, world)
+        else:
+            work(options.kind, iteration, world, options.directory)
+        if options.late and options.kind in FAULTS and age_s > options.after and world.rank == options.rank:
+            fail(options.kind, world, options.directory)
 
 
 def work(kind: str, iteration: int, world: MPI.Comm, directory: Path) -> None:
@@ -54,6 +68,14 @@ def work(kind: str, iteration: int, world: MPI.Comm, directory: Path) -> None:
     if kind == "healthy-tight":
         world.Allreduce(values, total)
         return
+    if kind == "healthy-child" and world.rank == 0:  # the others wait for a program that rank 0 has started
+        code = "import time; end_s = time.monotonic() + 20\nwhile time.monotonic() < end_s: sum(range(1000))"
+        subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    if kind == "healthy-threads":  # the first thread of each rank waits in MPI for another one, which computes
+        worker = threading.Thread(target=lambda: (compute_for(20.0), world.Send(values, world.rank, 7)))
+        worker.start()
+        world.Recv(total, world.rank, 7)
+        worker.join()
     if kind == "healthy-compute":
         arithmetic(400_000)
     elif kind == "healthy-uneven":
@@ -70,8 +92,28 @@ def work(kind: str, iteration: int, world: MPI.Comm, directory: Path) -> None:
     world.Allreduce(values, total)
 
 
+def distribute(iteration: int, world: MPI.Comm) -> None:
+    """One iteration of a program whose rank 0 sends a task to each other rank and waits for the results."""
+    values = np.full(64, float(iteration))
+    if world.rank == 0:
+        for worker in range(1, world.size):
+            world.Send(values, worker, 1)
+        for _ in range(1, world.size):
+            world.Recv(values, MPI.ANY_SOURCE, 2)
+    else:
+        world.Recv(values, 0, 1)
+        arithmetic(20_000)
+        world.Send(values, 0, 2)
+
+
 def arithmetic(steps: int) -> float:
     return sum(step * 0.5 for step in range(steps))
+
+
+def compute_for(seconds: float) -> None:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        arithmetic(50_000)
 
 
 def throttle(directory: Path) -> None:
@@ -120,9 +162,7 @@ def fail(kind: str, world: MPI.Comm, directory: Path) -> None:
     elif kind == "throttled":
         throttle(directory)
     elif kind == "straggler":
-        end_s = time.monotonic() + 15
-        while time.monotonic() < end_s:
-            arithmetic(50_000)
+        compute_for(15.0)
 
 
 if __name__ == "__main__":

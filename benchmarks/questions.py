@@ -38,6 +38,7 @@ from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 from clustertwin.telemetry.simulation.anomalies import available_anomalies, family
 from clustertwin.telemetry.simulation.demand import ClusterSettings
+from clustertwin.telemetry.simulation.harm_channels import with_harm_channels
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.event_metrics import EventCounts, labels_of, match_events, replay, track_events
@@ -86,21 +87,34 @@ class Judged:
 
 
 def read_hpas(path: Path) -> FaultyRun:
-    """A recording by LDMS: ratios of every thread, runnable processes and memory. The application is one job."""
+    """A recording by LDMS: ratios of every thread, runnable processes and memory. The application is one job.
+
+    Samples are placed by their time and hold for the usual step between two. Any other second, or one with an unknown
+    value, is invalid.
+    """
     recorded = np.load(path)
-    ratio = recorded["ratio"].astype(np.float32)  # (cpu, time, mode)
+    modes = recorded["modes"].tolist() if "modes" in recorded else list(CPU.names)
+    second = np.round(recorded["t"] - recorded["t"][0]).astype(np.int64)
+    step_s = max(int(np.median(np.diff(second))), 1)
+    threads, seconds = len(recorded["ratio"]), int(second[-1]) + step_s
+    sample = np.searchsorted(second, np.arange(seconds), "right") - 1  # (second,) the last one
+    held = np.arange(seconds) - second[sample] < step_s
+    ratio = recorded["ratio"].astype(np.float32)[:, sample][..., [modes.index(name) for name in CPU.names]]
+    ratio[:, ~held] = np.nan
     ratio /= np.maximum(ratio.sum(-1, keepdims=True), 1e-6)
-    threads, seconds = ratio.shape[:2]
-    node, memory = (dict(zip(recorded[f"{k}_names"], recorded[v].T, strict=True)) for k, v in _TABLES)
+    valid = ~np.isnan(ratio).any(-1)
+    ratio[~valid] = 0
+    node, memory = (dict(zip(recorded[f"{k}_names"].tolist(), recorded[v].T, strict=True)) for k, v in _TABLES)
     running = node["procs_running"]
     columns = {
         "memory_used": 1 - memory["MemAvailable"] / memory["MemTotal"],
         "run_queue": running / (running + threads),
     }
-    values = np.stack([columns[name] for name in _NODE.names], axis=1).astype(np.float32)
-    busy = np.flatnonzero(ratio[:, :, 0].mean(0) > 0.5)
+    values = np.stack([columns[name] for name in _NODE.names], axis=1).astype(np.float32)[sample]
+    values[~held] = np.nan
+    user = ratio[:, :, 0].sum(0) / np.maximum(valid.sum(0), 1)
+    busy = np.flatnonzero(user > np.quantile(user[held], 0.9) / 2)  # the rows after the application's end are idle
     span = JobSpan(path.stem, "n1", tuple(range(threads)), float(busy[0] + 1), float(busy[-1] + 1), name="application")
-    valid = np.ones((threads, seconds), np.bool_)
     trace = Trace("n1", span.cpus, 0, CPU, ratio, valid, (span,), node_channels=NodeChannels(_NODE, values))
     return FaultyRun(path.stem, trace, tuple(Fault(str(k), int(a), int(b)) for k, a, b in recorded["anomalies"]))
 
@@ -299,7 +313,7 @@ def hpas(directory: Path, half: str) -> None:
 def faults(hours: float, seed: int) -> None:
     """Events by kind of anomaly, from findings and as before from scores."""
     settings = ClusterSettings(hours=hours, anomalies=available_anomalies(read_signatures()), anomaly_ratio=0.4)
-    traces = simulate(settings, read_signatures(), seed)
+    traces = with_harm_channels(simulate(settings, read_signatures(), seed), seed)
     print_counts(traces)
     named = [replace(trace, spans=tuple(_named(span) for span in trace.spans)) for trace in traces]
     print("with the names of programs, which are learnt as jobs end:")

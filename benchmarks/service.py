@@ -1,7 +1,7 @@
 """How many threads the live loop can handle on one core: simulated exporters, queried over HTTP -> scores and events.
 
     python benchmarks/service.py [--threads 128 1024 10240 102400] [--stride 10] [--seconds 40] [--seed 0] [--burst]
-                                 [--anywhere] [--json]
+                                 [--anywhere] [--port P] [--begin-at UNIX_S] [--json]
 
 The service's own loop runs in real time on one core. As `twin serve` with `kind = "exporters"` does, it queries the
 counters of every node once a second and turns them into ratios. Every `stride` seconds it scores all threads with all
@@ -10,6 +10,8 @@ their nodes are simulated and normal. `load` is the CPU time of the service's pr
 from a thread's newest sample to its published score; a large cluster is scored in several turns. If the stride differs
 from the requested one, the loop has raised it. With `--burst`, every job becomes anomalous at the end; jobs of one node
 are one event. With `--anywhere` no process is bound to a core, so that other programs on the machine are not disturbed.
+With `--port` the pages and the API are served too, as in `twin serve`; with `--begin-at` the exporters begin at that
+time, so that several services can begin together.
 """
 
 from __future__ import annotations
@@ -153,6 +155,16 @@ def run_on_one_core(loop: Loop, stop: threading.Event) -> None:
     loop.run(stop)
 
 
+def serve_pages(state: ServiceState, port: int) -> None:
+    """Serve the pages and the API in a thread, until the process ends."""
+    import uvicorn
+
+    from clustertwin.service.application import create_app
+
+    server = uvicorn.Server(uvicorn.Config(create_app(state), port=port, log_level="warning", ws="none"))
+    threading.Thread(target=server.run, daemon=True).start()
+
+
 def run(
     detector: Detector,
     traces: list[Trace],
@@ -162,6 +174,8 @@ def run(
     burst: bool,
     home: Path,
     anywhere: bool = False,
+    port: int = 0,
+    begin_at_s: int = 0,
 ) -> Row:
     names = [f"n{i:05d}" for i in range(max(threads // NODE_THREADS, 1))]
     cores = sorted(os.sched_getaffinity(0))
@@ -175,14 +189,16 @@ def run(
         daemon=True,
     )
     exporters.start()
-    port: int = connection.recv()
+    exporters_port: int = connection.recv()
     raise_file_limit(len(names))
-    begun_s = int(time.time()) + 3 + threads // 6000
+    begun_s = max(int(time.time()) + 3 + threads // 6000, begin_at_s)
     connection.send(begun_s)
-    feed = ExporterFeed([Endpoint(f"http://127.0.0.1:{port}/{name}", deadline_s=5.0) for name in names])
+    feed = ExporterFeed([Endpoint(f"http://127.0.0.1:{exporters_port}/{name}", deadline_s=5.0) for name in names])
     handover: Future[Handover] = Future()
     handover.set_result(Handover(home, detector))
     state, scorer, stop = TimedState(home), BurstScorer(), threading.Event()
+    if port:
+        serve_pages(state, port)
     if len(cores) > 1:
         os.sched_setaffinity(0, {cores[0]})
     loop = Loop(state, WithPast(feed, names, traces, begun_s), handover, LoopSettings(stride_s=stride_s), score=scorer)
@@ -247,6 +263,8 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0, help="of the simulated jobs")
     options.add_argument("--burst", action="store_true")
     options.add_argument("--anywhere", action="store_true")
+    options.add_argument("--port", type=int, default=0)
+    options.add_argument("--begin-at", type=int, default=0)
     options.add_argument("--json", action="store_true")
     chosen = options.parse_args()
     threadpool_limits(1)
@@ -256,8 +274,12 @@ def main() -> None:
     for stride_s in chosen.stride:
         for threads in chosen.threads:
             with tempfile.TemporaryDirectory() as home:
-                place, seconds = Path(home), chosen.seconds
-                rows.append(run(detector, traces, threads, stride_s, seconds, chosen.burst, place, chosen.anywhere))
+                rows.append(
+                    run(
+                        detector, traces, threads, stride_s, chosen.seconds, chosen.burst, Path(home), chosen.anywhere,
+                        chosen.port, chosen.begin_at,
+                    )
+                )  # fmt: skip
     if chosen.json:
         print(json.dumps([{name: getattr(row, name) for name in Row.__slots__} for row in rows]))
         return

@@ -5,6 +5,9 @@
 `DATA` holds the logs of the Parallel Workloads Archive and of ALCF (see docs/results-rl.md). Each log is left out once.
 Scheduling is EASY backfilling with the time limits of the log. The last row bounds starvation: a job that has waited
 longer than `--patience` times the longest limit of the log goes first. Trainings resume from `--out`.
+
+Then the log's first half chooses between the learned policy, with patience, and the heuristics; the second half judges
+the choice.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import job_sizes
 from clustertwin.workload.policies import Policy, find_policy
 from clustertwin.workload.policies.patience import with_patience
+from clustertwin.workload.rl.policy_choice import PolicyChoice, choose_policy
 from clustertwin.workload.rl.policy_training import TrainSettings, train
 from clustertwin.workload.rl.source_study import HEURISTICS
 from clustertwin.workload.rl.training_sequences import OtherMachine, TrainingData
@@ -57,6 +61,26 @@ def measure(policy: Policy, log: OtherMachine) -> dict[str, float]:
     return {"slowdown": float(slowdown.mean()), "wait_s": float(wait_s.mean()), "worst_wait_s": float(wait_s.max())}
 
 
+def chosen_row(choice: PolicyChoice) -> dict[str, float]:
+    """The second half under the policy that the first half chose, and under the best heuristic of the second half."""
+    chosen, best = choice.rest[choice.chosen], min(trial.slowdown for trial in choice.rest[:-1])
+    return {
+        "candidate": choice.chosen,
+        "slowdown_of_second_half": chosen.slowdown,
+        "to_best_heuristic": chosen.slowdown / best,
+        "worst_wait_to_fcfs": chosen.worst_wait_ratio,
+    }
+
+
+def print_choice(choice: PolicyChoice) -> None:
+    for first, rest in zip(choice.first, choice.rest, strict=True):
+        mark = "*" if first == choice.first[choice.chosen] else " "
+        print(
+            f"  {mark} {first.policy:<44} first half {first.slowdown:8.2f}, worst wait {first.worst_wait_ratio:5.2f};"
+            f" second half {rest.slowdown:8.2f}, worst wait {rest.worst_wait_ratio:5.2f} of FCFS"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -89,13 +113,20 @@ def main() -> None:
         rows["learned"] = measure(policy, logs[name])
         rows[f"learned, patience {bound_s / 3600:.0f} h"] = measure(with_patience(policy, bound_s), logs[name])
         results[name] = rows
+        candidates = [find_policy(heuristic) for heuristic in HEURISTICS]
+        candidates.append(with_patience(policy, bound_s))
+        choice = choose_policy(candidates, logs[name].records, SchedulingRules(logs[name].procs, backfill="easy"))
+        rows["chosen by the first half"] = chosen_row(choice)
         if options.json:
             continue
         outside = policy.trained.outside(logs[name].records, logs[name].procs) if policy.trained else []
         print(f"\n{name} left out ({trained.seconds:.0f} s of training, {trained.validation_ratio:.2f} of SJF there)")
         print("\n".join(f"  outside: {phrase}" for phrase in outside))
         best = min(row["slowdown"] for heuristic, row in rows.items() if heuristic in HEURISTICS)
+        print_choice(choice)
         for label, row in rows.items():
+            if "slowdown" not in row:
+                continue
             worst = row["worst_wait_s"] / rows["fcfs"]["worst_wait_s"]
             print(
                 f"  {label:<24} slowdown {row['slowdown']:8.2f} ({row['slowdown'] / best:5.2f} of the best heuristic)"

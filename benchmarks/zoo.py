@@ -2,6 +2,8 @@
 
     python benchmarks/zoo.py data/zoo                    programs at odd places of the table: the report
     python benchmarks/zoo.py data/zoo --half select      programs at even places, on which settings were chosen
+    python benchmarks/zoo.py data/zoo --half blind       programs recorded after the settings were fixed
+    python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
 
 Every run is a first encounter. Our questions know nothing about the program, and nothing is kept from run to run. A
@@ -55,6 +57,11 @@ ABOVE = 0.002  # part of the healthy moments of other programs above a rival's t
 FOLDS = 4
 #: Cause that was imposed -> others that say the same. A job of one CPU has no rank to compare with: it works less.
 SAME = {"straggler": ("idle", "hung-rank"), "swapping": ("memory-pressure",)}
+
+
+#: The first programs of the table were recorded while settings were chosen; the others afterwards.
+FIRST_RECORDED = 20
+_NOT_IN_V1 = ("job_cpu_pressure", "job_memory_pressure", "job_io_pressure", "job_io_traffic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,16 @@ def unlabelled(trace: Trace) -> Trace:
     """One span for the whole job: the spans of a recording are cut where a fault begins."""
     first, last = trace.spans[0], trace.spans[-1]
     return replace(trace, spans=(replace(first, end_s=last.end_s, anomaly="", onset_s=None),))
+
+
+def as_cgroup_v1(run: ZooRun) -> ZooRun:
+    """The run without the channels of jobs that cgroup v1 lacks."""
+    channels = run.trace.job_channels
+    if channels is None:
+        return run
+    values = channels.values.copy()
+    values[..., [channels.schema.index(name) for name in _NOT_IN_V1]] = np.nan
+    return replace(run, trace=replace(run.trace, job_channels=replace(channels, values=values)))
 
 
 def moments_of(run: ZooRun) -> Iterator[Seen]:
@@ -300,10 +317,11 @@ def shares_of_questions(judged: Sequence[JudgedRun]) -> dict[str, float]:
 
 
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
-    """Programs at even places of the table are for choosing, those at odd places for the report."""
-    places = {name: place for place, name in enumerate(PROGRAMS)}
-    wanted = {"select": (0,), "report": (1,), "all": (0, 1)}[half]
-    return [run for run in runs if places[run.program] % 2 in wanted]
+    """Of the programs recorded first, those at even places are for choosing, those at odd places for the report."""
+    names = list(PROGRAMS)
+    first = {name: ("select", "report")[place % 2] for place, name in enumerate(names[:FIRST_RECORDED])}
+    halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind")
+    return [run for run in runs if half in ("all", halves[run.program])]
 
 
 def print_tables(document: dict[str, Any]) -> None:
@@ -335,12 +353,16 @@ def print_tables(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
-    parser.add_argument("--half", choices=("report", "select", "all"), default="report")
+    parser.add_argument("--half", choices=("report", "select", "blind", "all"), default="report")
+    parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     parser.add_argument("--ours-only", action="store_true", help="leave the rivals out")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    runs = list(load_zoo(options.data))
+    # A host with cgroup v1 still counts its own pressure, so that the node's channels stay.
+    runs = list(load_zoo(options.data, keep_shared=options.cgroup == "v1"))
+    if options.cgroup == "v1":
+        runs = [as_cgroup_v1(run) for run in runs]
     kept = {id(run) for run in chosen_half(runs, options.half)}
     if not kept:
         parser.error(f"no run of the half {options.half!r}")

@@ -1,0 +1,243 @@
+"""Threads through a real Prometheus: simulated exporters, scraped once a second -> scores of the service that reads it.
+
+    python benchmarks/prometheus.py [--threads 10240] [--stride 10] [--seconds 40] [--server prometheus] [--only-read]
+                                    [--json]
+
+Prometheus (it must be installed; `--server victoria-metrics` takes VictoriaMetrics) scrapes simulated exporters of 128
+threads, each with eight modes and its jobs, and with the series behind the channels of nodes and jobs. The service's
+own loop reads it as `twin serve` with `kind = "prometheus"` does, scores all threads with all views and stores events.
+All processes share the cores of this machine. The wait is the time from a thread's newest sample to its published
+score. Prometheus is queried for whole seconds that are at least 2 s old.
+
+With `--only-read` no loop runs: ranges of a stride's length are read one after the other and turned into traces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import tempfile
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from clustertwin.core.traces import Trace
+from clustertwin.service.live.feeds.trace_feeds import PrometheusFeed
+from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.telemetry.detection.bundled import bundled
+from clustertwin.telemetry.ingest.sources import traces as traces_of
+from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+from clustertwin.telemetry.learning.champions.handover import Handover
+from scale import free_port
+from service import NODE_THREADS, PAST_S, VARIANTS, WARM_S, BurstScorer, TimedState, run_on_one_core, simulated
+from simulated_exporters import full_pages, serve
+
+SCRAPED_S = 15  # from the first scrape to the first measurement
+ALONE_S = 10  # the server is measured without a reader
+
+
+class WithPast:
+    """The feed of Prometheus, preceded by the simulated past of the nodes."""
+
+    def __init__(self, feed: PrometheusFeed, names: list[str], traces: list[Trace], begun_s: int) -> None:
+        self.feed, self.begun_s = feed, begun_s
+        self.source, self.pace, self.patient, self.close = feed.source, feed.pace, feed.patient, feed.close
+        self.past = [self._past(traces[i % VARIANTS], name) for i, name in enumerate(names)]
+        feed._until_s = begun_s
+
+    def now_s(self) -> float:
+        return max(self.feed.now_s(), float(self.begun_s))
+
+    @property
+    def faults(self) -> Any:
+        return self.feed.faults
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return self.feed.problems
+
+    def take(self) -> list[Trace]:
+        past, self.past = self.past, []
+        return past or self.feed.take()
+
+    def _past(self, trace: Trace, name: str) -> Trace:
+        later_s = self.begun_s - PAST_S - trace.start_s
+        spans = [
+            replace(s, node=name, job=f"{name}-{s.job}", start_s=s.start_s + later_s, end_s=s.end_s + later_s)
+            for s in trace.spans
+            if s.start_s + later_s < self.begun_s
+        ]
+        for span in spans:  # a feed that begins during a job would not score it for 100 s
+            self.feed._starts[span.node, span.job, span.cpus] = span.start_s, float(self.begun_s)
+        values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
+        return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
+
+
+def scrape_config(names: list[str], port: int) -> str:
+    targets = [
+        {
+            "targets": [f"127.0.0.1:{port}"],
+            "labels": {"__metrics_path__": f"/{name}/metrics", "instance": f"{name}:9752"},
+        }
+        for name in names
+    ]
+    every = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    return json.dumps({"global": every, "scrape_configs": [{"job_name": "twin", "static_configs": targets}]})
+
+
+def command(server: str, config: Path, place: str, address: str) -> list[str]:
+    if server == "prometheus":
+        options = [f"--config.file={config}", f"--storage.tsdb.path={place}/data", "--log.level=error"]
+        return ["prometheus", *options, f"--web.listen-address={address}"]
+    options = [f"-promscrape.config={config}", f"-storageDataPath={place}/data", "-loggerLevel=ERROR"]
+    limits = ["-search.maxUniqueTimeseries=3000000", "-search.latencyOffset=0s", "-search.disableCache"]
+    return ["victoria-metrics", *options, *limits, f"-httpListenAddr={address}"]
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def value(url: str, query: str) -> float:
+    """The number that an instant query returns; NaN if there is none."""
+    result = httpx.get(f"{url}/api/v1/query", params={"query": query}, timeout=60).json()["data"]["result"]
+    return float(result[0]["value"][1]) if result else float("nan")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=10_240)
+    parser.add_argument("--stride", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=40)
+    parser.add_argument("--server", choices=["prometheus", "victoria-metrics"], default="prometheus")
+    parser.add_argument("--only-read", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    threadpool_limits(1)
+    names = [f"n{i:05d}" for i in range(max(chosen.threads // NODE_THREADS, 1))]
+    simulated_traces = simulated(chosen.seconds + WARM_S + 10 * chosen.stride + SCRAPED_S + ALONE_S + 120)
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        connection, far_end = get_context("spawn").Pipe()
+        pages = [full_pages(trace, PAST_S) for trace in simulated_traces]
+        exporters = get_context("spawn").Process(
+            target=serve, args=(far_end, [], names, NODE_THREADS, None, pages), daemon=True
+        )
+        exporters.start()
+        stack.callback(exporters.kill)
+        exporters_port: int = connection.recv()
+        begun_s = int(time.time()) + 1
+        connection.send(begun_s)
+        config = Path(place, "prometheus.yml")
+        config.write_text(scrape_config(names, exporters_port))
+        url = f"http://127.0.0.1:{free_port()}"
+        server = subprocess.Popen(command(chosen.server, config, place, url.removeprefix("http://")))
+        stack.callback(server.wait)
+        stack.callback(server.terminate)
+        time.sleep(SCRAPED_S)
+        from_s, used_s, exporters_s = time.time(), cpu_s(server.pid), cpu_s(exporters.pid or 0)
+        time.sleep(ALONE_S)
+        passed_s = time.time() - from_s
+        scrape_load = (cpu_s(server.pid) - used_s) / passed_s
+        exporters_load = (cpu_s(exporters.pid or 0) - exporters_s) / passed_s
+        row = {"server": chosen.server, "threads": len(names) * NODE_THREADS, "nodes": len(names)}
+        measured = (
+            read(url, chosen, server)
+            if chosen.only_read
+            else watch(url, names, simulated_traces, chosen, server, place)
+        )
+        row |= measured | {
+            "exporters_load": exporters_load,
+            "server_load_without_reader": scrape_load,
+            "server_mb": rss_mb(server.pid),
+            "samples_of_a_scrape": value(url, "sum(scrape_samples_scraped)"),
+            "scrapes_of_30_s": value(url, "avg(count_over_time(up[30s]))"),
+            "scraped_nodes": value(url, "sum(up)"),
+            "slowest_scrape_s": value(url, "max(scrape_duration_seconds)"),
+            "service_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "load_average": os.getloadavg()[0],
+        }
+    print(json.dumps(row) if chosen.json else "\n".join(f"{name:24} {number}" for name, number in row.items()))
+
+
+def watch(
+    url: str, names: list[str], traces: list[Trace], chosen: argparse.Namespace, server: Any, place: str
+) -> dict[str, Any]:
+    home = Path(place)
+    begun_s = int(time.time()) - 3
+    handover: Future[Handover] = Future()
+    handover.set_result(Handover(home, bundled()))
+    state, stop = TimedState(home), threading.Event()
+    feed = PrometheusFeed("prometheus", Prometheus(Endpoint(url, compressed=False), node_channels=True))
+    past = WithPast(feed, names, traces, begun_s)
+    loop = Loop(state, past, handover, LoopSettings(stride_s=chosen.stride), score=BurstScorer())
+    worker = threading.Thread(target=run_on_one_core, args=(loop, stop))
+    worker.start()
+    while not state.waits:
+        time.sleep(0.1)
+    time.sleep(max(WARM_S, chosen.stride + 2))
+    from_s, own_s, server_s = time.time(), time.process_time(), cpu_s(server.pid)
+    time.sleep(chosen.seconds)
+    passed_s = time.time() - from_s
+    loads = (time.process_time() - own_s) / passed_s, (cpu_s(server.pid) - server_s) / passed_s
+    waits = [wait for when, wait in state.waits if when > from_s]
+    last = state.snapshot
+    stop.set()
+    worker.join()
+    state.store.close()
+    known = int((~np.isnan(last.scores.score)).sum()) if last.scores is not None else 0
+    return {
+        "service_load": loads[0],
+        "server_load": loads[1],
+        "p50_s": float(np.median(waits)) if waits else None,
+        "p99_s": float(np.quantile(waits, 0.99)) if waits else None,
+        "scorings": len(waits),
+        "scored_threads": known,
+        "lag_s": last.lag_s,
+        "stride_now_s": last.stride_s,
+        "problems": last.problems[:3],
+    }
+
+
+def read(url: str, chosen: argparse.Namespace, server: Any) -> dict[str, Any]:
+    """Read ranges of a stride's length one after the other."""
+    source = Prometheus(Endpoint(url, deadline_s=120.0, compressed=False), node_channels=True)
+    end_s = int(time.time()) - 2
+    traces_of(source, end_s - chosen.stride, end_s)  # the first read compiles, and parses the labels
+    took_s, own_s, threads = [], time.process_time(), 0
+    begun_s, server_s = time.time(), cpu_s(server.pid)
+    while time.time() - begun_s < chosen.seconds or not took_s:
+        end_s = int(time.time()) - 2
+        since_s = time.monotonic()
+        found, _ = traces_of(source, end_s - chosen.stride, end_s)
+        took_s.append(time.monotonic() - since_s)
+        threads = sum(int(trace.valid.all(axis=1).sum()) for trace in found)
+    cpu_of_each_s = (time.process_time() - own_s) / len(took_s)
+    server_of_each_s = (cpu_s(server.pid) - server_s) / len(took_s)  # with its scrapes
+    return {
+        "reads": len(took_s), "read_s": float(np.median(took_s)), "read_cpu_s": cpu_of_each_s,
+        "server_cpu_s": server_of_each_s, "whole": threads,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
