@@ -54,11 +54,15 @@ up: $(RUN)
 demo: $(RUN)
 	@$(BIN)/twin demo
 
+# Whole files go to a worker, so that what their tests share, such as a Slurm, is started once. conftest.py orders the
+# files. Many tests wait for servers, so there are more workers than CPUs.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+
 test: setup servers lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest $(WORKERS)
 
 quick: setup
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not real" --hypothesis-profile quick
+	$(BIN)/pytest $(WORKERS) -m "not slow and not real" --hypothesis-profile quick
 
 lint: setup
 	$(BIN)/ruff check .
@@ -78,8 +82,7 @@ FUZZ_CASES ?= 100000
 FUZZ_TESTS := $(wildcard tests/*/test_hostile_*.py tests/*/*/test_hostile_*.py)
 
 fuzz: setup ## its last lines are the cases of each parser; FUZZ='-k swf' chooses some parsers
-	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest -n 2 -p no:cacheprovider --hypothesis-profile fuzz \
-	  -o faulthandler_timeout=0 $(FUZZ_TESTS) $(FUZZ)
+	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest -n 2 -p no:cacheprovider -o faulthandler_timeout=0 $(FUZZ_TESTS) $(FUZZ)
 
 chaos: setup ## CHAOS='--only killed --fault-s 10' for some faults, or longer ones
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from tests import hostile_inputs
 
 from clustertwin.cli import main
@@ -24,21 +25,46 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure. `--hypothesis-profile quick`, as `make quick` has it, looks at fewer examples.
 settings.register_profile("whole", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)
-settings.register_profile(
-    "fuzz",
-    deadline=None,
-    max_examples=int(os.environ.get("FUZZ_CASES", "100000")),
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
 settings.load_profile("whole")
 
 
+#: Files that take a minute or more: they begin first.
+LONGEST = (
+    "tests/workload/slurm/test_real_slurmctld.py",
+    "tests/docs/test_site.py",
+    "tests/telemetry/ingest/sources/test_real_servers.py",
+    "tests/telemetry/learning/test_nightly_cycle.py",
+    "tests/workload/simulator/test_start_times_slurm.py",
+    "tests/docs/test_pages.py",
+    "tests/service/web/pages/test_accessibility.py",
+    "tests/cli/test_base_install.py",
+    "tests/deploy/test_alert_delivery.py",
+    "tests/service/act/test_duel.py",
+    "tests/service/test_chaos.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test with real servers or a long one is tried twice: a busy machine is no failure. The summary says so."""
+    """A test with real servers or a long one is tried twice: a busy machine is no failure. The summary says so.
+
+    Files with such tests come first, so that no worker is left alone with a long one. Those that wait for servers and
+    those that compute take turns: while one waits, another uses its CPU.
+    """
     for item in items:
         if any(item.get_closest_marker(name) for name in ("real", "slow", "forks")):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    files: dict[str, list[pytest.Item]] = {name: [] for name in LONGEST}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    kinds: dict[str, list[list[pytest.Item]]] = {"real": [], "slow": [], "": []}
+    for tests in filter(None, files.values()):
+        kinds[next((kind for kind in ("real", "slow") if any(map(_has(kind), tests))), "")].append(tests)
+    turns = [tests for pair in zip_longest(kinds["real"], kinds["slow"]) for tests in pair if tests]
+    items[:] = [item for tests in (*turns, *kinds[""]) for item in tests]
+
+
+def _has(marker: str) -> Callable[[pytest.Item], bool]:
+    return lambda item: item.get_closest_marker(marker) is not None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,8 +83,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Note how many damaged inputs a test of a parser has tried."""
     if hostile_inputs.tried:
-        item.user_properties.append(("cases", hostile_inputs.tried))
-        hostile_inputs.tried = 0
+        item.user_properties.append(("cases", (hostile_inputs.tried, hostile_inputs.spent_s)))
+        hostile_inputs.tried, hostile_inputs.spent_s = 0, 0.0
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -69,7 +95,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for report in ended:
         cases = dict(getattr(report, "user_properties", ())).get("cases")
         if cases is not None and report.when == "teardown":
-            terminalreporter.write_line(f"{cases:>10,} cases  {report.nodeid}")
+            tried, spent_s = cases
+            terminalreporter.write_line(f"{tried:>10,} cases  {tried / spent_s:>8,.0f} a CPU second  {report.nodeid}")
 
 
 @pytest.fixture(scope="session")

@@ -10,23 +10,27 @@ A server that is not installed skips the test with a reason.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-READY_S = 20.0
+READY_S = 120.0  # a busy machine is no failure
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,24 @@ class Server:
         return f"http://{self.address}"
 
 
+#: Below the ports that the system hands out: between two starts of a server, no connection of another process takes its
+#: port. Each process begins at a place of its own, because another may look for ports at the same moment.
+_PORTS = itertools.cycle(range(10_000, 20_000))
+_PLACES = itertools.islice(_PORTS, os.getpid() * 37 % 10_000, None)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that no other call in this process has returned before."""
+    for port in _PLACES:
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("the cycle has no end")
+
+
 def free_address() -> str:
-    """A loopback address nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    """A loopback address that nobody listens on."""
+    return f"127.0.0.1:{free_port()}"
 
 
 def binary(name: str) -> str:
@@ -80,7 +97,7 @@ def running(directory: Path, address: str, command: Sequence[str], ready: str) -
     finally:
         process.terminate()
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -164,3 +181,28 @@ def victoria_metrics(
     ]
     with running(directory, address, command, "/health") as server:
         yield server
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that stores what is posted to it: its address without the scheme, and the documents."""
+    posted: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}/twin", posted
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -81,7 +81,21 @@ def test_workers_end_when_their_parent_is_killed(how):
     finally:
         parent.send_signal(how)
         parent.wait()
+    assert not psutil.wait_procs(workers, timeout=120)[1]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_workers_without_a_traceback_of_each():
+    code = "import time; from clustertwin.engine import each; each(time.sleep, [600, 600], workers=2)"
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    workers = _workers(parent.pid)
+    while any(worker.num_threads() < 2 for worker in workers):  # the thread that waits for the parent: it is prepared
+        time.sleep(0.05)
+    os.killpg(parent.pid, signal.SIGINT)
+    said = parent.communicate()[1]
     assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert said.count("Traceback") == 1  # the caller's own
+    assert "Process SpawnProcess" not in said
 
 
 def _workers(pid: int) -> list[psutil.Process]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,7 @@ import typer
 from tests.docs.page_blocks import DOCS, PAGES, ROOT, CodeBlock, fenced_blocks, twin_commands
 
 from clustertwin.cli import COMMANDS
+from clustertwin.cli.command_examples import EXAMPLES
 from clustertwin.core.extras import load
 
 #: Pages whose Python blocks are fragments: they use names of the reader. Their imports are checked.
@@ -57,6 +59,22 @@ def test_every_command_on_every_page_exists_with_its_options(commands):
     faults = {f"{page}: twin {' '.join(words)}": fault(words, commands) for page, words in lines}
     assert {line: problem for line, problem in faults.items() if problem} == {}
     assert len(lines) > 100
+
+
+def leaf_words(command: Any, words: str) -> list[str]:
+    """The words of each command of a group, or of the command itself."""
+    inner = getattr(command, "commands", {})
+    return [each for name in inner for each in leaf_words(inner[name], f"{words} {name}")] if inner else [words]
+
+
+def test_every_command_has_an_example_with_options_that_exist(commands):
+    words = {words for name, command in commands.items() for words in leaf_words(command, name)}
+    assert words - EXAMPLES.keys() == {"evidence take", "evidence serve"}  # they have a parser of their own
+    assert EXAMPLES.keys() <= words
+    for name, lines in EXAMPLES.items():
+        for line in lines:
+            assert line.startswith(name)
+            assert fault(shlex.split(line), commands) == "", line
 
 
 def test_a_command_that_does_not_exist_is_found(commands):
