@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_tree import leaves
 
 from clustertwin.cli import COMMANDS, NEEDED
+from clustertwin.cli.command_examples import EXAMPLES
 from clustertwin.core.extras import load
 
 HEAD = """# Commands
@@ -46,7 +47,8 @@ def _command(words: tuple[str, ...], command: Any) -> str:
     rows = [_row(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
     table = "| | |\n|---|---|\n" + "\n".join(rows) if rows else ""
     title = f"### twin {' '.join(words)}\n\n" if len(words) > 1 else ""
-    return f"{title}{(command.help or '').strip()}\n\n{table}\n"
+    examples = "".join(f"    twin {line}\n" for line in EXAMPLES.get(" ".join(words), ()))
+    return f"{title}{(command.help or '').strip()}\n\n{examples}\n{table}\n"
 
 
 def _row(parameter: Any) -> str:
