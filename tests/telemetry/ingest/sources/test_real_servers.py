@@ -7,6 +7,7 @@ server scrapes. Reading that /proc directly, at the phase of a server's scrapes,
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
 import time
@@ -151,17 +152,19 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
         for name, phase in phases.items():
             threads.append(each_second(phase, lambda name=name: direct[name].extend(host.readings()), stop))
         source, lagging = Exporter(Endpoint(ours["asked"].url)), []
-        # The first reading imports and compiles, which can take seconds: begin when all readers keep up.
-        source.readings()
-        while min(map(len, direct.values())) < 3:
-            time.sleep(0.1)
-        start_s = int(time.time()) + 2
+        pause = [math.inf, math.inf]  # from, to
 
         def ask_live() -> None:
-            if not start_s + SECONDS / 3 < time.time() < start_s + SECONDS / 3 + 15:
+            if not pause[0] < time.time() < pause[1]:
                 lagging.extend(source.readings())
 
         threads.append(each_second(0.0, ask_live, stop))
+        # The first reading imports and compiles, which can take seconds. Until it is asked every second, an exporter
+        # samples at a phase of its own, and two readings may label its seconds differently. So begin when all keep up.
+        while min(map(len, (lagging, *direct.values()))) < 5:
+            time.sleep(0.1)
+        start_s = int(time.time()) + 2
+        pause[:] = start_s + SECONDS / 3, start_s + SECONDS / 3 + 15
         time.sleep(SECONDS / 2)
         proc.start_job()
         time.sleep(SECONDS / 4)
