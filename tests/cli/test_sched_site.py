@@ -121,6 +121,23 @@ def test_gpus_in_like_need_a_site_and_a_site_that_has_them(files, tmp_path: Path
         call(*like, "--site", files[1])
 
 
+@pytest.mark.parametrize(
+    ("hangs", "reason"),
+    [
+        ("1=often", "--hangs takes JOB or JOB=SURE, such as 4711=0.9, not '1=often'"),
+        ("1=2", "SURE from 0 to 1"),
+        ("=0.5", "SURE from 0 to 1"),
+        ("1", "--hangs needs --past"),
+    ],
+)
+def test_a_job_that_hangs_is_named_with_how_sure_that_is(tmp_path: Path, hangs: str, reason: str):
+    queue = tmp_path / "queue.txt"
+    queue.write_text("1|ann|RUNNING|8|1|1:00:00|10:00|None\n2|bo|PENDING|8|1|30:00|0:00|Resources\n")
+    with pytest.raises(SettingsError, match=reason):
+        call("start", "--squeue", queue, "--procs", 8, "--hangs", hangs)
+    call("start", "--squeue", queue, "--procs", 8, "--hangs", "9=0.9")  # it has ended meanwhile
+
+
 @pytest.mark.slow
 def test_starts_on_a_site_come_with_what_had_no_part_in_them(files, tmp_path: Path):
     queue = tmp_path / "queue.txt"

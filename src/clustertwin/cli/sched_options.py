@@ -226,6 +226,10 @@ class StartOptions:
     past: Annotated[
         Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
     ] = None
+    hangs: Annotated[
+        list[str],
+        typer.Option(metavar="JOB[=SURE]", help="A running job that hangs and runs to its limit: 4711, or 4711=0.9."),
+    ] = field(default_factory=list)
     within_h: Annotated[
         float, typer.Option(min=0.0, help="Also print the probability of a start within these hours.")
     ] = 1.0

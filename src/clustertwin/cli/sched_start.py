@@ -15,6 +15,7 @@ from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import read_text
 from clustertwin.core.formatting import duration
+from clustertwin.core.job_health import JobHealth, KnownHealth
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import stated_machine_size
@@ -55,8 +56,10 @@ def run_start(options: StartOptions) -> Starts:
         log = read(options.past)
         rng = np.random.default_rng(options.seed)
         past = LivePast(log, future_submissions(log, 1.0, options.hours, rng) if options.hours > 0 else None)
-    settings = FutureSettings(futures=options.futures)
-    answers = forecast_queue(queue, past, procs, question, unit=options.unit, settings=settings, seed=options.seed)
+    answers = forecast_queue(
+        queue, past, procs, question, unit=options.unit, settings=FutureSettings(futures=options.futures),
+        known=_known(options, queue.names[: queue.running]), seed=options.seed,
+    )  # fmt: skip
     running = dict(zip(queue.names[: queue.running], queue.elapsed_s[: queue.running].tolist(), strict=True))
     return Starts(answers, running, queue.held, asked_s)
 
@@ -72,12 +75,32 @@ def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | No
     site = read_site(options.site)
     queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else read_text(options.squeue))
     past = read_log(options.past) if options.past else None
-    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
+    known = _known(options, [live.name for live in queue.running])
+    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed, known)
     with err.status("simulating (the first run compiles for a minute or two)"):
         starts = forecast_site(site, queue, past, question, future)
     notes = (*site.report.lines("not modelled", "unknown", "assumed"), *starts.notes)
     running = {live.name: live.elapsed_s for live in queue.running}
     return Starts(starts.answers, running, queue.held, asked_s, notes)
+
+
+def _known(options: StartOptions, running: Sequence[str]) -> KnownHealth:
+    """The jobs of --hangs. A job that does not run any more is left out: the service's word is some seconds old."""
+    known = {}
+    for text in options.hangs:
+        job, _, sure = text.partition("=")
+        try:
+            known[job] = JobHealth(job, hangs=True, sure=float(sure or 1.0))
+        except ValueError:
+            raise SettingsError(f"--hangs takes JOB or JOB=SURE, such as 4711=0.9, not {text!r}") from None
+        if not job or not 0 <= known[job].sure <= 1:
+            raise SettingsError(f"--hangs takes JOB or JOB=SURE with SURE from 0 to 1, not {text!r}")
+        if job not in running:
+            del known[job]
+            err.print(f"job {job} does not run: --hangs {text} changes nothing", markup=False, highlight=False)
+    if known and options.past is None:
+        raise SettingsError("--hangs needs --past: without a past all jobs run to their limits already")
+    return known
 
 
 def run_replay(options: StartOptions) -> dict[str, Any]:

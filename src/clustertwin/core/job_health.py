@@ -5,7 +5,7 @@ The halves share these nouns and nothing else. An empty `ClusterHealth` changes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -21,6 +21,11 @@ class JobHealth:
 
 #: The running jobs that something is known about, by their id.
 KnownHealth = Mapping[str, JobHealth]
+
+
+def chance_of_hanging(names: Sequence[str], known: KnownHealth) -> list[float]:
+    """How sure it is that each of these running jobs hangs; 0 if nothing is known."""
+    return [known[name].sure if name in known and known[name].hangs else 0.0 for name in names]
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,7 +258,7 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading
 
     if settings.site:
         state.changes = ChangeDesk(settings)
-    starts = start_watch.StartWatch(settings, publish)
+    starts = start_watch.StartWatch(settings, publish, health=lambda: state.known_health)
     publish(starts.board)
     threading.Thread(
         target=start_watch.watch, args=(starts, stop, fence_of(state, "forecast of starts")), name="starts", daemon=True

@@ -416,6 +416,7 @@ def test_outcomes_listen_to_other_events_that_are_open(tmp_path, store, slurm):
     other = replace(EVENT, id="cd34")
     assert hand.known_health(other) == ClusterHealth({"42": JobHealth("42", True, 0.99)}, frozenset({"n7"}))
     assert hand.known_health(EVENT).jobs == {}
+    assert hand.hanging_jobs() == {"42": JobHealth("42", True, 0.99)}
     listening, hand.settings = hand.settings, replace(hand.settings, listen=False)
     assert hand.known_health(other) == ClusterHealth()
     hand.settings = listening

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clustertwin.core.errors import SourceError
+from clustertwin.core.job_health import JobHealth
 from clustertwin.service.live.queue import start_watch
 from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.live.queue.start_board import StartBoard, StartJudge, waiting_jobs
@@ -104,6 +105,20 @@ def test_the_command_names_only_what_is_configured():
     command = QueueSettings(site="/etc/slurm", futures=5).command()
     assert command == ["sched", "start", "--json", "--futures", "5", "--hours", "24", "--site", "/etc/slurm"]
     assert not QueueSettings().on
+
+
+def test_jobs_that_hang_by_their_evidence_are_part_of_the_question():
+    asked: list[list[str]] = []
+
+    def run(arguments: Sequence[str], budget_s: float) -> str:
+        asked.append(list(arguments))
+        return json.dumps(document(1000.0, []))
+
+    known = {"42": JobHealth("42", True, 0.97), "43": JobHealth("43", False, 1.0)}
+    for settings in (QueueSettings(past="log.swf"), QueueSettings(site="/etc/slurm")):
+        StartWatch(settings, lambda board: None, run, health=lambda: known).turn()
+    assert asked[0][-2:] == ["--hangs", "42=0.970"]
+    assert "--hangs" not in asked[1]  # without a past all jobs run to their limits
 
 
 def test_a_forecast_is_ended_when_its_budget_is_used_up(monkeypatch, tmp_path: Path):

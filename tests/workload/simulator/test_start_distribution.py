@@ -7,8 +7,14 @@ import pytest
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale
+from clustertwin.core.job_health import JobHealth
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.simulator.forecast.live_start import LivePast, StartQuestion, forecast_queue, parse_like
+from clustertwin.workload.simulator.forecast.live_start import (
+    LivePast,
+    StartQuestion,
+    forecast_queue,
+    parse_like,
+)
 from clustertwin.workload.simulator.forecast.squeue import parse_squeue
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings, StartDistribution
 from clustertwin.workload.simulator.forecast.start_replay import (
@@ -40,6 +46,18 @@ def test_starts_follow_the_run_times_of_the_running_jobs_user():
     assert (answer.p10_s, answer.p50_s, answer.p90_s) == (1200.0 - 330.0, 1200.0, 1200.0 + 1320.0)
     assert answer.within_probability == pytest.approx(1 / 3, abs=0.15)
     assert answer.by_limits_s == 3000.0
+
+
+@pytest.mark.parametrize("sure", [0.0, 0.5, 1.0])
+def test_a_running_job_that_hangs_runs_to_its_limit_as_far_as_telemetry_is_sure(sure):
+    """Jobs of anna ran for 20 minutes, this one has run for 10 of 60."""
+    past, question = LivePast(past_of("anna", [1200.0] * 20)), StartQuestion(within_s=660.0)
+    hangs, works = JobHealth("11", True, sure), JobHealth("11", False, 1.0)
+    (answer,) = forecast_queue(parse_squeue(QUEUE), past, 8, question, known={"11": hangs})
+    assert answer.within_probability == pytest.approx(1 - sure, abs=0.15)
+    others = {"11": works, "12": JobHealth("12", True, 1.0)}  # the second one waits
+    (answer,) = forecast_queue(parse_squeue(QUEUE), past, 8, question, known=others)
+    assert answer.within_probability == 1.0
 
 
 def test_without_a_past_the_only_future_is_the_limit():

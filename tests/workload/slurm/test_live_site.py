@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.job_health import JobHealth
 from clustertwin.workload.simulator.forecast.live_start import StartQuestion, parse_like
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
@@ -142,3 +145,6 @@ def test_run_times_come_from_the_past_of_the_same_user():
     assert answer.p50_s == pytest.approx(300, abs=60)
     assert answer.by_limits_s == pytest.approx(3300, abs=60)
     assert answer.basis == "user, limit and size"
+    hangs = replace(settings, known={str(k): JobHealth(str(k), True, 1.0) for k in (1, 2)})
+    (answer,) = forecast_site(site(), queue, past, StartQuestion(), hangs).answers
+    assert answer.p50_s == pytest.approx(3300, abs=60)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, TwinError
-from clustertwin.core.job_health import ClusterHealth, JobHealth
+from clustertwin.core.job_health import ClusterHealth, JobHealth, KnownHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
@@ -120,8 +120,13 @@ class Hand:
         """What the evidence of the other open events says of their jobs, and the nodes with a fault of their own."""
         if not self.settings.listen:
             return ClusterHealth()
-        jobs = {health.job: health for id, health in self._health.items() if id != event.id and health.hangs}
-        return ClusterHealth(jobs, self._unfit)
+        return ClusterHealth(self.hanging_jobs(without=event.id), self._unfit)
+
+    def hanging_jobs(self, without: str = "") -> KnownHealth:
+        """The jobs of open events that hang by their evidence."""
+        if not self.settings.listen:
+            return {}
+        return {health.job: health for id, health in self._health.items() if id != without and health.hangs}
 
     def _listen(self, events: list[Event]) -> None:
         """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
@@ -241,4 +246,4 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
             hand.problem = str(error)
         except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
             hand.problem = f"unexpected {type(error).__name__}; nothing is done"
-        state.hand_problem = hand.problem
+        state.hand_problem, state.known_health = hand.problem, hand.hanging_jobs()

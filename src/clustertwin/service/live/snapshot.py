@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.job_health import KnownHealth
 from clustertwin.service.live.queue.change_desk import ChangeDesk
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.telemetry.detection.events.event import Event
@@ -169,6 +170,7 @@ class ServiceState:
         self.changes: ChangeDesk | None = None  # compares the live queue on a changed site, if a site is known
         self.members: MemberBoard | None = None  # joined clusters, if any; a thread beside the loop replaces it
         self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
+        self.known_health: KnownHealth = {}  # running jobs that hang, by their evidence; the hand replaces it
         self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.side_problems: dict[str, str] = {}  # work beside the loop -> why its last turn failed
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end

@@ -18,11 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 from clustertwin.core.errors import SourceError
+from clustertwin.core.job_health import KnownHealth
 from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.live.queue.start_board import StartBoard, StartJudge, waiting_jobs
 
 #: The longest answer that is read: about 100,000 waiting jobs.
 MOST_BYTES = 1 << 26
+
+#: Jobs that hang, as arguments of a command.
+MOST_HANGS = 1000
 
 #: Until a forecast has succeeded: the first one on a machine compiles the simulator, at the lowest priority.
 FIRST_BUDGET_S = 900.0
@@ -60,15 +64,21 @@ def run_twin(arguments: Sequence[str], budget_s: float) -> str:
 class StartWatch:
     """Makes forecasts and publishes them. A forecast that fails leaves the last one, with its age and the reason."""
 
-    def __init__(self, settings: QueueSettings, publish: Callable[[StartBoard], None], run: RunTwin = run_twin) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings,
+        publish: Callable[[StartBoard], None],
+        run: RunTwin = run_twin,
+        health: Callable[[], KnownHealth] = dict,
+    ) -> None:
         self.settings, self.board = settings, StartBoard()
-        self._publish, self._run, self._judge = publish, run, StartJudge()
+        self._publish, self._run, self._judge, self._health = publish, run, StartJudge(), health
 
     def turn(self, clock: Callable[[], float] = time.monotonic) -> None:
         begin_s = clock()
         try:
             budget_s = self.settings.budget_s if self.board.asked_s else max(self.settings.budget_s, FIRST_BUDGET_S)
-            document = parse_document(self._run(self.settings.command(), budget_s))
+            document = parse_document(self._run([*self.settings.command(), *self._hangs()], budget_s))
             record, waiting = self._judge.look(document), self._judge.widened(waiting_jobs(document))
             board = StartBoard(
                 float(document["asked_s"]), waiting, int(document["held"]), tuple(document["not_used"]), "",
@@ -80,6 +90,13 @@ class StartWatch:
             board = replace(self.board, problem=f"no forecast of starts: the answer cannot be read ({error!r:.100})")
         self.board = board
         self._publish(board)
+
+    def _hangs(self) -> list[str]:
+        """The running jobs that hang, as options. Without a past all jobs run to their limits already."""
+        if not self.settings.past:
+            return []
+        known = list(self._health().values())[:MOST_HANGS]
+        return [word for each in known if each.hangs for word in ("--hangs", f"{each.job}={each.sure:.3f}")]
 
 
 def parse_document(text: str) -> dict[str, Any]:

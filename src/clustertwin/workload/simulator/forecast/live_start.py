@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale
+from clustertwin.core.job_health import KnownHealth, chance_of_hanging
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import COLUMNS, Jobs
@@ -117,15 +118,18 @@ def forecast_queue(
     *,
     unit: Unit = "cpus",
     settings: FutureSettings = FutureSettings(),
+    known: KnownHealth | None = None,
     seed: int = 0,
 ) -> list[StartAnswer]:
-    """Answer a question about the jobs that wait now, the first to start first."""
+    """Answer a question about the jobs that wait now, the first to start first. Jobs that hang run to their limit."""
     if question.like is not None:
         queue = _with_like(queue, question.like, unit)
     if question.job and question.job not in queue.names[queue.running :]:
         raise SettingsError(f"job {question.job} does not wait in this queue, or it is held")
     history = _history(queue, past, unit)
     moment = _moment(queue, procs, unit, len(past.jobs) if past else 0)
+    if known:
+        moment = replace(moment, hangs=np.array(chance_of_hanging(queue.names[: queue.running], known)))
     rng = np.random.default_rng(seed)
     if past is None:
         limits_s = start_samples(moment, np.zeros((0, len(moment))), None, rng)[1]

@@ -34,6 +34,7 @@ class QueueMoment:
     elapsed_s: Floats  # 0 for waiting jobs
     history_row: NDArray[np.int64]  # the job's row in the history
     running: int
+    hangs: Floats | None = None  # (running,) how sure it is that each hangs; it then runs to its limit
 
     def __len__(self) -> int:
         return len(self.size)
@@ -80,7 +81,10 @@ class StartDistribution:
 def draw_run_times(
     moment: QueueMoment, history: RunTimeHistory, settings: FutureSettings, rng: np.random.Generator
 ) -> Floats:
-    """Run times from now on, (future, job): recent run times of similar jobs that exceed what the job has run."""
+    """Run times from now on, (future, job): recent run times of similar jobs that exceed what the job has run.
+
+    A running job that hangs runs to its limit, in as many futures as telemetry is sure.
+    """
     n, futures = len(moment), settings.futures
     drawn = np.empty((futures, n))
     found = np.zeros(KEPT)
@@ -100,7 +104,12 @@ def draw_run_times(
             drawn[:, j] = ordered[(place * count).astype(np.int64)]
         else:  # nothing like it is known, or it runs longer than all: anything up to its limit
             drawn[:, j] = elapsed_s + place * max(limit_s - elapsed_s, 60.0)
-    return np.maximum(np.round(drawn - moment.elapsed_s), 1.0)
+    left_s = np.maximum(np.round(drawn - moment.elapsed_s), 1.0)
+    if moment.hangs is not None:
+        hangs = rng.random((futures, moment.running)) < moment.hangs
+        to_limit_s = np.maximum(moment.limit_s - moment.elapsed_s, 1.0)[: moment.running]
+        left_s[:, : moment.running] = np.where(hangs, to_limit_s, left_s[:, : moment.running])
+    return left_s
 
 
 def queue_records(moment: QueueMoment) -> Records:

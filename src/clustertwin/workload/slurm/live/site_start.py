@@ -9,13 +9,14 @@ queue's fair shares will be is not known. Every future is scheduled as slurmctld
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE
+from clustertwin.core.job_health import KnownHealth, chance_of_hanging
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.run_times.run_time_history import (
     KEPT,
@@ -56,6 +57,7 @@ class SiteFuture:
     hours: float = 24.0  # for which new jobs are submitted; 0: none
     now_s: float | None = None  # Unix time, to draw submissions of the same hours of the week
     seed: int = 0
+    known: KnownHealth = field(default_factory=dict)  # running jobs that hang run to their limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ def queue_futures(
     if past is None:
         yield moment.limit_s - moment.elapsed_s, []
         return
+    if future.known:
+        names = [live.name for live in queue.running]
+        moment = replace(moment, hangs=np.array(chance_of_hanging(names, future.known)))
     rng = np.random.default_rng(future.seed)
     for runs_s in draw_run_times(moment, _history(queue, past), future.draws, rng):
         yield runs_s, _arrivals(queue, past, future, rng)
