@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
+from clustertwin.telemetry.detection.questions.no_progress import without_faults
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
 
@@ -82,7 +83,7 @@ def change_candidates(
 
 
 def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
-    """(part, signal) where a signal is above what is usual: such a block does not count as usual yet."""
+    """(part, signal) where a signal is beyond what is usual: such a block does not count as usual yet."""
     out = np.zeros(now.shape, np.bool_)
     # Bursts come and go within a minute. They are one change, not a phase that came and went.
     stalled = np.fmax(now, longer)[:, S["stalled"]]
@@ -97,6 +98,7 @@ def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSetti
         ("memory_growth", settings.leak),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    out[:, S["page_faults"]] = without_faults(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["busiest"]] = out[:, S["idle"]]
     return out

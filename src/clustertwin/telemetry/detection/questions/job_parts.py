@@ -39,6 +39,7 @@ SIGNALS = (
     "traffic",  # of the network, or of disks without what other jobs transfer
     "context_switches",
     "oom_kills",
+    "page_faults",  # of the job; unknown where its cgroup does not count them
     "stalled",  # system + iowait: time that is not the program's own work
 )
 GROWTH_S = 60
@@ -185,6 +186,7 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
 
     out[chosen, S["throttled"]] = of_job("job_throttled")
     out[chosen, S["oom_kills"]] = of_job("job_oom_kills")
+    out[chosen, S["page_faults"]] = of_job("job_page_faults")
     out[chosen, S["queued"]] = of_job("job_cpu_pressure")
     own_traffic = _own_traffic(moment, parts, seconds)
     out[:, S["traffic"]] = np.where(np.isnan(own_traffic), out[:, S["traffic"]], own_traffic)

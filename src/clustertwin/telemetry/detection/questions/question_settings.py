@@ -34,6 +34,9 @@ class QuestionSettings:
     others: float = 0.05  # other work on the job's threads
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
     loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
+    least_faults: float = 0.02  # page faults are usual if every half minute had this much of their channel, …
+    no_faults: float = 0.001  # … and less than this over 100 s is none, …
+    still_busy: float = 0.80  # … while the busiest thread works this much
     information: float = 0.20  # any other change of a channel, shown and never an event
 
     # limits that no healthy program exceeds for minutes, of means over 100 s

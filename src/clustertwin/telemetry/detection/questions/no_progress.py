@@ -1,0 +1,66 @@
+"""Does a busy job stand still? Page faults of its cgroup -> a suspicion, which only evidence of its processes confirms.
+
+A program that works touches new memory now and then, and the kernel counts a page fault. A loop that waits for ever
+touches none. A solver that reuses its memory for minutes looks the same, so a suspicion opens no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.telemetry.detection.questions.candidate import Candidate
+from clustertwin.telemetry.detection.questions.finding import Finding
+from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
+from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import Usual
+
+SUSPECTED, CONFIRMED = "maybe-spinning", "spinning"
+
+
+def suspicion(
+    parts: JobParts, longer: Signals, usual: Usual, own: NDArray[np.bool_], settings: QuestionSettings
+) -> Candidate:
+    """`longer` are means over 100 s. `own` tells where the usual is that of the job or its program.
+
+    A job on several nodes is suspected if it is on each of them: a rank elsewhere may still work.
+    """
+    faults, before = longer[:, S["page_faults"]], usual.centre[:, S["page_faults"]]
+    stopped = had_faults(usual, settings) & (faults < settings.no_faults) & own
+    busy = longer[:, S["busiest"]] > settings.still_busy
+    transfers_nothing = longer[:, S["traffic"]] < settings.least_traffic
+    suspected = stopped & busy & transfers_nothing
+    working = {job for job, suspect in zip(parts.jobs, suspected.tolist(), strict=True) if not suspect}
+    everywhere = np.array([job not in working for job in parts.jobs], np.bool_)
+    return Candidate("change", SUSPECTED, "page_faults", np.where(everywhere, 2.0, 0.0), faults, before)
+
+
+def had_faults(usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part,) whether page faults were usual in every half minute."""
+    return np.asarray(usual.lowest[:, S["page_faults"]] >= settings.least_faults)
+
+
+def without_faults(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part,) whether this half minute has none although they were usual: it does not count as usual yet."""
+    return np.asarray(had_faults(usual, settings) & (now[:, S["page_faults"]] < settings.no_faults))
+
+
+def suspects(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The suspicions among findings, the longest first."""
+    found = (finding for finding in findings if finding.cause == SUSPECTED)
+    return tuple(sorted(found, key=lambda finding: (finding.since_s, finding.job, finding.node)))
+
+
+def confirm(findings: Sequence[Finding], hanging_s: Mapping[str, float]) -> tuple[Finding, ...]:
+    """The suspicions that evidence has confirmed since they began, as findings that open an event.
+
+    `hanging_s` is when evidence showed that a job hangs. A suspicion that began later needs new evidence.
+    """
+    return tuple(
+        replace(finding, cause=CONFIRMED)
+        for finding in suspects(findings)
+        if finding.since_s <= hanging_s.get(finding.job, -np.inf)
+    )
