@@ -27,7 +27,7 @@ _SIGNALS = {
     "throttled": "throttled time",
     "memory_growth": "growth of memory",
     "traffic": "I/O traffic",
-    "page_faults": "page faults",
+    "progress": "page faults and traffic",
 }
 _NO_FIGURE = ("oom_kills",)  # one is enough
 #: How to say it where a finding has this cause and no single thread shows it.

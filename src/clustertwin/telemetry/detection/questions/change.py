@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
-from clustertwin.telemetry.detection.questions.no_progress import without_faults
+from clustertwin.telemetry.detection.questions.no_progress import stands_still
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
 
@@ -98,7 +98,7 @@ def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSetti
         ("memory_growth", settings.leak),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
-    out[:, S["page_faults"]] = without_faults(now, usual, settings)
+    out[:, S["progress"]] = stands_still(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["busiest"]] = out[:, S["idle"]]
     return out

@@ -52,7 +52,7 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
     "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
-    "maybe-spinning": Persistence(opens_event=False),  # busy, and without the page faults that it had before
+    "maybe-spinning": Persistence(opens_event=False),  # busy, and without the page faults and the traffic that it had
     "spinning": Persistence(hold_s=0),  # the same, and evidence of its processes shows that it hangs
     "new-program": Persistence(opens_event=False),
 }

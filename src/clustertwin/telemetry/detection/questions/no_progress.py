@@ -1,7 +1,7 @@
-"""Does a busy job stand still? Page faults of its cgroup -> a suspicion, which only evidence of its processes confirms.
+"""Does a busy job stand still? Page faults and traffic of its cgroup -> a suspicion, which only evidence confirms.
 
-A program that works touches new memory now and then, and the kernel counts a page fault. A loop that waits for ever
-touches none. A solver that reuses its memory for minutes looks the same, so a suspicion opens no event.
+A program that works touches new memory or transfers data now and then. A loop that waits for ever does neither. A
+solver that reuses its memory for minutes looks the same, so a suspicion opens no event.
 """
 
 from __future__ import annotations
@@ -28,24 +28,17 @@ def suspicion(
 
     A job on several nodes is suspected if it is on each of them: a rank elsewhere may still work.
     """
-    faults, before = longer[:, S["page_faults"]], usual.centre[:, S["page_faults"]]
-    stopped = had_faults(usual, settings) & (faults < settings.no_faults) & own
-    busy = longer[:, S["busiest"]] > settings.still_busy
-    transfers_nothing = longer[:, S["traffic"]] < settings.least_traffic
-    suspected = stopped & busy & transfers_nothing
+    value, before = longer[:, S["progress"]], usual.centre[:, S["progress"]]
+    suspected = stands_still(longer, usual, settings) & (longer[:, S["busiest"]] > settings.still_busy) & own
     working = {job for job, suspect in zip(parts.jobs, suspected.tolist(), strict=True) if not suspect}
     everywhere = np.array([job not in working for job in parts.jobs], np.bool_)
-    return Candidate("change", SUSPECTED, "page_faults", np.where(everywhere, 2.0, 0.0), faults, before)
+    return Candidate("change", SUSPECTED, "progress", np.where(everywhere, 2.0, 0.0), value, before)
 
 
-def had_faults(usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
-    """(part,) whether page faults were usual in every half minute."""
-    return np.asarray(usual.lowest[:, S["page_faults"]] >= settings.least_faults)
-
-
-def without_faults(now: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
-    """(part,) whether this half minute has none although they were usual: it does not count as usual yet."""
-    return np.asarray(had_faults(usual, settings) & (now[:, S["page_faults"]] < settings.no_faults))
+def stands_still(signals: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part,) whether there is no sign of progress although every half minute before had one."""
+    usual_before = usual.lowest[:, S["progress"]] >= settings.least_progress
+    return np.asarray(usual_before & (signals[:, S["progress"]] < settings.no_progress))
 
 
 def suspects(findings: Sequence[Finding]) -> tuple[Finding, ...]:

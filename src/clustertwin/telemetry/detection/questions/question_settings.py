@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clustertwin.telemetry.detection.questions.job_parts import NO_TRAFFIC
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionSettings:
@@ -34,8 +36,8 @@ class QuestionSettings:
     others: float = 0.05  # other work on the job's threads
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
     loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
-    least_faults: float = 0.02  # page faults are usual if every half minute had this much of their channel, …
-    no_faults: float = 0.001  # … and less than this over 100 s is none, …
+    least_progress: float = 0.02  # page faults or traffic are usual if every half minute had this much, …
+    no_progress: float = 0.001  # … and less than this over 100 s is none, …
     still_busy: float = 0.80  # … while the busiest thread works this much
     information: float = 0.20  # any other change of a channel, shown and never an event
 
@@ -48,7 +50,7 @@ class QuestionSettings:
     most_swap: float = 0.20
     most_iowait: float = 0.25  # without traffic
     most_iowait_blind: float = 0.40  # where traffic is not known
-    least_traffic: float = 0.02  # less is no traffic
+    least_traffic: float = NO_TRAFFIC
     least_queued: float = 0.50  # a task of the job waits for a CPU this long, while another CPU of the job is free
     idle_above: float = 0.90  # a job is idle …
     busiest_below: float = 0.20  # … if not even its busiest thread works
