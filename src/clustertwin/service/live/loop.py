@@ -62,6 +62,8 @@ CHAMPION = "champion.json"
 MOST_PROBLEMS = 2000
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
+#: Suspicions that are published. The others follow when these are settled.
+MOST_SUSPECTS = 64
 
 
 class Loop:
@@ -183,7 +185,7 @@ class Loop:
         self._heard_s.clear()
         self._known_s.clear()
         self._failures.restarted()
-        self._now = replace(self._now, moment=None, scored=None, scores=None)
+        self._now = replace(self._now, moment=None, scored=None, scores=None, suspects=())
 
     def _add(self, trace: Trace, now_s: float) -> None:
         if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
@@ -349,13 +351,16 @@ class Loop:
         if self.settings.events.opened_by == "scores":
             return None
         from clustertwin.telemetry.detection.questions.assess import assess
+        from clustertwin.telemetry.detection.questions.no_progress import confirm, suspects
         from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 
         self._questions = self._questions or QuestionMemory()
         labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}
         assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
         hidden = {moment.nodes[n] for n in np.flatnonzero(in_maintenance).tolist()}
-        return tuple(finding for finding in assessed.findings if finding.node not in hidden)
+        findings = tuple(finding for finding in assessed.findings if finding.node not in hidden)
+        self._now = replace(self._now, suspects=suspects(findings)[:MOST_SUSPECTS])
+        return findings + confirm(findings, self.state.hanging_s)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
         """A span of each job, for its owner, name and type. Computed again when a job starts or ends."""

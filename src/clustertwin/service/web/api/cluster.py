@@ -82,6 +82,7 @@ def router(state: ServiceState) -> APIRouter:
             "job_channels": {node: {line.name: plain(line.now) for line in of_node} for node, of_node in lines.items()},
             "other_work": plain([work for work in other_work(moment) if work.job == job] if moment else []),
             "memory_forecasts": [_forecast(each) for each in state.snapshot.memory_forecasts if each.job == job],
+            "suspicions": [plain(each) for each in state.snapshot.suspects if each.job == job],
             "report": job_report.render(usage),
             "notes": job_report.notes(usage),
             "events": cases,

@@ -65,6 +65,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         values: dict[str, Any] = {
             "channels": dict(list(job_channel_lines(moment, job).items())[:MOST_NODES]) if running else {},
             "forecasts": [each for each in state.snapshot.memory_forecasts if each.job == job],
+            "suspicions": [each for each in state.snapshot.suspects if each.job == job],
             "taken": [work for work in other_work(moment) if work.job == job and work.taken > TAKEN] if moment else [],
         }
         return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report, **values)

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate
-from clustertwin.telemetry.detection.questions.finding import Finding
+from clustertwin.telemetry.detection.questions.finding import CONFIRMED, SUSPECTED, Finding
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
-
-SUSPECTED, CONFIRMED = "maybe-spinning", "spinning"
 
 
 def suspicion(
