@@ -33,13 +33,15 @@ SOURCES: dict[str, str] = {
     "works: Jacobi sweeps over 8 MB": "enum { N = 1 << 20 }; double a[N]; int main(void) {"
     f" for (long i = 0; i < N; i++) a[i] = i % 17; {READY}"
     " for (;;) for (long i = 1; i < N - 1; i++) a[i] = 0.25 * (a[i - 1] + 2 * a[i] + a[i + 1]); }",
-    "works: Jacobi sweeps over 1 GB": "enum { N = 1 << 27 }; int main(void) { double *a = malloc(8L * N);"
+    "works: Jacobi sweeps over 1 GB": "enum { N = 1 << 27 }; double a[N]; int main(void) {"
     f" for (long i = 0; i < N; i++) a[i] = i % 17; {READY}"
     " for (;;) for (long i = 1; i < N - 1; i++) a[i] = 0.25 * (a[i - 1] + 2 * a[i] + a[i + 1]); }",
     "works: products of matrices of 1000": "enum { N = 1000 }; double a[N][N], b[N][N], c[N][N]; int main(void) {"
     f" for (int i = 0; i < N; i++) for (int j = 0; j < N; j++) a[i][j] = b[i][j] = c[i][j] = i ^ j; {READY}"
     " for (;;) for (int i = 0; i < N; i++) for (int k = 0; k < N; k++) for (int j = 0; j < N; j++)"
     " c[i][j] += 1e-9 * a[i][k] * b[k][j]; }",
+    "works: a series in floating-point registers": f"int main(void) {{ double s = 0; {READY}"
+    ' for (double k = 1; k > 0; k += 2) s += 1 / (k * k); printf("%f", s); }',
     "works: random numbers in registers": f"int main(void) {{ unsigned long x = 88172645463325252UL, hits = 0; {READY}"
     " for (unsigned long n = 0; n < ~0UL; n++) { x ^= x << 13; x ^= x >> 7; x ^= x << 17; hits += x >> 63; }"
     ' printf("%lu", hits); }',

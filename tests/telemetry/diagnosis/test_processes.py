@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,38 @@ def test_no_core_is_left_on_a_disk(start, tmp_path: Path, monkeypatch):
     process = start("import time; print('ready', flush=True); time.sleep(60)")
     native_stack(process.pid)
     assert list(tmp_path.iterdir()) == []
+
+
+LOOPS = {
+    "spins": "library.pthread_spin_lock(lock)",  # a second time: it waits for itself
+    "computes": "library.qsort(data, 1 << 22, 1, compare)",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
+@pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
+@pytest.mark.parametrize("does", LOOPS)
+def test_a_loop_that_waits_keeps_its_registers_and_one_that_computes_does_not(start, does):
+    process = start(
+        f"""
+import ctypes
+library, lock = ctypes.CDLL(None), ctypes.byref(ctypes.c_int())
+library.pthread_spin_init(lock, 0)
+library.pthread_spin_lock(lock)
+data = ctypes.create_string_buffer(bytes(range(256)) * (1 << 14))
+compare = library.memcmp
+print("ready", flush=True)
+while True:
+    {LOOPS[does]}
+"""
+    )
+    settled(process, "R")
+    seen: list[int] = []
+    end_s = time.monotonic() + 90
+    while len(seen) < 6 or (does == "spins" and len(set(seen[-4:])) > 1):  # it may still be on its way to the lock
+        assert time.monotonic() < end_s, seen
+        if (found := native_stack(process.pid).registers) is not None:  # else a neighbour keeps it from stopping
+            seen.append(found)
+        time.sleep(0.1)
+    if does == "computes":
+        assert all(first != second for first, second in pairwise(seen[2:]))

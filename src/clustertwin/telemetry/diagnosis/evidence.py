@@ -37,6 +37,7 @@ class Stack:
 
     native: tuple[str, ...] = ()  # an unnamed function is "?"
     python: tuple[str, ...] = ()  # "allreduce (solver.py:41)"
+    registers: int | None = field(default=None, compare=False)  # a checksum; not in a document
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 MPI libraries pass messages inside a node through shared memory. While ranks wait for a message that never comes, they
 only read it. The memory is read through the file of the mapping, and holes are skipped, so no page is allocated.
 
-A loop that only waits writes nothing to its private memory. A loop that computes writes its results. At most
-`MAX_PRIVATE` are read, from the stack and from the small writable mappings first.
+A loop that only waits writes nothing to its private memory and keeps its registers. A loop that computes writes its
+results, or changes registers. At most `MAX_PRIVATE` are read, from the stack and from the small writable mappings
+first.
 """
 
 from __future__ import annotations
@@ -86,14 +87,19 @@ def _is_memory(path: bytes) -> bool:
     return path.startswith((b"/dev/shm/", b"/SYSV", b"/dev/zero", b"/memfd:", b"/tmp/")) or b"shm" in path
 
 
-def private_signature(pid: int) -> int | None:
-    """A checksum; None if the memory may not be read."""
+def private_signature(pid: int, registers: int | None) -> int | None:
+    """A checksum with that of the registers; None if one of them may not be read.
+
+    A loop over a large array, or in registers alone, may write nothing to the memory that is read here.
+    """
+    if registers is None:
+        return None
     maps = maps_of(pid)
     try:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-    checksum, read = 0, 0
+    checksum, read = registers, 0
     try:
         for begin, end in _writable(maps):
             if read >= MAX_PRIVATE:

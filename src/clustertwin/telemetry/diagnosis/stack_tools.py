@@ -35,6 +35,7 @@ class NativeStack:
     frames: tuple[str, ...]
     stopped_s: float
     note: str = ""
+    registers: int | None = None  # a checksum
 
 
 @cache
@@ -58,7 +59,8 @@ def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
         return NativeStack((), 0.0, f"the native stack could not be read: {error}")
     modules = program_modules(pid)
     frames = parse_eu_stack(_unwind(path, core, cpu_s), modules)
-    return NativeStack(frames, moment.stopped_s, "" if frames else "eu-stack could not read the stack")
+    note = "" if frames else "eu-stack could not read the stack"
+    return NativeStack(frames, moment.stopped_s, note, moment.register_checksum)
 
 
 def python_stack(pid: int, cpu_s: float = 1.0) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, st
     if state == "D":
         return Stack(python=python_stack(pid, cpu_s)), 0.0, "a process in state D cannot be attached to"
     native = native_stack(pid, cpu_s)
-    return Stack(native.frames, python_stack(pid, cpu_s)), native.stopped_s, native.note
+    return Stack(native.frames, python_stack(pid, cpu_s), native.registers), native.stopped_s, native.note
 
 
 def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:
