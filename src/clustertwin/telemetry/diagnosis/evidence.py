@@ -37,7 +37,7 @@ class Stack:
 
     native: tuple[str, ...] = ()  # an unnamed function is "?"
     python: tuple[str, ...] = ()  # "allreduce (solver.py:41)"
-    registers: int | None = field(default=None, compare=False)  # a checksum; not in a document
+    registers: int | None = field(default=None, compare=False)  # a checksum, known only while evidence is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _process(entry: dict[str, Any]) -> ProcessEvidence:
         pid=_whole(entry.pop("pid")),
         rank=None if rank is None else _whole(rank, MOST_RANKS),
         waiting=None if waiting is None else Waiting(clean(str(waiting["call"])), clean(str(waiting["target"]))),
-        stack=Stack(*(tuple(clean(str(f)) for f in stack[key][:MOST_FRAMES]) for key in ("native", "python"))),
+        stack=Stack(_frames(stack["native"]), _frames(stack["python"])),
         kernel_stack=kernel,
         since_s=None if since_s is None else _real(since_s),
         cpu_s=_real(entry.pop("cpu_s")),
@@ -210,6 +210,10 @@ def _process(entry: dict[str, Any]) -> ProcessEvidence:
         stopped_ms=_real(entry.pop("stopped_ms")),
         **entry,
     )
+
+
+def _frames(names: list[Any]) -> tuple[str, ...]:
+    return tuple(clean(str(name)) for name in names[:MOST_FRAMES])
 
 
 def _whole(value: Any, most: int = 1 << 62) -> int:
