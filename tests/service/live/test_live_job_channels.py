@@ -83,7 +83,7 @@ def with_job(snapshot):
     forecast = MemoryForecast("n1", "17", made.NOW_S, 840, 540, 1500, 0.25, 1e-3, 600)
     since_s = made.NOW_S - 60
     suspect = Finding("change", SUSPECTED, "17", "n1", (0, 1), "progress", 0.0, 0.3, "own past", since_s, 6.0)
-    return replace(snapshot, moment=moment, scored=moment, memory_forecasts=(forecast,), suspects=(suspect,))
+    return replace(snapshot, moment=moment, scored=moment, memory_forecasts=(forecast,), information=(suspect,))
 
 
 @pytest.fixture
@@ -125,7 +125,9 @@ def test_the_page_of_a_job_shows_its_channels_and_what_other_work_took(client):
     assert "other work used 50 % of the busy time" in text
 
 
-def test_the_page_and_the_api_of_a_job_show_that_it_may_stand_still(client):
-    assert "It may make no progress" in client.get("/jobs/17").text
-    (shown,) = client.get("/api/v1/jobs/17").json()["suspicions"]
+def test_the_page_and_the_api_of_a_job_show_what_opens_no_event(client):
+    text = "may be busy without progress: page faults and traffic 0 %, down from 30 %"
+    assert text in client.get("/jobs/17").text
+    (shown,) = client.get("/api/v1/jobs/17").json()["information"]
     assert (shown["cause"], shown["node"], shown["since_s"]) == (SUSPECTED, "n1", made.NOW_S - 60)
+    assert shown["text"] == text

@@ -65,6 +65,8 @@ MOST_PROBLEMS = 2000
 MOST_NODES = 20_000
 #: Suspicions that are published. The others follow when these are settled.
 MOST_SUSPECTS = 64
+#: Findings without an event that are published.
+MOST_INFORMATION = 10_000
 
 
 class Loop:
@@ -194,7 +196,7 @@ class Loop:
         self._heard_s.clear()
         self._known_s.clear()
         self._failures.restarted()
-        self._now = replace(self._now, moment=None, scored=None, scores=None, suspects=())
+        self._now = replace(self._now, moment=None, scored=None, scores=None, information=(), suspects=())
 
     def _add(self, trace: Trace, now_s: float) -> None:
         if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
@@ -373,7 +375,8 @@ class Loop:
         assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
         hidden = {moment.nodes[n] for n in np.flatnonzero(in_maintenance).tolist()}
         findings = tuple(finding for finding in assessed.findings if finding.node not in hidden)
-        self._now = replace(self._now, suspects=suspects(findings)[:MOST_SUSPECTS])
+        information = tuple(finding for finding in findings if not finding.opens_event)[:MOST_INFORMATION]
+        self._now = replace(self._now, information=information, suspects=suspects(findings)[:MOST_SUSPECTS])
         return findings + confirm(findings, self.state.hanging_s)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:

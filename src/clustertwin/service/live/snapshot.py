@@ -135,7 +135,8 @@ class Snapshot:
     failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
     replay_ended: bool = False  # the whole recording has been replayed
     memory_forecasts: tuple[MemoryForecast, ...] = ()  # of nodes and jobs, the soonest first
-    suspects: tuple[Finding, ...] = ()  # jobs that may be busy without progress, the longest first
+    information: tuple[Finding, ...] = ()  # what was found of jobs and opens no event
+    suspects: tuple[Finding, ...] = ()  # of it: jobs that may be busy without progress, the longest first
 
     @property
     def threshold(self) -> float:

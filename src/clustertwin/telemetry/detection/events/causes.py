@@ -164,6 +164,12 @@ CAUSES: dict[str, Cause] = {
         ("The job is busy and touches no new memory. Look at its output.",),
         question="change",
     ),
+    "oversubscribed": Cause(
+        "runs more tasks than it has threads",
+        "Compare the processes and threads of the job with its CPUs; a phase with many short tasks is normal.",
+        ("More tasks run than the job has CPUs:", "  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK"),
+        question="change",
+    ),
     "unlike-itself": Cause(
         "is unlike itself",
         "Compare with the job's output at this time: a new phase of the program is normal.",

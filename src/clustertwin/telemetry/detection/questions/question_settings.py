@@ -34,6 +34,7 @@ class QuestionSettings:
     apart: float = 0.05  # a thread against the median of its job, …
     apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads
+    queued: float = 0.35  # a task of the job waits for a CPU although no other work takes it; shown, never an event
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
     loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
     least_progress: float = 0.02  # page faults or traffic are usual if every half minute had this much, …
