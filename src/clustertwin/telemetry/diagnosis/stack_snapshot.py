@@ -20,6 +20,8 @@ from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_STACK = 128 << 10
 _SEIZE, _INTERRUPT, _DETACH, _GETREGS, _GETFPREGS = 0x4206, 0x4207, 17, 12, 14
+_GET_RSEQ, _RSEQ = 0x420F, struct.Struct("<QIIII")  # since Linux 5.13
+_MOST_RSEQ = 256
 _WALL = 0x40000000
 _REGISTERS = 27  # of eight bytes, in the order of struct user_regs_struct
 _RSP, _RAX, _ORIG_RAX = 19, 10, 15
@@ -50,6 +52,7 @@ class StackSnapshot:
     stack_begin: int
     stack: bytes
     stopped_s: float
+    rseq: tuple[int, int] = (0, 0)
 
     @property
     def register_checksum(self) -> int:
@@ -92,6 +95,7 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
         stopped_s = time.monotonic()
         _ptrace(_GETREGS, pid, 0, ctypes.addressof(registers))
         _ptrace(_GETFPREGS, pid, 0, ctypes.addressof(floating))
+        rseq = _rseq(pid)
         (top,) = struct.unpack_from("<Q", registers.raw, 8 * _RSP)
         stack = os.pread(memory, MAX_STACK, top & ~(_PAGE - 1))
     except ChildProcessError as error:
@@ -102,7 +106,19 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
         with suppress(CannotAttach):
             _ptrace(_DETACH, pid, 0, 0)
         os.close(memory)
-    return StackSnapshot(registers.raw, floating.raw, top & ~(_PAGE - 1), stack, time.monotonic() - stopped_s)
+    page = top & ~(_PAGE - 1)
+    return StackSnapshot(registers.raw, floating.raw, page, stack, time.monotonic() - stopped_s, rseq)
+
+
+def _rseq(pid: int) -> tuple[int, int]:
+    """Where the kernel writes the CPU that a thread runs on (restartable sequences); (0, 0) if nowhere."""
+    answer = ctypes.create_string_buffer(_RSEQ.size)
+    try:
+        _ptrace(_GET_RSEQ, pid, _RSEQ.size, ctypes.addressof(answer))
+    except CannotAttach:
+        return 0, 0
+    begin, size, *_ = _RSEQ.unpack(answer.raw)
+    return (begin, begin + min(size, _MOST_RSEQ)) if begin else (0, 0)
 
 
 def core_file(pid: int, moment: StackSnapshot) -> bytes:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, StoppedLoop, clean
 from clustertwin.telemetry.diagnosis.process_files import look, maps_of
 from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
 
@@ -35,7 +35,7 @@ class NativeStack:
     frames: tuple[str, ...]
     stopped_s: float
     note: str = ""
-    registers: int | None = None  # a checksum
+    loop: StoppedLoop | None = None
 
 
 @cache
@@ -60,7 +60,7 @@ def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
     modules = program_modules(pid)
     frames = parse_eu_stack(_unwind(path, core, cpu_s), modules)
     note = "" if frames else "eu-stack could not read the stack"
-    return NativeStack(frames, moment.stopped_s, note, moment.register_checksum)
+    return NativeStack(frames, moment.stopped_s, note, StoppedLoop(moment.register_checksum, moment.rseq))
 
 
 def python_stack(pid: int, cpu_s: float = 1.0) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, st
     if state == "D":
         return Stack(python=python_stack(pid, cpu_s)), 0.0, "a process in state D cannot be attached to"
     native = native_stack(pid, cpu_s)
-    return Stack(native.frames, python_stack(pid, cpu_s), native.registers), native.stopped_s, native.note
+    return Stack(native.frames, python_stack(pid, cpu_s), native.loop), native.stopped_s, native.note
 
 
 def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:
