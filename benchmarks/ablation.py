@@ -72,6 +72,7 @@ CHANNELS: dict[str, tuple[str, ...]] = {
     "run queue": ("run_queue", "blocked_tasks"),
     "throttled time and steal": ("job_throttled", "steal"),
     "paging and OOM kills": ("swap_traffic", "major_faults", "job_major_faults", "job_oom_kills"),
+    "page faults": ("job_page_faults",),
     "traffic": ("disk_traffic", "disk_busy", "network_traffic", "network_errors", "job_io_traffic"),
     "context switches": ("context_switches",),
 }

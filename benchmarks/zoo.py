@@ -40,6 +40,7 @@ from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.questions.assess import assess
 from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, measure_signals, parts_of
+from clustertwin.telemetry.detection.questions.no_progress import suspects
 from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
@@ -61,6 +62,7 @@ SAME = {"straggler": ("idle", "hung-rank"), "swapping": ("memory-pressure",)}
 
 #: The first programs of the table were recorded while settings were chosen; the others afterwards.
 FIRST_RECORDED = 20
+SPINNING = "spinning"
 _NOT_IN_V1 = ("job_cpu_pressure", "job_memory_pressure", "job_io_pressure", "job_io_traffic")
 
 
@@ -83,6 +85,7 @@ class JudgedRun:
     alarm: NDArray[np.bool_]  # (moment,)
     events: tuple[Opened, ...]
     questions: Counter[str] = field(default_factory=Counter)  # question -> healthy moments with such a finding
+    suspected_s: tuple[int, ...] = ()  # moments in which ours suspects that the job stands still; opens no event
 
     @property
     def onset_s(self) -> float:
@@ -96,6 +99,11 @@ class JudgedRun:
     @property
     def false(self) -> list[Opened]:
         return [event for event in self.events if event.opened_s <= self.onset_s]
+
+    def suspected(self, phase: FaultPhase | None = None) -> bool:
+        """Whether the job was suspected to stand still: in a fault, or before the first one."""
+        begin_s, end_s = (phase.onset_s, phase.end_s) if phase else (0.0, self.onset_s)
+        return any(begin_s < at_s <= end_s for at_s in self.suspected_s)
 
     def hits(self, phase: FaultPhase) -> list[Opened]:
         """The events that opened during a fault, the first one first."""
@@ -147,6 +155,7 @@ def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
     threshold, labels = bundled().threshold, labels_of([run.trace])
     memory, tracker, watch = QuestionMemory(), Tracker(), MemoryWatch()
     end_s, ratio, rows, questions = [], [], [], Counter[str]()
+    suspected_s: list[int] = []
     opened: dict[str, int] = {}
     last: dict[str, Opened] = {}
     onset_s = run.phases[0].onset_s if run.phases else np.inf
@@ -156,6 +165,7 @@ def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
         end_s.append(moment.end_s)
         ratio.append(float(assessed.ratio.max(initial=0.0)))
         rows.append(seen.signals)
+        suspected_s += [moment.end_s] * bool(suspects(assessed.findings))
         if run.trace.start_s + STARTED_S <= moment.end_s <= onset_s:
             questions.update({finding.question for finding in assessed.findings if finding.question == "new"})
             questions.update({finding.question for finding in assessed.findings if finding.opens_event})
@@ -165,7 +175,7 @@ def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
         for event in tracker.open:
             last[event.id] = Opened(opened[event.id], event.seen_s, event.cause)
     score, signals = np.array(ratio), np.array(rows)
-    judged = JudgedRun(run, np.array(end_s), score, score >= 1, tuple(last.values()), questions)
+    judged = JudgedRun(run, np.array(end_s), score, score >= 1, tuple(last.values()), questions, tuple(suspected_s))
     return judged, np.concatenate([signals, _from_own_past(np.nan_to_num(signals[:, : len(SIGNALS)]))], axis=1)
 
 
@@ -316,6 +326,16 @@ def shares_of_questions(judged: Sequence[JudgedRun]) -> dict[str, float]:
     return {name: round(counts[name] / max(moments, 1), 4) for name in ("harm", "change", "new", "score")}
 
 
+def suspicions(judged: Sequence[JudgedRun]) -> dict[str, list[str]]:
+    """The runs that are suspected to stand still: while they are healthy, while they spin, in another fault."""
+    faults = [(each, phase) for each in judged for phase in each.run.phases]
+    return {
+        "healthy": [each.run.name for each in judged if each.suspected()],
+        "spinning": [each.run.name for each, phase in faults if phase.fault == SPINNING and each.suspected(phase)],
+        "other faults": [each.run.name for each, phase in faults if phase.fault != SPINNING and each.suspected(phase)],
+    }
+
+
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
     """Of the programs recorded first, those at even places are for choosing, those at odd places for the report."""
     names = list(PROGRAMS)
@@ -336,6 +356,8 @@ def print_tables(document: dict[str, Any]) -> None:
             f"| {row['roc_auc']} |"
         )
     print("shares of healthy moments by question:", document["questions"])
+    for phase, names in document["suspicions"].items():
+        print(f"suspected to stand still, {phase}: {', '.join(names) or 'none'}")
     methods = [row["method"] for row in document["methods"]]
     print("\n| fault | runs | " + " | ".join(methods) + " | delays | named as |\n|" + "---|" * (len(methods) + 4))
     for row in document["faults"]:
@@ -379,6 +401,7 @@ def main() -> None:
         "trained_on": "all other programs",
         "methods": [asdict(summarise(name, each)) for name, each in judged.items()],
         "questions": shares_of_questions(judged[OURS]),
+        "suspicions": suspicions(judged[OURS]),
         "faults": by_fault(judged),
         "runs": by_run(judged[OURS]),
     }

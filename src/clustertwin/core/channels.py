@@ -448,6 +448,13 @@ JOB = Schema(
             derivation=Derivation("saturating", {"twin": Operands(("twin_job_major_faults_total",))}, half=100),
         ),
         Channel(
+            "job_page_faults",
+            scope="job",
+            label="page faults of the job",
+            help="Page faults of the job, also those that read nothing from a disk: 50 % is 100 per second.",
+            derivation=Derivation("saturating", {"twin": Operands(("twin_job_page_faults_total",))}, half=100),
+        ),
+        Channel(
             "job_io_traffic",
             scope="job",
             label="disk traffic of the job",

@@ -217,6 +217,7 @@ class HandSection(_Section):
     past: str = _HAND.past
     every_s: float = Field(default=_HAND.every_s, ge=5, le=_YEARS_S)
     listen: bool = _HAND.listen
+    suspects: bool = _HAND.suspects
     helper: str = ""  # the helpers of the nodes, as https://{node}:9753; empty: this host
     helper_username: str = "twin"
     helper_password_file: str = ""
@@ -229,7 +230,7 @@ class HandSection(_Section):
     rest_version: str = "v0.0.38"
 
     def settings(self) -> HandSettings:
-        return HandSettings(self.policy, self.past, self.every_s, self.listen)
+        return HandSettings(self.policy, self.past, self.every_s, self.listen, self.suspects)
 
     def runner(self) -> RunCommand:
         """How the twin speaks to Slurm."""

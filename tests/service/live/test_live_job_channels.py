@@ -16,6 +16,7 @@ from clustertwin.core.traces import JobSpan
 from clustertwin.service.live.feeds.trace_feeds import LiveFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
+from clustertwin.telemetry.detection.questions.finding import SUSPECTED, Finding
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.moments.moment import JobMoment, assemble
 from clustertwin.telemetry.recording import Recording
@@ -80,7 +81,9 @@ def with_job(snapshot):
     channels = JobMoment(JOB, ("17",), np.zeros(1, np.int32), values)
     moment = replace(assemble(made.NOW_S, snapshot.moment.schema, blocks, spans), job_channels=channels)
     forecast = MemoryForecast("n1", "17", made.NOW_S, 840, 540, 1500, 0.25, 1e-3, 600)
-    return replace(snapshot, moment=moment, scored=moment, memory_forecasts=(forecast,))
+    since_s = made.NOW_S - 60
+    suspect = Finding("change", SUSPECTED, "17", "n1", (0, 1), "progress", 0.0, 0.3, "own past", since_s, 6.0)
+    return replace(snapshot, moment=moment, scored=moment, memory_forecasts=(forecast,), information=(suspect,))
 
 
 @pytest.fixture
@@ -120,3 +123,11 @@ def test_the_page_of_a_job_shows_its_channels_and_what_other_work_took(client):
     assert "memory of the job" in text
     assert "25.0 %" in text
     assert "other work used 50 % of the busy time" in text
+
+
+def test_the_page_and_the_api_of_a_job_show_what_opens_no_event(client):
+    text = "may be busy without progress: page faults and traffic 0 %, down from 30 %"
+    assert text in client.get("/jobs/17").text
+    (shown,) = client.get("/api/v1/jobs/17").json()["information"]
+    assert (shown["cause"], shown["node"], shown["since_s"]) == (SUSPECTED, "n1", made.NOW_S - 60)
+    assert shown["text"] == text

@@ -343,6 +343,20 @@ def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> Non
     assert opened(watch(half_used)) == {}
 
 
+def test_a_job_that_starts_a_second_copy_of_itself_is_information_and_no_event() -> None:
+    trace = in_cgroup(a_job((600, BUSY), (300, BUSY)), 300, job_cpu=(0.99, 0.99), job_cpu_pressure=(0.01, 0.95))
+    seen = watch(trace)
+    found = [(now_s, f) for now_s, a in seen for f in a.findings if f.cause == "oversubscribed"]
+    assert 610 <= found[0][0] <= 630
+    assert found[-1][0] == 900  # it lasts
+    assert found[-1][1].channel == "queued"
+    assert opened(seen) == {}
+    quota = in_cgroup(
+        a_job((600, BUSY), (300, HALF)), 300, job_cpu=(0.99, 0.5), job_cpu_pressure=(0.01, 0.95), job_throttled=(0, 0.5)
+    )
+    assert not any(f.cause == "oversubscribed" for _, a in watch(quota) for f in a.findings)
+
+
 def test_the_tables_of_programs_survive_their_file() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=1))
     watch(a_job((600, BUSY)), memory, "solver")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,21 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.diagnosis.evidence import to_json
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, find_processes, find_tree
+from clustertwin.telemetry.diagnosis.memory_signatures import private_signature
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.process_files import look
 from clustertwin.telemetry.diagnosis.stack_tools import native_stack, tool
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
 
 QUICK = Budget(window_s=0.3)
+SPIN_CODE = """
+import ctypes
+library, lock = ctypes.CDLL(None), ctypes.byref(ctypes.c_int())
+library.pthread_spin_init(lock, 0)
+library.pthread_spin_lock(lock)
+print("ready", flush=True)
+library.pthread_spin_lock(lock)  # a second time: it waits for itself
+"""
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -218,3 +228,56 @@ def test_no_core_is_left_on_a_disk(start, tmp_path: Path, monkeypatch):
     process = start("import time; print('ready', flush=True); time.sleep(60)")
     native_stack(process.pid)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
+@pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: no process moves to another")
+def test_a_process_that_moves_to_another_cpu_keeps_its_signature(start):
+    process = start(SPIN_CODE)
+    settled(process, "R")
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    end_s = time.monotonic() + 90
+    signatures: list[int] = []
+    while len(signatures) < 6 or len(set(signatures[-4:])) > 1:  # it may still be on its way to the lock
+        assert time.monotonic() < end_s, signatures
+        os.sched_setaffinity(process.pid, {cpus[len(signatures) % 2]})
+        time.sleep(0.1)
+        found = private_signature(process.pid, native_stack(process.pid).loop)
+        if found is not None:  # else a neighbour keeps it from stopping
+            signatures.append(found)
+
+
+LOOPS = {
+    "spins": "library.pthread_spin_lock(lock)",  # a second time: it waits for itself
+    "computes": "library.qsort(data, 1 << 22, 1, compare)",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
+@pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
+@pytest.mark.parametrize("does", LOOPS)
+def test_a_loop_that_waits_keeps_its_registers_and_one_that_computes_does_not(start, does):
+    process = start(
+        f"""
+import ctypes
+library, lock = ctypes.CDLL(None), ctypes.byref(ctypes.c_int())
+library.pthread_spin_init(lock, 0)
+library.pthread_spin_lock(lock)
+data = ctypes.create_string_buffer(bytes(range(256)) * (1 << 14))
+compare = library.memcmp
+print("ready", flush=True)
+while True:
+    {LOOPS[does]}
+"""
+    )
+    settled(process, "R")
+    seen: list[int] = []
+    end_s = time.monotonic() + 90
+    while len(seen) < 6 or (does == "spins" and len(set(seen[-4:])) > 1):  # it may still be on its way to the lock
+        assert time.monotonic() < end_s, seen
+        if (found := native_stack(process.pid).loop) is not None:  # else a neighbour keeps it from stopping
+            seen.append(found.registers)
+        time.sleep(0.1)
+    if does == "computes":
+        assert all(first != second for first, second in pairwise(seen[2:]))

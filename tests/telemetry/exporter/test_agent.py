@@ -118,9 +118,10 @@ twin_network_errors_total{device="eth0",direction="received"} 2
 twin_network_errors_total{device="eth0",direction="sent"} 1
 job slurm 42 0-1
 stats twin_job_cpu_allocated twin_job_cpu_seconds_total{mode="user"} twin_job_cpu_seconds_total{mode="system"} \
-twin_job_memory_unreclaimable_bytes twin_job_memory_limit_bytes twin_job_major_faults_total twin_job_oom_kills_total \
-twin_job_pressure_seconds_total{resource="cpu",share="some"} twin_job_read_bytes_total twin_job_written_bytes_total
-stat slurm 42 2 2e-6 1e-6 3000 8192 4 1 7e-6 10 20
+twin_job_memory_unreclaimable_bytes twin_job_memory_limit_bytes twin_job_major_faults_total \
+twin_job_page_faults_total twin_job_oom_kills_total twin_job_pressure_seconds_total{resource="cpu",share="some"} \
+twin_job_read_bytes_total twin_job_written_bytes_total
+stat slurm 42 2 2e-6 1e-6 3000 8192 4 9 1 7e-6 10 20
 """
 
 

@@ -1,14 +1,15 @@
 """From an open event to evidence, outcomes and a proposal: one turn at a time, the work of a thread beside the loop.
 
-Nothing is asked of a node while no event is open. At most one job is looked at in a turn, and each job at most every
-`every_s`. Without a policy the hand takes evidence and proposes nothing.
+Nothing is asked of a node while no event is open and no job is suspected to stand still. At most one job is looked at
+in a turn, and each job at most every `every_s`; a suspect much less often (`suspect_looks`). Without a policy the hand
+takes evidence and proposes nothing.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
 from clustertwin.service.act.savings import future_overruns, measure_action, middle_of, read_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
+from clustertwin.service.act.suspect_looks import SuspectLooks
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
@@ -57,30 +60,60 @@ class Hand:
         self._looked_s: dict[str, float] = {}
         self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
         self._unfit: frozenset[str] = frozenset()
+        self.suspects = SuspectLooks()
+        self._told: set[str] = set()  # events that have the evidence which opened them
 
-    def turn(self, open_events: Iterable[Event], now_s: float) -> None:
-        """Look at one job, if one is due, and act as the policy allows. A problem stays until a look succeeds."""
+    def turn(self, open_events: Iterable[Event], now_s: float, suspects: Sequence[Finding] = ()) -> None:
+        """Look at one job, if one is due, and act as the policy allows. A problem stays until a look succeeds.
+
+        `suspects` are the jobs that may stand still. Open events come first.
+        """
         events = list(open_events)
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
             self._listen(events)
+            self._hand_over(events)
             event = self._due(events, now_s)
+            suspect = self.suspects.due(suspects if self.settings.suspects else (), events, now_s)
             if event is not None:
                 self._looked_s[event.id] = now_s
                 with suppress(JobEnded):
                     self.look_at(event, now_s)
+            elif suspect is not None:
+                self.suspects.begin(suspect.job, now_s)
+                nodes = [finding.node for finding in suspects if finding.job == suspect.job]
+                with suppress(JobEnded):
+                    self.look_at_suspect(suspect.job, nodes, now_s)
             self._measure()
-            if event is not None or not events:
+            if event is not None or suspect is not None or not events:
                 self.problem = ""
         except TwinError as error:
             self.problem = str(error)
 
     def look_at(self, event: Event, now_s: float) -> ActionRecord | None:
         """Take evidence of the job of an event, and propose or do what a rule allows."""
-        facts = self._facts(event)
-        evidence = self._take(facts.id_on_nodes or facts.job, facts.uid, facts.nodes)
-        return self.judge(event, facts, evidence, now_s)
+        facts = self._facts(event.job, event.nodes, f"event {event.id}")
+        return self.judge(event, facts, self._evidence(facts), now_s)
+
+    def look_at_suspect(self, job: str, nodes: Sequence[str], now_s: float) -> None:
+        """Take evidence of a job without an event. Two looks that claim the same hang make it a hanging job."""
+        from clustertwin.telemetry.diagnosis.odd_rank import find
+
+        evidence = self._evidence(self._facts(job, nodes, f"the suspicion of job {job}"))
+        self.suspects.judge(job, evidence, find(evidence), now_s)
+
+    def _evidence(self, facts: JobFacts) -> JobEvidence:
+        return self._take(facts.id_on_nodes or facts.job, facts.uid, facts.nodes)
+
+    def _hand_over(self, events: list[Event]) -> None:
+        """Store the evidence that confirmed a suspicion with the event that it opened."""
+        self._told &= {event.id for event in events}
+        for event in events:
+            if event.cause == CONFIRMED and event.id not in self._told:
+                for evidence in self.suspects.evidence_of(event.job):
+                    self.evidence.add(event.id, evidence)
+                self._told.add(event.id)
 
     def judge(self, event: Event, facts: JobFacts, evidence: JobEvidence, now_s: float) -> ActionRecord | None:
         """Store the evidence with its outcomes, and ask the policy."""
@@ -193,15 +226,14 @@ class Hand:
         ]
         return min(due, key=lambda event: self._looked_s.get(event.id, 0.0), default=None)
 
-    def _facts(self, event: Event) -> JobFacts:
-        """Slurm's word on the job. An event whose nodes are not the job's is not believed."""
-        facts = read_facts(event.job, self._run)
+    def _facts(self, job: str, nodes: Sequence[str], what: str) -> JobFacts:
+        """Slurm's word on the job. An event or a suspicion whose nodes are not the job's is not believed."""
+        facts = read_facts(job, self._run)
         if facts.state != "RUNNING":
-            raise JobEnded(f"job {event.job} is {facts.state}: nothing is done")
-        if not set(event.nodes) & set(facts.nodes):
+            raise JobEnded(f"job {job} is {facts.state}: nothing is done")
+        if not set(nodes) & set(facts.nodes):
             raise SettingsError(
-                f"event {event.id} is on {', '.join(event.nodes[:3])}, and Slurm runs job {event.job} elsewhere: "
-                "nothing is done"
+                f"{what} is on {', '.join(nodes[:3])}, and Slurm runs job {job} elsewhere: nothing is done"
             )
         return facts
 
@@ -240,7 +272,9 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         hand.executor.recover()
     while not stop.wait(check_s):
         try:
-            hand.turn(state.snapshot.events, time.time())
+            snapshot = state.snapshot
+            hand.turn(snapshot.events, time.time(), snapshot.suspects)
+            state.hanging_s = hand.suspects.hanging_s
             hand.executor.recover()  # what a page has approved
         except TwinError as error:
             hand.problem = str(error)

@@ -11,3 +11,4 @@ class HandSettings:
     past: str = ""  # a job log, from which run times are predicted
     every_s: float = 60.0  # between two looks at one job
     listen: bool = True  # outcomes use what is known of other jobs and nodes
+    suspects: bool = True  # jobs that may stand still are looked at before an event is open

@@ -35,6 +35,7 @@ from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, S
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.live.turn_failures import RESTART_AFTER, LoopFailed, TurnFailures
 from clustertwin.service.store.event_store import Filter
+from clustertwin.service.store.program_tables import ProgramTables
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
@@ -62,6 +63,10 @@ CHAMPION = "champion.json"
 MOST_PROBLEMS = 2000
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
+#: Suspicions that are published. The others follow when these are settled.
+MOST_SUSPECTS = 64
+#: Findings without an event that are published.
+MOST_INFORMATION = 10_000
 
 
 class Loop:
@@ -105,6 +110,8 @@ class Loop:
         self._reasons = Reasons(clock)
         self._spans: tuple[tuple[str, ...], Mapping[str, JobSpan]] | None = None
         self._memory = MemoryWatch()
+        # A replay begins without what an earlier one has learnt.
+        self._tables = None if state.replayed else ProgramTables(state.home, clock)
         self._questions: QuestionMemory | None = None  # made with the first findings: its import compiles
         self._now = replace(state.snapshot, events=self._tracker.open)
 
@@ -121,7 +128,7 @@ class Loop:
                 stop.wait(self._pause_s())
         finally:
             # Store events first: the service waits only a few seconds for this thread.
-            closing = [lambda: self._write([]), *([self._recorder.close] if self._recorder else [])]
+            closing = [lambda: self._write([]), self._store_tables, *([self._recorder.close] if self._recorder else [])]
             for close in (*closing, self.feed.close, self._score.close):
                 with self._failures.isolated("publishing", "a part of the loop could not be closed"):
                     close()
@@ -176,14 +183,20 @@ class Loop:
             self._heard_s.pop(trace.node, None)
             self._known_s.pop(trace.node, None)
 
+    def _store_tables(self) -> None:
+        if self._tables:
+            self._tables.save(self._questions, now=True)
+
     def _restart(self) -> None:
         """Forget all seconds: something among them makes every scoring fail."""
+        with self._failures.isolated("store", "what is usual for programs is not stored"):
+            self._store_tables()
         self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._heard_s.clear()
         self._known_s.clear()
         self._failures.restarted()
-        self._now = replace(self._now, moment=None, scored=None, scores=None)
+        self._now = replace(self._now, moment=None, scored=None, scores=None, information=(), suspects=())
 
     def _add(self, trace: Trace, now_s: float) -> None:
         if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
@@ -327,6 +340,9 @@ class Loop:
         spans = self._spans_of(moment)
         owners = {job: span.user or span.owner for job, span in spans.items()}
         findings = self._assess(moment, scores, detector.threshold, spans, self._in_maintenance(moment, now_s))
+        if self._tables:
+            with self._failures.isolated("store", "what is usual for programs is not stored"):
+                self._tables.save(self._questions)
         changes = self._tracker.update(
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
         )
@@ -349,13 +365,19 @@ class Loop:
         if self.settings.events.opened_by == "scores":
             return None
         from clustertwin.telemetry.detection.questions.assess import assess
+        from clustertwin.telemetry.detection.questions.no_progress import confirm, suspects
         from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 
-        self._questions = self._questions or QuestionMemory()
+        if self._questions is None:
+            programs, users = self._tables.load() if self._tables else ({}, {})
+            self._questions = QuestionMemory(programs=programs, users=users)
         labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}
         assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
         hidden = {moment.nodes[n] for n in np.flatnonzero(in_maintenance).tolist()}
-        return tuple(finding for finding in assessed.findings if finding.node not in hidden)
+        findings = tuple(finding for finding in assessed.findings if finding.node not in hidden)
+        information = tuple(finding for finding in findings if not finding.opens_event)[:MOST_INFORMATION]
+        self._now = replace(self._now, information=information, suspects=suspects(findings)[:MOST_SUSPECTS])
+        return findings + confirm(findings, self.state.hanging_s)
 
     def _spans_of(self, moment: Moment) -> Mapping[str, JobSpan]:
         """A span of each job, for its owner, name and type. Computed again when a job starts or ends."""
@@ -413,6 +435,8 @@ class Loop:
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
         if self._recorder and self._recorder.problem:
             problems += (self._recorder.problem,)
+        if self._tables and self._tables.problem:
+            problems += (self._tables.problem,)
         return replace(
             self._now,
             number=self._now.number + 1,

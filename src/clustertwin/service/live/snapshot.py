@@ -7,7 +7,7 @@ two seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -22,6 +22,7 @@ from clustertwin.service.live.queue.change_desk import ChangeDesk
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow, read_shadow
@@ -135,6 +136,8 @@ class Snapshot:
     failures_total: tuple[tuple[str, int], ...] = ()  # failures inside the loop since the start, by part
     replay_ended: bool = False  # the whole recording has been replayed
     memory_forecasts: tuple[MemoryForecast, ...] = ()  # of nodes and jobs, the soonest first
+    information: tuple[Finding, ...] = ()  # what was found of jobs and opens no event
+    suspects: tuple[Finding, ...] = ()  # of it: jobs that may be busy without progress, the longest first
 
     @property
     def threshold(self) -> float:
@@ -170,7 +173,8 @@ class ServiceState:
         self.changes: ChangeDesk | None = None  # compares the live queue on a changed site, if a site is known
         self.members: MemberBoard | None = None  # joined clusters, if any; a thread beside the loop replaces it
         self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
-        self.known_health: KnownHealth = {}  # running jobs that hang, by their evidence; the hand replaces it
+        self.known_health: KnownHealth = {}  # jobs of open events that hang by their evidence
+        self.hanging_s: Mapping[str, float] = {}  # suspect -> when a second look showed that it hangs
         self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.side_problems: dict[str, str] = {}  # work beside the loop -> why its last turn failed
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end

@@ -21,16 +21,17 @@ from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError, describe
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.service.store import database_rescue
+from clustertwin.service.store.home_format import ASIDE, HomeFormatError, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
-from clustertwin.service.store.home_format import HomeFormatError, open_home
+from clustertwin.service.store.program_tables import FILE as PROGRAMS
+from clustertwin.service.store.program_tables import read_tables
 from clustertwin.telemetry.recording import Recording, layout
 
-ASIDE = "set-aside"
 #: What a home has. Anything else in it is named, and stays.
 KNOWN = frozenset(
     {FORMAT, "state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "recording", "models", "champion.json", "nights",
-     "champion.lock", "learning.json", "learning.lock", "nights.log", "mlflow", "outbox", "replay", "source.json",
-     "service.lock", ASIDE}
+     "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, "mlflow", "outbox", "replay",
+     "source.json", "service.lock", ASIDE}
 )  # fmt: skip
 _MOST_JSON_BYTES = 1 << 26
 
@@ -88,7 +89,7 @@ def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> 
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")
         findings: list[HomeFinding] = []
-        for check in (_format, _modes, _unfinished, _database, _recording, _documents, _champion, _unknown):
+        for check in (_format, _modes, _unfinished, _database, _recording, _documents, _programs, _champion, _unknown):
             findings += check(checked)
     return findings
 
@@ -280,6 +281,19 @@ def _documents(home: _Home) -> Iterator[HomeFinding]:
         except (OSError, ValueError) as error:
             yield home.moved(path, f"not a JSON document: {describe(error)}")
     yield HomeFinding("nights, outbox, source.json", True, f"{sound} documents can be read")
+
+
+def _programs(home: _Home) -> Iterator[HomeFinding]:
+    path = home.path / PROGRAMS
+    if not path.exists() and not path.is_symlink():
+        return
+    try:
+        programs, users = read_tables(path)
+        yield HomeFinding(path.name, True, f"tables of {len(programs)} programs and {len(users)} users")
+    except HomeFormatError as error:
+        yield home.finding(path, str(error))  # an upgrade can read it
+    except InputError as error:
+        yield home.moved(path, str(error), "what is usual for programs is learnt again")
 
 
 def _champion(home: _Home) -> Iterator[HomeFinding]:

@@ -32,11 +32,20 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedLoop:
+    """What a stopped moment says of a loop: whether it computes, and where the kernel writes by itself."""
+
+    registers: int  # a checksum of those that a computation uses
+    rseq: tuple[int, int] = (0, 0)  # begin and end of the memory in which the kernel keeps the number of its CPU
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """The functions of one thread, the innermost first, from native code and from Python."""
 
     native: tuple[str, ...] = ()  # an unnamed function is "?"
     python: tuple[str, ...] = ()  # "allreduce (solver.py:41)"
+    loop: StoppedLoop | None = field(default=None, compare=False)  # known only while evidence is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +209,7 @@ def _process(entry: dict[str, Any]) -> ProcessEvidence:
         pid=_whole(entry.pop("pid")),
         rank=None if rank is None else _whole(rank, MOST_RANKS),
         waiting=None if waiting is None else Waiting(clean(str(waiting["call"])), clean(str(waiting["target"]))),
-        stack=Stack(*(tuple(clean(str(f)) for f in stack[key][:MOST_FRAMES]) for key in ("native", "python"))),
+        stack=Stack(_frames(stack["native"]), _frames(stack["python"])),
         kernel_stack=kernel,
         since_s=None if since_s is None else _real(since_s),
         cpu_s=_real(entry.pop("cpu_s")),
@@ -209,6 +218,10 @@ def _process(entry: dict[str, Any]) -> ProcessEvidence:
         stopped_ms=_real(entry.pop("stopped_ms")),
         **entry,
     )
+
+
+def _frames(names: list[Any]) -> tuple[str, ...]:
+    return tuple(clean(str(name)) for name in names[:MOST_FRAMES])
 
 
 def _whole(value: Any, most: int = 1 << 62) -> int:

@@ -3,8 +3,9 @@
 MPI libraries pass messages inside a node through shared memory. While ranks wait for a message that never comes, they
 only read it. The memory is read through the file of the mapping, and holes are skipped, so no page is allocated.
 
-A loop that only waits writes nothing to its private memory. A loop that computes writes its results. At most
-`MAX_PRIVATE` are read, from the stack and from the small writable mappings first.
+A loop that only waits writes nothing to its private memory and keeps its registers. A loop that computes writes its
+results, or changes registers. At most `MAX_PRIVATE` are read, from the stack and from the small writable mappings
+first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import zlib
 from dataclasses import dataclass
 
+from clustertwin.telemetry.diagnosis.evidence import StoppedLoop
 from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_SHARED = 48 << 20
@@ -86,14 +88,20 @@ def _is_memory(path: bytes) -> bool:
     return path.startswith((b"/dev/shm/", b"/SYSV", b"/dev/zero", b"/memfd:", b"/tmp/")) or b"shm" in path
 
 
-def private_signature(pid: int) -> int | None:
-    """A checksum; None if the memory may not be read."""
+def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
+    """A checksum with that of the registers; None if one of them may not be read.
+
+    A loop over a large array, or in registers alone, may write nothing to the memory that is read here. What the kernel
+    writes when it moves the process to another CPU does not count.
+    """
+    if loop is None:
+        return None
     maps = maps_of(pid)
     try:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-    checksum, read = 0, 0
+    checksum, read = loop.registers, 0
     try:
         for begin, end in _writable(maps):
             if read >= MAX_PRIVATE:
@@ -102,10 +110,20 @@ def private_signature(pid: int) -> int | None:
                 piece = os.pread(memory, min(end - begin, MAX_OF_MAPPING), begin)
             except OSError:
                 continue
-            checksum, read = zlib.crc32(piece, checksum), read + len(piece)
+            checksum, read = zlib.crc32(_without(piece, begin, loop.rseq), checksum), read + len(piece)
     finally:
         os.close(memory)
     return checksum if read else None
+
+
+def _without(piece: bytes, begin: int, part: tuple[int, int]) -> bytes:
+    """Memory that begins at an address, with a part of it zeroed.
+
+    >>> _without(b"abcdef", 100, (102, 104)), _without(b"abcdef", 100, (90, 95))
+    (b'ab\\x00\\x00ef', b'abcdef')
+    """
+    first, last = (min(max(at - begin, 0), len(piece)) for at in part)
+    return piece[:first] + bytes(last - first) + piece[last:]
 
 
 def _writable(maps: list[list[bytes]]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ STATES: dict[str, str] = {
     "blocked": "it is blocked on a file or a socket",
     "waits-in-mpi": "it waits in MPI",
     "communicates": "it is in MPI, in different calls",
-    "spins": "it uses CPU time at the same place and writes nothing",
+    "spins": "it uses CPU time at the same place and computes nothing",
     "computes": "it uses CPU time outside MPI",
     "sleeps": "it sleeps for a time, or waits for another thread or a child",
     "ended": "it has ended",
@@ -36,7 +36,7 @@ class TwoLooks:
     first: ProcessLook | None
     last: ProcessLook | None
     stacks: tuple[Stack, ...]
-    memory: tuple[int | None, ...] = ()  # signatures of its private memory
+    memory: tuple[int | None, ...] = ()  # signatures of its private memory and its registers
     unread: bool = False  # its stack was not read because the budget was spent
     beside: tuple[tuple[float, int, bool], ...] = ()  # the rank's other processes: CPU time, bytes of I/O, one can run
 
@@ -116,7 +116,7 @@ def _others_work(looks: TwoLooks) -> bool:
 
 
 def _stands_still(looks: TwoLooks) -> bool:
-    """CPU time, and yet the same function, no I/O, no page fault and no write to memory."""
+    """CPU time, and yet the same function, no I/O, no page fault, no write to memory and no change of registers."""
     first, last = looks.first, looks.last
     assert first is not None
     assert last is not None

@@ -12,16 +12,22 @@ import os
 import stat
 import struct
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_STACK = 128 << 10
-_SEIZE, _INTERRUPT, _DETACH, _GETREGS = 0x4206, 0x4207, 17, 12
+_SEIZE, _INTERRUPT, _DETACH, _GETREGS, _GETFPREGS = 0x4206, 0x4207, 17, 12, 14
+_GET_RSEQ, _RSEQ = 0x420F, struct.Struct("<QIIII")  # since Linux 5.13
+_MOST_RSEQ = 256
 _WALL = 0x40000000
 _REGISTERS = 27  # of eight bytes, in the order of struct user_regs_struct
-_RSP = 19
+_RSP, _RAX, _ORIG_RAX = 19, 10, 15
+#: r15 to rbx, r11 to rdi: all that a computation uses. Where in its loop it is (rip, rsp, flags) says nothing.
+_COMPUTING = range(15)
+_FLOATING = slice(32, 416)  # the x87 and SSE registers of struct user_fpregs_struct, which has 512 bytes
 _PAGE = 4096
 MOST_MAPPINGS = 4096
 _ELF_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -42,9 +48,23 @@ class StackSnapshot:
     """A stopped moment of the main thread."""
 
     registers: bytes
+    floating: bytes
     stack_begin: int
     stack: bytes
     stopped_s: float
+    rseq: tuple[int, int] = (0, 0)
+
+    @property
+    def register_checksum(self) -> int:
+        """Of the registers that a loop which computes changes, and a loop which only waits does not.
+
+        While a process is in the kernel, rax has no value of the program.
+        """
+        words = list(struct.unpack(f"<{_REGISTERS}Q", self.registers))
+        if words[_ORIG_RAX] < 1 << 63:  # in a system call; -1 otherwise
+            words[_RAX] = 0
+        kept = struct.pack(f"<{len(_COMPUTING)}Q", *(words[i] for i in _COMPUTING))
+        return zlib.crc32(self.floating[_FLOATING], zlib.crc32(kept))
 
 
 class CannotAttach(Exception):
@@ -64,7 +84,7 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
     except CannotAttach:
         os.close(memory)
         raise
-    registers = ctypes.create_string_buffer(8 * _REGISTERS)
+    registers, floating = ctypes.create_string_buffer(8 * _REGISTERS), ctypes.create_string_buffer(512)
     begin_s = time.monotonic()
     _ptrace(_INTERRUPT, pid, 0, 0)
     try:
@@ -74,6 +94,8 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
             time.sleep(0.0005)  # on a busy node, a process runs and stops only when its turn comes
         stopped_s = time.monotonic()
         _ptrace(_GETREGS, pid, 0, ctypes.addressof(registers))
+        _ptrace(_GETFPREGS, pid, 0, ctypes.addressof(floating))
+        rseq = _rseq(pid)
         (top,) = struct.unpack_from("<Q", registers.raw, 8 * _RSP)
         stack = os.pread(memory, MAX_STACK, top & ~(_PAGE - 1))
     except ChildProcessError as error:
@@ -84,7 +106,19 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
         with suppress(CannotAttach):
             _ptrace(_DETACH, pid, 0, 0)
         os.close(memory)
-    return StackSnapshot(registers.raw, top & ~(_PAGE - 1), stack, time.monotonic() - stopped_s)
+    page = top & ~(_PAGE - 1)
+    return StackSnapshot(registers.raw, floating.raw, page, stack, time.monotonic() - stopped_s, rseq)
+
+
+def _rseq(pid: int) -> tuple[int, int]:
+    """Where the kernel writes the CPU that a thread runs on (restartable sequences); (0, 0) if nowhere."""
+    answer = ctypes.create_string_buffer(_RSEQ.size)
+    try:
+        _ptrace(_GET_RSEQ, pid, _RSEQ.size, ctypes.addressof(answer))
+    except CannotAttach:
+        return 0, 0
+    begin, size, *_ = _RSEQ.unpack(answer.raw)
+    return (begin, begin + min(size, _MOST_RSEQ)) if begin else (0, 0)
 
 
 def core_file(pid: int, moment: StackSnapshot) -> bytes:

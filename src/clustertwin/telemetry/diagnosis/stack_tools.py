@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, StoppedLoop, clean
 from clustertwin.telemetry.diagnosis.process_files import look, maps_of
 from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
 
@@ -35,6 +35,7 @@ class NativeStack:
     frames: tuple[str, ...]
     stopped_s: float
     note: str = ""
+    loop: StoppedLoop | None = None
 
 
 @cache
@@ -58,7 +59,8 @@ def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
         return NativeStack((), 0.0, f"the native stack could not be read: {error}")
     modules = program_modules(pid)
     frames = parse_eu_stack(_unwind(path, core, cpu_s), modules)
-    return NativeStack(frames, moment.stopped_s, "" if frames else "eu-stack could not read the stack")
+    note = "" if frames else "eu-stack could not read the stack"
+    return NativeStack(frames, moment.stopped_s, note, StoppedLoop(moment.register_checksum, moment.rseq))
 
 
 def python_stack(pid: int, cpu_s: float = 1.0) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, st
     if state == "D":
         return Stack(python=python_stack(pid, cpu_s)), 0.0, "a process in state D cannot be attached to"
     native = native_stack(pid, cpu_s)
-    return Stack(native.frames, python_stack(pid, cpu_s)), native.stopped_s, native.note
+    return Stack(native.frames, python_stack(pid, cpu_s), native.loop), native.stopped_s, native.note
 
 
 def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:

@@ -126,7 +126,7 @@ def _half(
         half.stacks[process.pid], half.stopped_s[process.pid] = stack, stopped_s
         half.notes[process.pid] = note
         if seen.state == "R" and not mpi_call(stack):
-            half.memory[process.pid] = memory_signatures.private_signature(process.pid)
+            half.memory[process.pid] = memory_signatures.private_signature(process.pid, stack.loop)
     return half
 
 

@@ -30,7 +30,11 @@ _OF_NODE = [
 ]
 NODE_CHANNELS = Schema(tuple(channel for channel in NODE.channels if channel.name in _OF_NODE))
 JOB_CHANNELS = Schema(
-    tuple(channel for channel in JOB.channels if channel.name not in ("job_major_faults", "job_oom_kills"))
+    tuple(
+        channel
+        for channel in JOB.channels
+        if channel.name not in ("job_major_faults", "job_page_faults", "job_oom_kills")
+    )
 )
 
 _NODE_MEMORY = 1.25  # of what jobs on all threads may use together

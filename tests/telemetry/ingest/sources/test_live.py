@@ -233,7 +233,7 @@ def write_job(root: Path, cpu_usec: int, anon: int, version: int = 2) -> None:
             "system.slice/slurmstepd.scope/job_7/cpuset.cpus": "0-1",
             "system.slice/slurmstepd.scope/job_7/cpuset.cpus.effective": "0-1",
             "system.slice/slurmstepd.scope/job_7/cpu.stat": f"user_usec {cpu_usec}\nsystem_usec 0\nthrottled_usec 0",
-            "system.slice/slurmstepd.scope/job_7/memory.stat": f"anon {anon}\nfile 9999\npgmajfault 0",
+            "system.slice/slurmstepd.scope/job_7/memory.stat": f"anon {anon}\npgfault {anon}\npgmajfault 0",
             "system.slice/slurmstepd.scope/job_7/memory.max": "1000",
             "cgroup.controllers": "cpu memory",
         }
@@ -243,7 +243,8 @@ def write_job(root: Path, cpu_usec: int, anon: int, version: int = 2) -> None:
             "cpuset/slurm/uid_1/job_7/cpuset.cpus": "0-1",
             "cpuacct/slurm/uid_1/job_7/cpuacct.usage_user": f"{cpu_usec}000",
             "cpuacct/slurm/uid_1/job_7/cpuacct.usage_sys": "0",
-            "memory/slurm/uid_1/job_7/memory.stat": f"rss 1\ntotal_rss {anon}\ntotal_cache 9999\ntotal_pgmajfault 0",
+            "memory/slurm/uid_1/job_7/memory.stat": f"rss 1\npgfault 1\ntotal_rss {anon}\ntotal_cache 9999\n"
+            f"total_pgfault {anon}\ntotal_pgmajfault 0",
             "memory/slurm/uid_1/job_7/memory.limit_in_bytes": "1000",
         }
     for name, text in files.items():
@@ -281,6 +282,7 @@ def test_job_channels_pass_from_cgroups_through_ring_page_and_host(tmp_path: Pat
         assert values["job_cpu"] == 0.25  # half a second of two threads
         assert values["job_memory"] == 0.75  # files in memory do not count
         assert values["job_system"] == 0.0
+        assert values["job_page_faults"] == pytest.approx(500 / 600)  # 500 in a second; 50 % is 100
         assert isnan(values["job_io_pressure"])  # the file is missing
         assert isnan(values["job_oom_kills"])
 

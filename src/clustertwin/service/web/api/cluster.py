@@ -16,6 +16,7 @@ from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines, job_channel_lines
 from clustertwin.service.web.contract import RouteGroup
 from clustertwin.service.web.unsettled_events import open_events
+from clustertwin.telemetry.detection.events.event_title import information_text
 from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.moments.other_work import other_work
@@ -82,6 +83,11 @@ def router(state: ServiceState) -> APIRouter:
             "job_channels": {node: {line.name: plain(line.now) for line in of_node} for node, of_node in lines.items()},
             "other_work": plain([work for work in other_work(moment) if work.job == job] if moment else []),
             "memory_forecasts": [_forecast(each) for each in state.snapshot.memory_forecasts if each.job == job],
+            "information": [
+                {**plain(each), "text": information_text(each)}
+                for each in state.snapshot.information
+                if each.job == job
+            ],
             "report": job_report.render(usage),
             "notes": job_report.notes(usage),
             "events": cases,

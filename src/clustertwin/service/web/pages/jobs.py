@@ -15,6 +15,8 @@ from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.channel_lines import job_channel_lines
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.telemetry.detection.events.causes import cause_of
+from clustertwin.telemetry.detection.events.event_title import information_text
 from clustertwin.telemetry.moments.other_work import other_work
 
 ROWS = 200
@@ -65,6 +67,11 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         values: dict[str, Any] = {
             "channels": dict(list(job_channel_lines(moment, job).items())[:MOST_NODES]) if running else {},
             "forecasts": [each for each in state.snapshot.memory_forecasts if each.job == job],
+            "information": [
+                (each, information_text(each), cause_of(each.cause).next_step)
+                for each in state.snapshot.information
+                if each.job == job
+            ],
             "taken": [work for work in other_work(moment) if work.job == job and work.taken > TAKEN] if moment else [],
         }
         return render(request, state, PAGE, "job.html", name=job, job=running, cases=cases, report=report, **values)

@@ -54,6 +54,7 @@ SERIES: dict[str, tuple[str, float]] = {
     "twin_job_memory_unreclaimable_bytes": (r"job/memory\.stat/total_(rss|shmem)", 1),
     "twin_job_memory_limit_bytes": (r"job/memory\.limit_in_bytes", 1),
     "twin_job_major_faults_total": (r"job/memory\.stat/total_pgmajfault", 1),
+    "twin_job_page_faults_total": (r"job/memory\.stat/total_pgfault", 1),
     "twin_job_read_bytes_total": (r"job/blkio\.throttle\.io_service_bytes/\d+:\d+/Read", 1),
     "twin_job_written_bytes_total": (r"job/blkio\.throttle\.io_service_bytes/\d+:\d+/Write", 1),
     "twin_job_oom_kills_total": (r"job/memory\.oom_control/oom_kill", 1),

@@ -149,6 +149,27 @@ CAUSES: dict[str, Cause] = {
         question="change",
         faults=("hung-rank",),
     ),
+    "spinning": Cause(
+        "keeps its CPUs busy and makes no progress",
+        "Look at the evidence of the job's processes; cancel the job if its output does not grow.",
+        ("The job uses CPU time and makes no progress. Look at one process:",
+         "  srun --jobid={job} --overlap gdb -p PID   or py-spy dump",
+         "  scancel {job}   after a look at its output"),
+        question="change",
+        faults=("hung-job",),
+    ),
+    "maybe-spinning": Cause(
+        "may be busy without progress",
+        "Compare with the job's output: a solver that reuses its memory looks the same.",
+        ("The job is busy and touches no new memory. Look at its output.",),
+        question="change",
+    ),
+    "oversubscribed": Cause(
+        "runs more tasks than it has threads",
+        "Compare the processes and threads of the job with its CPUs; a phase with many short tasks is normal.",
+        ("More tasks run than the job has CPUs:", "  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK"),
+        question="change",
+    ),
     "unlike-itself": Cause(
         "is unlike itself",
         "Compare with the job's output at this time: a new phase of the program is normal.",

@@ -13,6 +13,7 @@ from typing import Literal
 from clustertwin.core.channels import label_of
 from clustertwin.core.formatting import counted, duration
 from clustertwin.telemetry.detection.events.causes import HUNG_RANK, IDLE, MISBOUND, STRAGGLER, UNUSUAL, cause_of
+from clustertwin.telemetry.detection.questions.finding import Finding
 
 Baseline = Literal["limit", "own past", "ranks", "program", "user", "site", ""]
 
@@ -23,10 +24,12 @@ _SIGNALS = {
     "busiest": "the busiest thread",
     "waiting": "tasks that wait for a CPU",
     "lost": "CPU time lost to waiting",
+    "queued": "time in which a task of the job waits for a CPU",
     "others": "CPU time of other work",
     "throttled": "throttled time",
     "memory_growth": "growth of memory",
     "traffic": "I/O traffic",
+    "progress": "page faults and traffic",
 }
 _NO_FIGURE = ("oom_kills",)  # one is enough
 #: How to say it where a finding has this cause and no single thread shows it.
@@ -127,6 +130,19 @@ def compare(figures: Figures) -> tuple[str, str]:
         "user": f"{more} than in its owner's other jobs ({usual})",
         "limit": f"more than the limit of {usual}" if more == "more" else f"the limit is {usual}",
     }[figures.compared_with]
+
+
+def information_text(finding: Finding) -> str:
+    """A finding without an event in words: `may be busy without progress: page faults and traffic 0 %, down from 30 %`.
+
+    The score of new work has no unit that people know.
+    """
+    phrase = cause_of(finding.cause).phrase
+    if finding.question == "new":
+        return phrase
+    threads = len(finding.cpus)
+    figures = Figures(threads, threads, 0, finding.channel, finding.value, finding.usual, finding.compared_with)
+    return ": ".join(filter(None, (phrase, ", ".join(filter(None, compare(figures))))))
 
 
 def shown(value: float, usual: float) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     measure_signals,
     parts_of,
 )
+from clustertwin.telemetry.detection.questions.no_progress import suspicion
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
@@ -69,6 +70,8 @@ def assess(
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
     peers, by_program = _peers_ratio(scores, parts, threshold), compared_with == "program"
     changed = change_candidates(parts, now, longer, usual, by_program, peers, settings)
+    # What is usual for a user is that of other programs, which says nothing about the page faults of this one.
+    changed.append(suspicion(parts, longer, usual, compared_with != "user", settings))
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     beside_jobs = np.isin(parts.node, parts.node[held])

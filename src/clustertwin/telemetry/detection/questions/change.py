@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
+from clustertwin.telemetry.detection.questions.no_progress import stands_still
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
 
-_OWN_TASKS = 0.02  # other work that takes less than this from the job does not explain tasks that wait
+_OWN_TASKS = 0.02  # other work, or a quota, that takes less than this does not explain tasks that wait
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
@@ -52,6 +53,7 @@ def change_candidates(
     waits = np.fmax(now, longer)[:, S["waiting"]] - centre("waiting")
     contention = np.minimum(rise("lost", settings.lost), waits / settings.waiting)
     own_tasks = value("others") < _OWN_TASKS
+    throttled = value("throttled") >= _OWN_TASKS
     more_traffic = value("traffic") > centre("traffic") + settings.least_traffic
     # A program that reads that much more than before while its memory grows loads its input.
     loads = value("traffic") > centre("traffic") + settings.loading
@@ -68,6 +70,7 @@ def change_candidates(
         candidate("cpu-contention", "lost", only_if(~own_tasks, contention)),
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
+        candidate("oversubscribed", "queued", only_if(own_tasks & ~throttled, rise("queued", settings.queued))),
         candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
         candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
         candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic, rise("system", settings.kernel))),
@@ -82,7 +85,7 @@ def change_candidates(
 
 
 def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
-    """(part, signal) where a signal is above what is usual: such a block does not count as usual yet."""
+    """(part, signal) where a signal is beyond what is usual: such a block does not count as usual yet."""
     out = np.zeros(now.shape, np.bool_)
     # Bursts come and go within a minute. They are one change, not a phase that came and went.
     stalled = np.fmax(now, longer)[:, S["stalled"]]
@@ -90,6 +93,7 @@ def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSetti
     for name, floor in (
         ("lost", settings.lost),
         ("others", settings.others),
+        ("queued", settings.queued),
         ("idle", settings.idle),
         ("iowait", settings.iowait),
         ("system", settings.kernel),
@@ -97,6 +101,7 @@ def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSetti
         ("memory_growth", settings.leak),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    out[:, S["progress"]] = stands_still(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["busiest"]] = out[:, S["idle"]]
     return out

@@ -15,6 +15,9 @@ MAX_STRENGTH = 30.0  # as of scores
 CLEAR = 1.5  # a finding is clear if it is this many times beyond its limit
 EXPLAINS_S = 30  # a finding that has held for this long explains a symptom
 
+#: A busy job without a sign of progress: as a suspicion, and once evidence of its processes shows that it hangs.
+SUSPECTED, CONFIRMED = "maybe-spinning", "spinning"
+
 Question = Literal["harm", "change", "new"]
 Comparison = Literal["limit", "own past", "ranks", "program", "user", "site"]
 
@@ -52,6 +55,8 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
     "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads
+    SUSPECTED: Persistence(opens_event=False),  # busy, and without the page faults and the traffic that it had
+    CONFIRMED: Persistence(hold_s=0),  # the same, and evidence of its processes shows that it hangs
     "new-program": Persistence(opens_event=False),
 }
 #: Memory fails independently of progress, so a job can have an event of each kind.

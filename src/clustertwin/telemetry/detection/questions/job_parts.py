@@ -39,8 +39,10 @@ SIGNALS = (
     "traffic",  # of the network, or of disks without what other jobs transfer
     "context_switches",
     "oom_kills",
+    "progress",  # signs of it: page faults of the job or its traffic, whichever is more; unknown without page faults
     "stalled",  # system + iowait: time that is not the program's own work
 )
+NO_TRAFFIC = 0.02  # less than 2 MB/s is no traffic
 GROWTH_S = 60
 _PIECES = 5
 _LEAST_PIECE = 0.12  # of the growth, in each piece but the first
@@ -188,6 +190,9 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
     out[chosen, S["queued"]] = of_job("job_cpu_pressure")
     own_traffic = _own_traffic(moment, parts, seconds)
     out[:, S["traffic"]] = np.where(np.isnan(own_traffic), out[:, S["traffic"]], own_traffic)
+    faults, traffic = of_job("job_page_faults"), out[chosen, S["traffic"]]
+    transferred = np.where(traffic >= NO_TRAFFIC, traffic, 0)
+    out[chosen, S["progress"]] = np.where(np.isnan(faults), np.nan, np.maximum(faults, transferred))
     if "job_memory" in names:
         growth = steady_growth_of(channels.values[:, _growth_seconds(seconds), names.index("job_memory")][rows])
         out[chosen, S["memory_growth"]] = np.where(np.isnan(growth), out[chosen, S["memory_growth"]], growth)

@@ -33,7 +33,7 @@ class JobLabel(NamedTuple):
 
 
 class QuestionMemory:
-    """Bounded state. The past of jobs is rebuilt from a moment after a restart; `programs` and `users` are stored."""
+    """Bounded state. The past of jobs is rebuilt from a moment after a restart; the service stores the tables."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class QuestionMemory:
         self.settings = settings
         self.past = OwnPast(settings)
         self.programs, self.users = dict(programs or {}), dict(users or {})
+        self.learnt_runs = 0  # since the start; a run of a part counts for its program and its user
         self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
         self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
         self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
@@ -108,6 +109,7 @@ class QuestionMemory:
                 continue
             for tables, name in ((self.programs, label.program), (self.users, label.user)):
                 if name:
+                    self.learnt_runs += 1
                     tables[name] = tables.pop(name, NO_RUNS).add(run)
                     if len(tables) > MOST_PROGRAMS:
                         del tables[next(iter(tables))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clustertwin.telemetry.detection.questions.job_parts import NO_TRAFFIC
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionSettings:
@@ -32,8 +34,12 @@ class QuestionSettings:
     apart: float = 0.05  # a thread against the median of its job, …
     apart_ratio: float = 0.25  # … and this part of its usual distance
     others: float = 0.05  # other work on the job's threads
+    queued: float = 0.35  # a task of the job waits for a CPU although no other work takes it; shown, never an event
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
     loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
+    least_progress: float = 0.02  # page faults or traffic are usual if every half minute had this much, …
+    no_progress: float = 0.001  # … and less than this over 100 s is none, …
+    still_busy: float = 0.80  # … while the busiest thread works this much
     information: float = 0.20  # any other change of a channel, shown and never an event
 
     # limits that no healthy program exceeds for minutes, of means over 100 s
@@ -45,7 +51,7 @@ class QuestionSettings:
     most_swap: float = 0.20
     most_iowait: float = 0.25  # without traffic
     most_iowait_blind: float = 0.40  # where traffic is not known
-    least_traffic: float = 0.02  # less is no traffic
+    least_traffic: float = NO_TRAFFIC
     least_queued: float = 0.50  # a task of the job waits for a CPU this long, while another CPU of the job is free
     idle_above: float = 0.90  # a job is idle …
     busiest_below: float = 0.20  # … if not even its busiest thread works

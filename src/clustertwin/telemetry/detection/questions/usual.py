@@ -8,6 +8,7 @@ itself needs a larger effect.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
 
 Table = NDArray[np.float32]  # (row, signal)
 MOST_RUNS = 32  # kept of each program, the newest
+MOST_SIGNALS, MOST_TOTAL, LARGEST = 256, 10**9, 1e6  # in a document
 UNSURE = 0.02  # added to the spread of one block; with more blocks it is better known
 
 
@@ -102,28 +104,37 @@ class ProgramUsual:
 NO_RUNS = ProgramUsual(np.empty((0, 4, len(SIGNALS)), np.float32))
 
 
-def programs_to_json(programs: dict[str, ProgramUsual]) -> dict[str, Any]:
+def programs_to_json(programs: Mapping[str, ProgramUsual]) -> dict[str, Any]:
     """The tables as plain numbers; None is unknown."""
-    rows = {
-        name: {"total": usual.total, "runs": [[_plain(row) for row in run] for run in usual.runs]}
-        for name, usual in programs.items()
-    }
+    rows = {name: {"total": usual.total, "runs": _plain(usual.runs)} for name, usual in programs.items()}
     return {"signals": list(SIGNALS), "programs": rows}
 
 
-def programs_from_json(document: dict[str, Any]) -> dict[str, ProgramUsual]:
-    """The tables of a document of this or an older version: signals are matched by name."""
-    names = list(document["signals"])
+def programs_from_json(document: Mapping[str, Any]) -> dict[str, ProgramUsual]:
+    """The tables of a document of this or an older version: signals are matched by name.
+
+    ValueError, TypeError, KeyError, AttributeError or OverflowError for anything else; the caller knows the file.
+    """
+    names = document["signals"]
+    if not isinstance(names, list) or not 0 < len(names) <= MOST_SIGNALS or len(set(names)) < len(names):
+        raise ValueError("the signals are not a list of different names")
+    known = [name for name in SIGNALS if name in names]
+    places, stored_places = [SIGNALS.index(name) for name in known], [names.index(name) for name in known]
     out = {}
     for program, row in document["programs"].items():
-        stored = np.array(row["runs"], np.float32).reshape(-1, 4, len(names))
-        runs = np.full((len(stored), 4, len(SIGNALS)), np.nan, np.float32)
-        for i, name in enumerate(SIGNALS):
-            if name in names:
-                runs[:, :, i] = stored[:, :, names.index(name)]
-        out[str(program)] = ProgramUsual(runs, int(row["total"]))
+        stored, total = np.array(row["runs"], np.float64), row["total"]
+        if stored.shape[1:] != (4, len(names)) or np.isinf(stored).any() or (np.abs(stored) > LARGEST).any():
+            raise ValueError(f"the runs of {program[:40]!r} are not tables of {len(names)} signals")
+        if type(total) is not int or not len(stored) <= total <= MOST_TOTAL:
+            raise ValueError(f"{program[:40]!r} cannot have {str(total)[:20]} runs")
+        runs = np.full((min(len(stored), MOST_RUNS), 4, len(SIGNALS)), np.nan, np.float32)
+        runs[:, :, places] = stored[-MOST_RUNS:, :, stored_places]
+        out[program] = ProgramUsual(runs, total)
     return out
 
 
-def _plain(row: NDArray[np.float32]) -> list[float | None]:
-    return [None if np.isnan(value) else round(float(value), 5) for value in row]
+def _plain(runs: NDArray[np.float32]) -> list[Any]:
+    values = np.round(runs.astype(np.float64), 5).astype(object)
+    values[np.isnan(runs)] = None
+    plain: list[Any] = values.tolist()
+    return plain

@@ -24,6 +24,7 @@ FAMILIES: dict[str, bytes] = {
         ("twin_job_memory_unreclaimable_bytes", "gauge", "Memory of the job that the kernel cannot take back."),
         ("twin_job_memory_limit_bytes", "gauge", "The job's own limit, or the memory of the node if that is less."),
         ("twin_job_major_faults_total", "counter", "Page faults of the job that had to read from a disk."),
+        ("twin_job_page_faults_total", "counter", "Page faults of the job, with those that read nothing from a disk."),
         ("twin_job_oom_kills_total", "counter", "Processes of the job killed because memory ran out."),
         (
             "twin_job_pressure_seconds_total",
@@ -101,20 +102,26 @@ def throttled_v1(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
 
 def memory_stat(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
     """What the kernel can give back at once is left out: files in memory, and slabs that it can drop."""
-    return _memory(words, labels, UNRECLAIMABLE, b"pgmajfault")
+    return _memory(words, labels, UNRECLAIMABLE, (b"pgmajfault", b"pgfault"))
 
 
 def memory_stat_v1(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
-    return _memory(words, labels, UNRECLAIMABLE_V1, b"total_pgmajfault")
+    return _memory(words, labels, UNRECLAIMABLE_V1, (b"total_pgmajfault", b"total_pgfault"))
 
 
-def _memory(words: list[bytes], labels: bytes, parts: tuple[bytes, ...], faults: bytes) -> tuple[bytes, ...]:
+def _memory(
+    words: list[bytes], labels: bytes, parts: tuple[bytes, ...], faults: tuple[bytes, bytes]
+) -> tuple[bytes, ...]:
     counts = dict(zip(words[::2], words[1::2], strict=False))
     used = int(counts[parts[0]]) + sum(int(counts.get(part, 0)) for part in parts[1:])
-    return (
+    major, every = faults
+    lines = (
         b"twin_job_memory_unreclaimable_bytes{%b} %d\n" % (labels, used),
-        b"twin_job_major_faults_total{%b} %d\n" % (labels, int(counts[faults])),
+        b"twin_job_major_faults_total{%b} %d\n" % (labels, int(counts[major])),
     )
+    if every not in counts:
+        return lines
+    return (*lines, b"twin_job_page_faults_total{%b} %d\n" % (labels, int(counts[every])))
 
 
 def oom_kills(words: list[bytes], labels: bytes) -> tuple[bytes, ...]:
@@ -167,12 +174,14 @@ class JobFile:
 
 
 _USED = "twin_job_cpu_seconds_total"
-_MEMORY = ("twin_job_memory_unreclaimable_bytes", "twin_job_major_faults_total")
+_MEMORY = ("twin_job_memory_unreclaimable_bytes", "twin_job_major_faults_total", "twin_job_page_faults_total")
+_MEMORY_WORDS = words_among(*UNRECLAIMABLE, b"pgmajfault", b"pgfault")
+_MEMORY_WORDS_V1 = words_among(*UNRECLAIMABLE_V1, b"total_pgmajfault", b"total_pgfault")
 FILES: tuple[JobFile, ...] = (
     JobFile(2, "cpu.stat", (_USED, "twin_job_cpu_throttled_seconds_total"), cpu_stat),
     JobFile(2, "memory.current", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
     JobFile(2, "memory.peak", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
-    JobFile(2, "memory.stat", _MEMORY, memory_stat, words_among(*UNRECLAIMABLE, b"pgmajfault"), in_batches=False),
+    JobFile(2, "memory.stat", _MEMORY, memory_stat, _MEMORY_WORDS, in_batches=False),
     JobFile(2, "memory.events", ("twin_job_oom_kills_total",), oom_kills),
     JobFile(2, "cpu.pressure", ("twin_job_pressure_seconds_total",), pressure("cpu")),
     JobFile(2, "io.pressure", ("twin_job_pressure_seconds_total",), pressure("io")),
@@ -181,9 +190,7 @@ FILES: tuple[JobFile, ...] = (
     JobFile(1, "cpuacct.usage_user", (_USED,), cpuacct("user")),
     JobFile(1, "cpuacct.usage_sys", (_USED,), cpuacct("system")),
     JobFile(1, "cpu.stat", ("twin_job_cpu_throttled_seconds_total",), throttled_v1),
-    JobFile(
-        1, "memory.stat", _MEMORY, memory_stat_v1, words_among(*UNRECLAIMABLE_V1, b"total_pgmajfault"), in_batches=False
-    ),
+    JobFile(1, "memory.stat", _MEMORY, memory_stat_v1, _MEMORY_WORDS_V1, in_batches=False),
     JobFile(1, "memory.oom_control", ("twin_job_oom_kills_total",), oom_kills),
     JobFile(1, "memory.usage_in_bytes", ("twin_job_memory_bytes",), number("twin_job_memory_bytes")),
     JobFile(1, "memory.max_usage_in_bytes", ("twin_job_memory_peak_bytes",), number("twin_job_memory_peak_bytes")),
