@@ -20,7 +20,7 @@ app = group("Tokens: they allow people and programs to read, vet or administer t
 @app.command()
 def add(
     name: str = typer.Argument(help="Name of the owner; the audit log shows it."),
-    role: str = typer.Option("read", "--role", help="Role of the token: read, vet or admin."),
+    role: str = typer.Option("read", "--role", help="Role of the token: read, vet, admin, or push for remote write."),
     lasts: str = typer.Option("", "--for", help="Duration, such as 12h or 90d; without it, the token does not expire."),
     home: Path = Home,
     json: bool = Json,

@@ -21,7 +21,7 @@ from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
-from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed, write_source
+from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, receiver_of, replay_feed, write_source
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -80,6 +80,7 @@ def run(
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
+        state.receiver = receiver_of(feed, source)
         if replay is None:
             write_source(home, source)  # so that `twin job` finds the data of a cluster
         state.may_be_in_shadow = config.learning.shadow and not state.replayed

@@ -27,6 +27,7 @@ from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow, r
 from clustertwin.telemetry.moments.moment import Moment
 
 if TYPE_CHECKING:
+    from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
     from clustertwin.service.live.members.member_board import MemberBoard
     from clustertwin.service.store.event_store import Store
     from clustertwin.telemetry.detection.detector import Detector
@@ -169,6 +170,7 @@ class ServiceState:
         self.changes: ChangeDesk | None = None  # compares the live queue on a changed site, if a site is known
         self.members: MemberBoard | None = None  # joined clusters, if any; a thread beside the loop replaces it
         self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
+        self.receiver: RemoteWriteFeed | None = None  # takes in pushed samples, if that is the source
         self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.side_problems: dict[str, str] = {}  # work beside the loop -> why its last turn failed
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end

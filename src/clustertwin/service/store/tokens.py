@@ -1,7 +1,7 @@
 """Tokens: each has a name, a role and, if you like, an end. Only the hash of a token is stored.
 
 A token has 256 random bits and cannot be guessed, so one SHA-256 is enough. The role vet includes read, and admin
-includes vet. A login in a browser starts a session, which a logout ends. A session never outlives its token.
+includes all others. A login in a browser starts a session, which a logout ends. A session never outlives its token.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 
-Role = Literal["read", "vet", "admin"]
+Role = Literal["push", "read", "vet", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
+#: What each role may do. `push` may send samples and nothing else: it is in the configuration of other programs.
+_RIGHTS: dict[str, tuple[str, ...]] = {
+    "push": ("push",),
+    "read": ("read",),
+    "vet": ("read", "vet"),
+    "admin": ("push", "read", "vet", "admin"),
+}
 SESSION_S = 30 * 86_400.0
 MOST_SESSIONS = 50  # of one token; the oldest ends
 _LONGEST = 200  # characters of a token or session that are worth a hash
@@ -36,7 +43,7 @@ class TokenHolder:
     expires_s: float | None = None  # None: never
 
     def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return role in _RIGHTS.get(self.role, ())
 
 
 class Tokens:
