@@ -127,6 +127,7 @@ class RemoteWriteFeed:
         if stream is None:
             stream = Stream()
             self._streams[name] = node, stream
+            self._claims.pop(name, None)
         traces = stream.push([reading])
         if traces:
             self._unused.pop(name, None)
