@@ -50,17 +50,26 @@ class Tokens:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._db, self._clock = database, clock
 
-    def add(self, name: str, role: str, now_s: float, *, lasts_s: float | None = None, who: str = "") -> str:
-        """Create a token for `name`. This is the only time the token itself is known."""
+    def add(
+        self, name: str, role: str, now_s: float, *, lasts_s: float | None = None, who: str = "", token: str = ""
+    ) -> str:
+        """Create a token for `name`. This is the only time the token itself is known.
+
+        With `token`, that one is stored, so that many services can share one.
+        """
         if role not in ROLES:
             raise SettingsError(f"unknown role {role!r}; use one of {', '.join(ROLES)}")
         if not re.fullmatch(r"[\w.@-]{1,64}", name):
             raise SettingsError(f"{name!r} is not a valid name; use 1 to 64 letters, digits, and . _ - @")
-        token = f"twin_{secrets.token_urlsafe(32)}"
+        if token and not re.fullmatch(r"[A-Za-z0-9_-]{40,200}", token):
+            raise SettingsError("the token is not 40 to 200 letters, digits, _ and -; let `twin token add` make one")
+        token = token or f"twin_{secrets.token_urlsafe(32)}"
         expires_s = None if lasts_s is None else now_s + lasts_s
         with self._db.transaction() as connection:
             if connection.execute("SELECT 1 FROM tokens WHERE name = ?", (name,)).fetchone():
                 raise SettingsError(f"{name} already has a token; remove it first with `twin token remove {name}`")
+            if connection.execute("SELECT 1 FROM tokens WHERE hash = ?", (_hash(token),)).fetchone():
+                raise SettingsError("another name has this token")
             connection.execute(
                 "INSERT INTO tokens (name, role, hash, made_s, expires_s) VALUES (?, ?, ?, ?, ?)",
                 (name, role, _hash(token), now_s, expires_s),

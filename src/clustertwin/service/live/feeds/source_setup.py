@@ -55,7 +55,7 @@ class SourceSettings:
         return self.urls[(number - 1) * size // count : number * size // count]
 
     def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
-        password, token = _secret(self.password_file), _secret(self.token_file)
+        password, token = read_secret(self.password_file), read_secret(self.token_file)
         return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
 
 
@@ -151,7 +151,8 @@ def archive_of(source: SourceSettings, recording: Path | None) -> TraceArchive |
     return GrowingRecordingArchive(recording) if recording else None
 
 
-def _secret(path: str) -> str:
+def read_secret(path: str) -> str:
+    """The word in a file; empty without a path."""
     if not path:
         return ""
     try:
