@@ -49,7 +49,9 @@ def client(app, state, feed) -> TestClient:
 def test_a_push_is_taken_in(client, tokens, feed):
     answer = client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]})
     assert (answer.status_code, answer.content) == (204, b"")
-    assert feed._samples.counts["used"] == 1
+    lines = client.get("/metrics", headers=tokens["read"]).text.splitlines()
+    assert 'twin_pushed_samples_total{outcome="used"} 1' in lines
+    assert "twin_pushed_series 1" in lines
 
 
 @pytest.mark.parametrize(("role", "status"), [("", 401), ("read", 403), ("vet", 403), ("push", 204), ("admin", 204)])

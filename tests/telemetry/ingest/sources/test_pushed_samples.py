@@ -10,7 +10,15 @@ from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.ingest.sources import pushed_samples
-from clustertwin.telemetry.ingest.sources.pushed_samples import HELD_S, LOST_MS, ROWS, SETTLE_S, WAIT_S, PushedSamples
+from clustertwin.telemetry.ingest.sources.pushed_samples import (
+    BEHIND_ROWS,
+    HELD_S,
+    LOST_MS,
+    ROWS,
+    SETTLE_S,
+    WAIT_S,
+    PushedSamples,
+)
 from clustertwin.telemetry.ingest.sources.write_request import parse_write_request
 
 T = 1_700_000_000.0
@@ -125,6 +133,26 @@ def test_an_incomplete_scrape_is_returned_after_a_while_and_the_rest_is_unknown(
     assert pushes.samples.counts["late"] == 1
 
 
+def test_a_slow_sender_that_catches_up_on_two_connections_loses_nothing(pushes: Pushes) -> None:
+    """Each second of it takes three, and one connection is five seconds ahead of the other."""
+    seconds = 60
+    for second in range(seconds + 5):
+        now_s = NEXT + 3 * second
+        if second < seconds:
+            pushes.at(now_s, NODE[:3], [NEXT + second])
+        if second >= 5:
+            pushes.at(now_s, NODE[3:], [NEXT + second - 5])
+        assert all(not np.isnan(reading.seconds).any() for reading in pushes.readings(now_s))
+    assert pushes.samples.counts["late"] == 0
+
+
+def test_a_row_with_many_newer_ones_is_not_waited_for(pushes: Pushes) -> None:
+    for second in range(BEHIND_ROWS + 1):
+        pushes.at(NEXT + second, NODE[1:], [NEXT + second])
+    assert times(pushes.readings(NEXT + BEHIND_ROWS))[-1] == NEXT
+
+
+@pytest.mark.filterwarnings("error")
 def test_a_stale_marker_ends_a_job_at_once(pushes: Pushes) -> None:
     job = [allocated("17", 0)]
     pushes.at(NEXT, [*NODE, *job], [NEXT, NEXT + 1])
@@ -196,6 +224,11 @@ def test_unusable_series_are_named_and_the_others_are_used(pushes: Pushes) -> No
     assert pushes.at(NEXT, [*wrong, *NODE], [NEXT, NEXT + 1]) == "a series has no instance"
     assert times(pushes.readings(NEXT + 1))[-1] == NEXT
     assert pushes.samples.counts["refused"] == 2
+
+
+def test_an_allocation_without_a_job_harms_nothing(pushes: Pushes) -> None:
+    pushes.at(NEXT, [*NODE, allocated("", 0), allocated("17", 1)], [NEXT, NEXT + 1])
+    assert pushes.readings(NEXT + 1)[-1].jobs == (JobCpus("17", (1,)),)
 
 
 def test_metrics_that_nobody_reads_are_not_kept(pushes: Pushes) -> None:

@@ -47,6 +47,20 @@ class QueueFull(WriteError):
         super().__init__("the service is busy with earlier requests; send this one again later", 429)
 
 
+class _TakingTurns:
+    """A lock that the other thread gets first. With a plain one, busy senders would stop the loop."""
+
+    def __init__(self) -> None:
+        self._next, self._lock = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._next:
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class RemoteWriteFeed:
     pace, patient = 1.0, False
 
@@ -55,7 +69,7 @@ class RemoteWriteFeed:
         self.limits = limits
         self._clock = clock
         self._samples = PushedSamples()
-        self._lock = threading.Lock()  # of `_samples`
+        self._lock = _TakingTurns()  # of `_samples`
         self._door = threading.Lock()  # of what waits; the event loop takes it, so it is held for a moment only
         self._pool = ThreadPoolExecutor(1, "pushes")
         self._waiting, self._waiting_bytes = 0, 0
@@ -65,7 +79,6 @@ class RemoteWriteFeed:
         self._faults = NONE  # of nodes that were forgotten
         self._begun_s = self._heard_s = clock()
         self._dropped: dict[str, tuple[int, int, float]] = {}  # kind -> counted, named from there, until when
-        self.requests: Counter[int] = Counter()  # by status
 
     def now_s(self) -> float:
         return self._clock()
@@ -181,6 +194,10 @@ class RemoteWriteFeed:
             if until_s
         )
         return (*silent, *refused[:NAMED], *more, *dropped)
+
+    def counts(self) -> Mapping[str, int]:
+        """Samples by outcome, refused series, and the series that are known."""
+        return {**self._samples.counts.copy(), "series": self._samples.series}
 
     def owners(self) -> Mapping[str, JobName]:
         """The users of the jobs, by the user ids that our exporter serves."""

@@ -3,15 +3,16 @@
 A sender cuts the samples of a scrape into several requests, on several connections. All samples of a scrape have the
 same time, so they are collected in a row of their node until every series that the node has now is there. A row is
 returned when a newer one is complete, because the first samples of a new series can arrive after the rest of their
-scrape, or after `WAIT_S` as it is: missing samples are unknown. Rows are returned in the order of their times; a sample
-for a row that was returned is late and is dropped.
+scrape. A row that stays incomplete is returned as it is when `BEHIND_ROWS` newer ones have begun, or after `WAIT_S`:
+a sender that catches up may be slow, so the clock alone does not decide. Rows are returned in the order of their times.
+A sample for a row that was returned is late and is dropped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +20,26 @@ from numpy.typing import NDArray
 from clustertwin.core.channels import JOB
 from clustertwin.core.compiled import borrowing
 from clustertwin.core.formatting import visible
-from clustertwin.telemetry.ingest.counters import NAME_CHARS, NodeReading, short_name
-from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, thread_number
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
+from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.exposition_parser import MetricSample
-from clustertwin.telemetry.ingest.metrics_page import PageLayout, layout_in
-from clustertwin.telemetry.ingest.node_channels import selectors
+from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS, PageLayout, layout_in
+from clustertwin.telemetry.ingest.node_channels import OperandSlots, selectors
 from clustertwin.telemetry.ingest.sources.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
 from clustertwin.telemetry.ingest.sources.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
 
 #: Rows of a node that are collected at the same time. Prometheus sends a batch after 5 s at the latest.
 ROWS = 16
-#: A row is returned after this long, complete or not.
-WAIT_S = 8.0
+#: A row is returned, complete or not, when this many newer ones have begun, …
+BEHIND_ROWS = 8
+#: … or after this long, if its sender has stopped.
+WAIT_S = 30.0
 #: A node returns nothing for this long after its first sample: its series arrive one after the other.
 SETTLE_S = 6.0
 #: A series without a sample for this long, though its node has newer rows, is not waited for.
 LOST_MS = 15_000
+#: … and without one for this long, it can be taken away from its node.
+FORGET_MS = 60_000
 #: A node belongs to the sender and the labels that pushed it first, until they have been silent for this long.
 HELD_S = 60.0
 #: Older samples are of no use: the length of the trace buffer. Newer ones come from a clock that is wrong.
@@ -53,8 +58,8 @@ STALE = np.uint64(0x7FF0000000000002)
 _ABSENT = np.uint64(0x7FF80000DEADBEEF)
 _FREE = np.iinfo(np.int64).min
 #: What can happen to a sample.
-_KINDS = ("used", "late", "doubled", "old", "ahead", "unwanted")
-_USED, _LATE, _DOUBLED, _OLD, _AHEAD, _UNWANTED = range(len(_KINDS))
+SAMPLE_OUTCOMES = ("used", "late", "doubled", "old", "ahead", "unwanted")
+_USED, _LATE, _DOUBLED, _OLD, _AHEAD, _UNWANTED = range(len(SAMPLE_OUTCOMES))
 
 
 def _metrics(dialect: Dialect) -> set[str]:
@@ -69,6 +74,52 @@ _DIALECT_OF: dict[str, Dialect] = {
 } | {OWNER_METRIC: DIALECTS["twin"]}
 
 
+@dataclass(frozen=True, slots=True)
+class PushedLayout:
+    """Where the series that we read are among the columns of a node. It changes with the columns."""
+
+    page: PageLayout  # without jobs
+    allocated: NDArray[np.intp]  # the columns that give a thread to a job
+    of_allocated: tuple[tuple[str, int], ...]  # job and thread of the same columns
+    operands: dict[str, OperandSlots]  # by job
+
+    def jobs(self, values: NDArray[np.float64], last: tuple[bytes, tuple[JobCpus, ...]]) -> tuple[JobCpus, ...]:
+        """The jobs at one instant; the same object as the last ones if nothing has changed."""
+        given = values[self.allocated] > 0
+        if given.tobytes() == last[0]:
+            return last[1]
+        return jobs_of(pair for pair, has in zip(self.of_allocated, given.tolist(), strict=True) if has)
+
+
+def _layout(columns: Sequence[tuple[str, dict[str, str]]], dialect: Dialect) -> PushedLayout:
+    """ValueError if a label is not what it should be."""
+    of_job: dict[str, dict[int, tuple[str, dict[str, str]]]] = {}
+    allocated, of_allocated, of_node = [], [], []
+    for place, (name, labels) in enumerate(columns):
+        if name == dialect.job_cpu and labels.get("jobid"):
+            allocated.append(place)
+            of_allocated.append((short_name(labels.get("jobid", ""), "job"), thread_number(labels)))
+        if labels.get("jobid"):
+            of_job.setdefault(labels["jobid"], {})[place] = name, labels
+        else:
+            of_node.append(place)
+    jobs = {job for job, _ in of_allocated}
+    if len(jobs) > MOST_JOBS:
+        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
+    page = layout_in(tuple(MetricSample(*columns[place], np.nan) for place in of_node), dialect)
+    places = np.array([*of_node, -1], np.intp)  # the last one reads NaN
+    return PushedLayout(
+        replace(page, seconds=places[page.seconds], operands=page.operands.moved(places)),
+        np.array(allocated, np.intp),
+        tuple(of_allocated),
+        {
+            visible(job): OperandSlots(list(found.values()), dialect.name, JOB, list(found))
+            for job, found in of_job.items()
+            if visible(job) in jobs
+        },
+    )
+
+
 @dataclass(slots=True)
 class PushedNode:
     """One target of one sender."""
@@ -80,24 +131,13 @@ class PushedNode:
     place: int  # in the arrays of nodes
     columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
     numbers: list[int] = field(default_factory=list)  # of the same series
-    shape: tuple[NDArray[np.intp], NDArray[np.bool_]] | None = None  # `numbers`, and which columns give threads to jobs
-    layout: PageLayout | None = None
-    layout_of: bytes = b""  # the jobs that the layout was made for
+    layout: PushedLayout | None = None  # None: the columns have changed
+    jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
     heard_s: float = 0.0  # the clock at its last complete row
 
     @property
     def where(self) -> str:
         return f"{visible(self.instance[:NAME_CHARS])} (pushed by {self.sender})"
-
-    def changed(self) -> None:
-        """Series were added or taken away."""
-        self.shape = self.layout = None
-
-    def columns_now(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        if self.shape is None:
-            is_job = [name == self.dialect.job_cpu for name, _ in self.columns]
-            self.shape = np.array(self.numbers, np.intp), np.array(is_job, np.bool_)
-        return self.shape
 
 
 class PushedSamples:
@@ -207,7 +247,7 @@ class PushedSamples:
         own = {name: text for name, text in labels.items() if (name, text) not in node.target}
         node.columns.append((own.pop("__name__"), own))
         node.numbers.append(number)
-        node.changed()
+        node.layout = None
         self._node_of[number], self._active[number] = node.place, True
         self._expected[node.place] += 1
         self._attached += 1
@@ -241,14 +281,14 @@ class PushedSamples:
 
     def _detach(self, node: PushedNode, gone: NDArray[np.bool_]) -> None:
         """Take series away from a node."""
-        numbers, _ = node.columns_now()
+        numbers = np.array(node.numbers, np.intp)
         ended = numbers[gone]
         self._expected[node.place] -= int(self._active[ended].sum())
         self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
         self._attached -= len(ended)
         node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
         node.numbers = numbers[~gone].tolist()
-        node.changed()
+        node.layout = None
 
     def _make_room(self, now_s: float) -> None:
         """Forget series without a node that have been silent for a while: those of jobs that have ended, above all."""
@@ -263,7 +303,7 @@ class PushedSamples:
         for array in (self._node_of, self._active, self._orphan, self._newest_ms, self._heard_s, self._bits):
             array[: len(kept)] = array[kept]
         for node in self._nodes.values():
-            node.numbers, node.shape = renamed[node.numbers].tolist(), None
+            node.numbers, node.layout = renamed[node.numbers].tolist(), None
         waiting = {key: [int(renamed[n]) for n in numbers if renamed[n] >= 0] for key, numbers in self._waiting.items()}
         self._waiting = {key: numbers for key, numbers in waiting.items() if numbers}
 
@@ -300,7 +340,7 @@ class PushedSamples:
 
     def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> None:
         """Put the samples into the rows of their nodes. A full node returns its oldest row first."""
-        counts = np.zeros(len(_KINDS), np.int64)
+        counts = np.zeros(len(SAMPLE_OUTCOMES), np.int64)
         series = (self._node_of, self._active, self._newest_ms, self._bits)
         rows = (self._row_ms, self._row_s, self._filled, self._expected, self._returned_ms)
         limits = (now_s, round((now_s - OLDEST_S) * 1000), round((now_s + AHEAD_S) * 1000))
@@ -312,7 +352,7 @@ class PushedSamples:
                 place = int(self._node_of[numbers[request.series_of[at]]])
                 self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), now_s, self._early)
         del self._early[: max(len(self._early) - MOST_READINGS, 0)]
-        self.counts.update({kind: int(count) for kind, count in zip(_KINDS, counts, strict=True) if count})
+        self.counts.update({kind: int(count) for kind, count in zip(SAMPLE_OUTCOMES, counts, strict=True) if count})
 
     def due(self, now_s: float) -> list[tuple[PushedNode, NodeReading]]:
         """The readings that are complete, or that nothing more is expected of, in the order of their times."""
@@ -333,10 +373,10 @@ class PushedSamples:
 
     def _return(self, node: PushedNode, row: int, now_s: float, readings: list[tuple[PushedNode, NodeReading]]) -> None:
         """Empty a row into a reading. A row without any CPU time, as of a target that is down, is none."""
-        place, (numbers, is_job) = node.place, node.columns_now()
+        place, numbers = node.place, np.array(node.numbers, np.intp)
         time_ms = int(self._row_ms[place, row])
-        bits = self._bits[numbers, row]
-        values = bits.view(np.float64)
+        values = self._bits[numbers, row].view(np.float64)
+        values[np.isnan(values)] = np.nan  # a stale marker is a signalling NaN: sums of it would warn
         self._bits[numbers, row] = _ABSENT
         self._row_ms[place, row], self._filled[place, row] = _FREE, 0
         self._returned_ms[place] = max(time_ms, int(self._returned_ms[place]))
@@ -346,30 +386,33 @@ class PushedSamples:
             self._active[numbers[lost]] = False
             self._expected[place] -= int(lost.sum())
         try:
-            layout = self._layout(node, is_job & (values > 0), values)
-            name = short_name(layout.node or node.instance.rpartition(":")[0] or node.instance, "node")
+            reading = self._reading(node, time_ms / 1000, values)
         except ValueError as error:
             self._refuse(node.instance, f"{node.where}: {error}")
             return
-        reading = layout.reading(name, time_ms / 1000, values)
         if not np.isnan(reading.seconds).all():
             readings.append((node, reading))
-        ended = ~self._active[numbers] & (self._newest_ms[numbers] < time_ms - LOST_MS)
+        ended = ~self._active[numbers] & (self._newest_ms[numbers] < time_ms - FORGET_MS)
         if ended.sum() > 64 + len(numbers) // 4:
             self._detach(node, ended)
 
-    def _layout(self, node: PushedNode, of_jobs: NDArray[np.bool_], values: NDArray[np.float64]) -> PageLayout:
-        """Where the series of a reading are among the columns. It changes with the columns and with the jobs."""
-        made_for = np.packbits(of_jobs).tobytes()
-        if node.layout is None or made_for != node.layout_of:
-            samples = zip(node.columns, values.tolist(), strict=True)
-            series = tuple(MetricSample(name, labels, value) for (name, labels), value in samples)
-            node.layout, node.layout_of = layout_in(series, node.dialect), made_for
-            self._note_owners(series)
-        return node.layout
+    def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
+        if node.layout is None:
+            node.layout, node.jobs = _layout(node.columns, node.dialect), (b"", ())
+        layout = node.layout
+        name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
+        reading = layout.page.reading(name, time_s, values)
+        jobs = layout.jobs(values, node.jobs)
+        if jobs is not node.jobs[1]:
+            node.jobs = (values[layout.allocated] > 0).tobytes(), jobs
+            self._note_owners(node, values)
+        if not jobs:
+            return reading
+        known = np.append(values, np.nan)
+        return replace(reading, jobs=jobs, job_operands=np.array([layout.operands[j.job].read(known) for j in jobs]))
 
-    def _note_owners(self, series: tuple[MetricSample, ...]) -> None:
-        for name, labels, value, _ in series:
+    def _note_owners(self, node: PushedNode, values: NDArray[np.float64]) -> None:
+        for (name, labels), value in zip(node.columns, values.tolist(), strict=True):
             if name == OWNER_METRIC and 0 <= value < 2**32:
                 self.owners[labels.get("jobid", "")[:NAME_CHARS]] = int(value)
         for job in list(self.owners)[: max(len(self.owners) - MOST_OWNERS, 0)]:
@@ -437,17 +480,19 @@ def _put(at, samples, numbers, series, rows, limits, counts):  # type: ignore[no
 def _until(places, rows, now_s, until_ms):  # type: ignore[no-untyped-def]
     """For each node the time of the newest row that can be returned, or _FREE."""
     row_ms, row_s, filled, expected, begun_s = rows
+    most = row_ms.shape[1]
     for i in range(len(places)):
         node = places[i]
-        complete, waited = _FREE, _FREE
-        for k in range(row_ms.shape[1]):
-            if row_ms[node, k] != _FREE:
-                if filled[node, k] >= expected[node]:
-                    complete = max(complete, row_ms[node, k])
-                if abs(now_s - row_s[node, k]) > WAIT_S:
-                    waited = max(waited, row_ms[node, k])
-        before = _FREE
-        for k in range(row_ms.shape[1]):
-            if row_ms[node, k] < complete:
-                before = max(before, row_ms[node, k])
-        until_ms[i] = max(before, waited) if abs(now_s - begun_s[node]) >= SETTLE_S else _FREE
+        complete, until = _FREE, _FREE
+        for k in range(most):
+            if row_ms[node, k] != _FREE and filled[node, k] >= expected[node]:
+                complete = max(complete, row_ms[node, k])
+        for k in range(most):
+            if row_ms[node, k] == _FREE:
+                continue
+            newer = 0
+            for other in range(most):
+                newer += row_ms[node, other] > row_ms[node, k]
+            if row_ms[node, k] < complete or newer >= BEHIND_ROWS or abs(now_s - row_s[node, k]) > WAIT_S:
+                until = max(until, row_ms[node, k])
+        until_ms[i] = until if abs(now_s - begun_s[node]) >= SETTLE_S else _FREE
