@@ -56,7 +56,7 @@ def edge(chosen: argparse.Namespace) -> dict[str, Any]:
         connection, far_end = get_context("spawn").Pipe()
         rings = [ring(trace, PAST_S) for trace in traces[:1]]
         exporter = get_context("spawn").Process(
-            target=serve, args=(far_end, rings, ["n1"], chosen.threads), daemon=True
+            target=serve, args=(far_end, rings, ["n1"], chosen.threads, None), daemon=True
         )
         exporter.start()
         stack.callback(exporter.kill)
