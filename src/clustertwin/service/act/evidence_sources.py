@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import InputError, SettingsError, SourceError
-from clustertwin.core.socket_deadline import SocketDeadline
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
 from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS, take_apart
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 if TYPE_CHECKING:
     import httpx

@@ -20,9 +20,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.core.socket_deadline import SocketDeadline
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import TIMEOUT_S, check_job
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
 MAX_BYTES = 64 << 20  # the queue of a large site

@@ -14,7 +14,7 @@ import orjson
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.formatting import visible
-from clustertwin.core.socket_deadline import SocketDeadline
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 #: Statuses that are worth a retry.
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
