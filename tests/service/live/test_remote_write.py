@@ -15,7 +15,16 @@ import httpx
 import numpy as np
 import pytest
 from tests.pushed import literal_block, series
-from tests.servers import document, exporter, free_address, node_exporter, prometheus, scrape_config
+from tests.servers import (
+    binary,
+    document,
+    exporter,
+    free_address,
+    node_exporter,
+    prometheus,
+    running,
+    scrape_config,
+)
 from tests.telemetry.ingest.sources.test_real_servers import Proc
 
 from clustertwin.core.traces import Trace
@@ -217,3 +226,42 @@ def same_seconds(one: dict[str, Any], other: dict[str, Any]) -> int:
         both = ~np.isnan(a).any((0, 2)) & ~np.isnan(b).any((0, 2))
         found.append(int(both.sum()) if np.array_equal(a[:, both], b[:, both]) else 0)
     return max(found)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_what_vmagent_pushes_is_used(tmp_path: Path):
+    """Another sender of the same protocol, with batches of its own."""
+    pushed, agent = free_address(), free_address()
+    tokens = Tokens((store := Store(tmp_path / "home" / "state.sqlite")).database)
+    push_token, read_token = tokens.add("site", "push", time.time()), tokens.add("ada", "read", time.time())
+    store.close()
+    config = tmp_path / "twin.toml"
+    port = pushed.rpartition(":")[2]
+    config.write_text(f'[service]\nport = {port}\nhome = "{tmp_path}/home"\n[source]\nkind = "remote-write"\n')
+    with ExitStack() as stack:
+        host = stack.enter_context(exporter(tmp_path / "exporter", "--node=n1"))
+        command = [sys.executable, "-m", "clustertwin", "serve", "--config", str(config), "--json"]
+        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(process.kill)
+        document(process.stdout)
+        (tmp_path / "scrape.yml").write_text(scrape_config({"twin": [host.address]}))
+        options = [
+            f"-promscrape.config={tmp_path / 'scrape.yml'}",
+            f"-remoteWrite.url=http://{pushed}/api/v1/write",
+            f"-remoteWrite.bearerToken={push_token}",
+            f"-remoteWrite.tmpDataPath={tmp_path / 'queue'}",
+            f"-httpListenAddr={agent}",
+        ]
+        stack.enter_context(running(tmp_path / "agent", agent, [binary("vmagent"), *options], "/health"))
+        head, give_up_s, found = {"Authorization": f"Bearer {read_token}"}, time.monotonic() + 200, {}
+        while time.monotonic() < give_up_s:
+            found = httpx.get(f"http://{pushed}/api/v1/snapshot", headers=head, timeout=60).json()
+            if found["nodes"] and found["ready_in_s"] is not None and found["ready_in_s"] < 95:
+                break
+            time.sleep(1)
+        assert [node["node"] for node in found["nodes"]] == ["n1"]
+        assert found["ready_in_s"] < 95  # several seconds have arrived
+        assert found["problems"] == []
+        lines = httpx.get(f"http://{pushed}/metrics", headers=head, timeout=60).text.splitlines()
+        assert "twin_pushed_refused_series_total 0" in lines

@@ -133,7 +133,7 @@ class PushedNode:
     numbers: list[int] = field(default_factory=list)  # of the same series
     layout: PushedLayout | None = None  # None: the columns have changed
     jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
-    heard_s: float = 0.0  # the clock at its last complete row
+    heard_s: float = 0.0  # when the first sample of its last returned row arrived
 
     @property
     def where(self) -> str:
@@ -350,7 +350,7 @@ class PushedSamples:
             at = _put(at, samples, numbers, series, rows, limits, counts)
             if at < len(request.times_ms):
                 place = int(self._node_of[numbers[request.series_of[at]]])
-                self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), now_s, self._early)
+                self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), self._early)
         del self._early[: max(len(self._early) - MOST_READINGS, 0)]
         self.counts.update({kind: int(count) for kind, count in zip(SAMPLE_OUTCOMES, counts, strict=True) if count})
 
@@ -366,12 +366,12 @@ class PushedSamples:
                 times_ms = self._row_ms[node.place]
                 for row in np.argsort(times_ms).tolist():
                     if _FREE < times_ms[row] <= until:
-                        self._return(node, row, now_s, readings)
+                        self._return(node, row, readings)
             elif now_s - node.heard_s > HELD_S:
                 self._forget(key)
         return readings
 
-    def _return(self, node: PushedNode, row: int, now_s: float, readings: list[tuple[PushedNode, NodeReading]]) -> None:
+    def _return(self, node: PushedNode, row: int, readings: list[tuple[PushedNode, NodeReading]]) -> None:
         """Empty a row into a reading. A row without any CPU time, as of a target that is down, is none."""
         place, numbers = node.place, np.array(node.numbers, np.intp)
         time_ms = int(self._row_ms[place, row])
@@ -380,7 +380,7 @@ class PushedSamples:
         self._bits[numbers, row] = _ABSENT
         self._row_ms[place, row], self._filled[place, row] = _FREE, 0
         self._returned_ms[place] = max(time_ms, int(self._returned_ms[place]))
-        node.heard_s = now_s
+        node.heard_s = float(self._row_s[place, row])
         lost = self._active[numbers] & (self._newest_ms[numbers] < time_ms - LOST_MS)
         if lost.any():
             self._active[numbers[lost]] = False
