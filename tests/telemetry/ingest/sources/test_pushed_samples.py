@@ -14,6 +14,7 @@ from clustertwin.telemetry.ingest.sources.pushed_samples import (
     BEHIND_ROWS,
     HELD_S,
     LOST_MS,
+    MOST_NEW_SERIES,
     ROWS,
     SETTLE_S,
     WAIT_S,
@@ -257,6 +258,26 @@ def test_the_number_of_series_is_limited(pushes: Pushes, monkeypatch: pytest.Mon
     assert times(pushes.readings(NEXT + 1))[-1] == NEXT
 
 
+def test_a_request_brings_only_some_new_series_and_the_next_one_the_others(pushes: Pushes) -> None:
+    """New labels are parsed while the loop waits: a hundred thousand of them would stop it for seconds."""
+    before = pushes.samples.series
+    many = [cpu(thread, "user", f"m{node}") for node in range(20) for thread in range(400)]
+    pushes.at(NEXT, many, [NEXT])
+    assert pushes.samples.series == before + MOST_NEW_SERIES
+    assert pushes.samples.counts["postponed"] == len(many) - MOST_NEW_SERIES
+    pushes.at(NEXT + 1, many, [NEXT + 1])
+    assert pushes.samples.series == before + len(many)
+
+
+def test_the_labels_of_more_series_than_there_is_room_for_are_not_parsed(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushes.samples._registry, "most_series", pushes.samples.series)
+    monkeypatch.setattr(pushed_samples, "parse_labels", lambda text: pytest.fail("parsed"))
+    pushes.at(NEXT, [cpu(thread, "user", "liar:1") for thread in range(500)], [NEXT])
+    assert "which is the limit" in pushes.samples.refused[""]
+
+
 def test_the_number_of_nodes_is_limited(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushed_samples, "MOST_NODES", 3)
     pushes.at(NEXT, [cpu(0, "user", f"liar:{i}") for i in range(100)], [NEXT])
@@ -266,7 +287,8 @@ def test_the_number_of_nodes_is_limited(pushes: Pushes, monkeypatch: pytest.Monk
 def test_known_series_are_found_among_very_many() -> None:
     pushes = Pushes()
     many = [cpu(thread, mode, f"n{node}") for node in range(20) for thread in range(64) for mode in MODES]
-    pushes.at(0, many, [0])
+    for at in range(0, len(many), MOST_NEW_SERIES):
+        pushes.at(0, many[at : at + MOST_NEW_SERIES], [0])
     assert pushes.samples.series == len(many)
     pushes.at(1, many[::-1], [1])
     assert pushes.samples.series == len(many)

@@ -46,8 +46,11 @@ HELD_S = 60.0
 OLDEST_S, AHEAD_S = 300.0, 30.0
 MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 100,000 threads, and half of that again
 MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
+#: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
+MOST_NEW_SERIES = 5000
 #: Readings that wait for the loop. More than this of a backlog are dropped, oldest first.
 MOST_READINGS = 100_000
+_FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
 #: Job -> the user id of its owner; our exporter has it.
@@ -181,7 +184,13 @@ class PushedSamples:
         self._make_room(now_s)
         numbers, hashes = self._registry.find(request, number)
         reason = self._bad_labels(request)
-        for i in np.flatnonzero(numbers == UNKNOWN).tolist():
+        new = np.flatnonzero(numbers == UNKNOWN)
+        if self._registry.is_full and len(new):
+            self._refuse("", _FULL)
+        most = 0 if self._registry.is_full else MOST_NEW_SERIES
+        self.counts["postponed"] += len(new[most:])
+        numbers[new[most:]] = UNWANTED
+        for i in new[:most].tolist():
             try:
                 numbers[i] = self._register(sender, request.labels(i), number, hashes[i], now_s)
             except ValueError as error:
@@ -190,7 +199,7 @@ class PushedSamples:
                 numbers[i] = UNWANTED
         known = numbers[numbers >= 0]
         self._heard_s[known] = now_s
-        for orphan in known[self._orphan[known]].tolist():
+        for orphan in known[self._orphan[known]][:MOST_NEW_SERIES].tolist():
             if self._orphan[orphan]:  # an earlier one may have brought it along
                 self._attach(orphan, sender, parse_labels(self._registry.labels(orphan)), now_s)
         self._spread(request, numbers, now_s)
@@ -216,7 +225,7 @@ class PushedSamples:
         if labels["__name__"] == _DIALECT_OF[labels["__name__"]].cpu:
             thread_number(labels)
         if self._registry.is_full:
-            self._refuse("", f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs")
+            self._refuse("", _FULL)
             return UNWANTED
         number = self._registry.add(text, sender_number, hashed)
         self._grow(number)
