@@ -1,7 +1,7 @@
 """Threads through a real Prometheus: simulated exporters, scraped once a second -> scores of the service that reads it.
 
     python benchmarks/prometheus.py [--threads 10240] [--stride 10] [--seconds 40] [--server prometheus] [--only-read]
-                                    [--json]
+                                    [--push] [--json]
 
 Prometheus (it must be installed; `--server victoria-metrics` takes VictoriaMetrics) scrapes simulated exporters of 128
 threads, each with eight modes and its jobs, and with the series behind the channels of nodes and jobs. The service's
@@ -10,6 +10,9 @@ All processes share the cores of this machine. The wait is the time from a threa
 score. Prometheus is queried for whole seconds that are at least 2 s old.
 
 With `--only-read` no loop runs: ranges of a stride's length are read one after the other and turned into traces.
+
+With `--push` Prometheus pushes by remote write to a real `twin serve`, whose CPU time and lag are measured: first until
+it has a hundred seconds of data, so that it only takes in samples, then with all threads scored.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -37,6 +41,8 @@ from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds.trace_feeds import PrometheusFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
+from clustertwin.service.store.event_store import Store
+from clustertwin.service.store.tokens import Tokens
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.ingest.sources import traces as traces_of
 from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -87,7 +93,7 @@ class WithPast:
         return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
 
 
-def scrape_config(names: list[str], port: int) -> str:
+def scrape_config(names: list[str], port: int, push: dict[str, Any] | None = None) -> str:
     targets = [
         {
             "targets": [f"127.0.0.1:{port}"],
@@ -96,7 +102,8 @@ def scrape_config(names: list[str], port: int) -> str:
         for name in names
     ]
     every = {"scrape_interval": "1s", "scrape_timeout": "1s"}
-    return json.dumps({"global": every, "scrape_configs": [{"job_name": "twin", "static_configs": targets}]})
+    scrapes = [{"job_name": "twin", "static_configs": targets}]
+    return json.dumps({"global": every, "scrape_configs": scrapes, "remote_write": [push] if push else []})
 
 
 def command(server: str, config: Path, place: str, address: str) -> list[str]:
@@ -131,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--server", choices=["prometheus", "victoria-metrics"], default="prometheus")
     parser.add_argument("--only-read", action="store_true")
+    parser.add_argument("--push", action="store_true")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     threadpool_limits(1)
@@ -148,7 +156,10 @@ def main() -> None:
         begun_s = int(time.time()) + 1
         connection.send(begun_s)
         config = Path(place, "prometheus.yml")
-        config.write_text(scrape_config(names, exporters_port))
+        pushed = Pushed(Path(place, "home"), chosen.stride) if chosen.push else None
+        if pushed:
+            stack.enter_context(pushed)
+        config.write_text(scrape_config(names, exporters_port, pushed.remote_write if pushed else None))
         url = f"http://127.0.0.1:{free_port()}"
         server = subprocess.Popen(command(chosen.server, config, place, url.removeprefix("http://")))
         stack.callback(server.wait)
@@ -160,11 +171,12 @@ def main() -> None:
         scrape_load = (cpu_s(server.pid) - used_s) / passed_s
         exporters_load = (cpu_s(exporters.pid or 0) - exporters_s) / passed_s
         row = {"server": chosen.server, "threads": len(names) * NODE_THREADS, "nodes": len(names)}
-        measured = (
-            read(url, chosen, server)
-            if chosen.only_read
-            else watch(url, names, simulated_traces, chosen, server, place)
-        )
+        if pushed:
+            measured = pushed.measure(chosen.seconds, server.pid)
+        elif chosen.only_read:
+            measured = read(url, chosen, server)
+        else:
+            measured = watch(url, names, simulated_traces, chosen, server, place)
         row |= measured | {
             "exporters_load": exporters_load,
             "server_load_without_reader": scrape_load,
@@ -177,6 +189,70 @@ def main() -> None:
             "load_average": os.getloadavg()[0],
         }
     print(json.dumps(row) if chosen.json else "\n".join(f"{name:24} {number}" for name, number in row.items()))
+
+
+class Pushed:
+    """A `twin serve` that Prometheus pushes to."""
+
+    def __init__(self, home: Path, stride_s: int) -> None:
+        store = Store(home / "state.sqlite")
+        tokens = Tokens(store.database)
+        self.push_token, read = tokens.add("site", "push", time.time()), tokens.add("bench", "read", time.time())
+        store.close()
+        port = free_port()
+        self.url, self.head = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {read}"}
+        self.config = home / "twin.toml"
+        self.config.write_text(
+            f'[service]\nport = {port}\nhome = "{home}"\n[source]\nkind = "remote-write"\n'
+            f"[scoring]\nstride_s = {stride_s}\n"
+        )
+
+    @property
+    def remote_write(self) -> dict[str, Any]:
+        queue = {"batch_send_deadline": "1s", "max_samples_per_send": 5000, "capacity": 50_000}
+        credentials = {"credentials": self.push_token}
+        return {"url": f"{self.url}/api/v1/write", "authorization": credentials, "queue_config": queue}
+
+    def __enter__(self) -> None:
+        command = [sys.executable, "-m", "clustertwin", "serve", "--config", str(self.config), "--json"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        while self.process.stdout.readline().rstrip() not in ("", "}"):
+            pass
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def snapshot(self) -> dict[str, Any]:
+        return httpx.get(f"{self.url}/api/v1/snapshot", headers=self.head, timeout=60).json()
+
+    def measure(self, seconds: int, server: int) -> dict[str, Any]:
+        ingest, _, server_load = self._loads(seconds, server)
+        while self.snapshot()["phase"] != "watching":
+            time.sleep(1)
+        time.sleep(WARM_S)
+        scoring, lags_s, _ = self._loads(seconds, server)
+        nodes = httpx.get(f"{self.url}/api/v1/nodes", headers=self.head, timeout=60).json()
+        return {
+            "service_load_before_scoring": ingest,
+            "service_load": scoring,
+            "server_load_pushing": server_load,
+            "lag_s": float(np.median(lags_s)),
+            "longest_lag_s": max(lags_s),
+            "watched_nodes": len(nodes),
+            "scored_threads": sum(node["threads"] - node["unknown"] for node in nodes),
+            "serve_mb": rss_mb(self.process.pid),
+            "problems": self.snapshot()["problems"][:3],
+        }
+
+    def _loads(self, seconds: int, server: int) -> tuple[float, list[float], float]:
+        begun_s, own_s, server_s, lags_s = time.time(), cpu_s(self.process.pid), cpu_s(server), []
+        while time.time() - begun_s < seconds:
+            time.sleep(1)
+            lags_s.append(float(self.snapshot()["lag_s"]))
+        passed_s = time.time() - begun_s
+        return (cpu_s(self.process.pid) - own_s) / passed_s, lags_s, (cpu_s(server) - server_s) / passed_s
 
 
 def watch(

@@ -26,6 +26,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "xarray": ("xarray", "traces as labelled arrays"),
     "service": ("fastapi", "the live service and its pages"),
     "notify": ("apprise", "mail and webhooks where there is no Alertmanager"),
+    "remote-write": ("cramjam", "samples that Prometheus pushes"),
     "learn": ("mlflow", "the registry of the nightly duel"),
     "study": ("pyod", "detectors to measure ours beside"),
     "umap": ("umap-learn", "another picture of embeddings"),

@@ -20,22 +20,29 @@ app = group("Tokens: they allow people and programs to read, vet or administer t
 @app.command()
 def add(
     name: str = typer.Argument(help="Name of the owner; the audit log shows it."),
-    role: str = typer.Option("read", "--role", help="Role of the token: read, vet or admin."),
+    role: str = typer.Option("read", "--role", help="Role of the token: read, vet, admin, or push for remote write."),
     lasts: str = typer.Option("", "--for", help="Duration, such as 12h or 90d; without it, the token does not expire."),
+    from_file: Path | None = typer.Option(
+        None, "--from", help="Store the token in this file, which another service made, instead of a new one."
+    ),
     home: Path = Home,
     json: bool = Json,
 ) -> None:
     """Create a token and print it once; only its hash is stored. Once a token has existed, every client needs one."""
     from clustertwin.core.durations import parse_duration
+    from clustertwin.service.live.feeds.source_setup import read_secret
     from clustertwin.service.store.tokens import Tokens
 
     now_s, lasts_s = time.time(), parse_duration(lasts) if lasts else None
+    given = read_secret(str(from_file)) if from_file else ""
     tokens = Tokens(open_store(home, make=True).database)
-    token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser())
+    token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser(), token=given)
+    if given:
+        token = ""  # its owner has it
     if json:
         expires_s = None if lasts_s is None else now_s + lasts_s
         print_json({"name": name, "role": role, "token": token, "expires_s": expires_s})
-    else:
+    elif not given:
         typer.echo(token)
         err.print("Store this token now: it is not shown again.")
 

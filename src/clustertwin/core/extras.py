@@ -27,6 +27,7 @@ PACKAGES_BY_EXTRA: dict[str, tuple[str, ...]] = {
     "sb3": ("rl", "sb3_contrib"),
     "ray": ("ray",),
     "notify": ("apprise",),
+    "remote-write": ("cramjam",),
     "learn": ("models", "plots", "mlflow"),
     "evidence": (),  # py-spy is a program, not a module
     "notebooks": ("generate", "rl", "pandas", "xarray", "ipykernel"),

@@ -186,6 +186,9 @@ class LearningSection(_Section):
     nightly: str = ""  # local time, such as 02:30, at which the service runs `twin learn run`; empty: it does not
     shadow: bool = True  # notify nobody until this site is known
     thread_hours: float = Field(default=_DAY.thread_hours, ge=0)  # the least evidence of a day that is learned
+    champion_url: str = ""  # take the champion from this service, instead of learning here
+    champion_token_file: str = ""
+    champion_ca_file: str = ""
     false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # of a false event per node-day, in sight
 
     @field_validator("nightly")
@@ -194,6 +197,12 @@ class LearningSection(_Section):
         if not re.fullmatch(r"(([01]\d|2[0-3]):[0-5]\d)?", text):
             raise ValueError(f"{text!r} is not a time of day such as 02:30")
         return text
+
+    @model_validator(mode="after")
+    def _one_teacher(self) -> LearningSection:
+        if self.champion_url and self.nightly:
+            raise ValueError("nightly and champion_url exclude each other: a night would replace the central champion")
+        return self
 
     @property
     def flags(self) -> list[str]:

@@ -21,7 +21,14 @@ from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
-from clustertwin.service.live.feeds.source_setup import archive_of, live_feed, replay_feed, write_source
+from clustertwin.service.live.feeds.source_setup import (
+    SourceSettings,
+    archive_of,
+    live_feed,
+    receiver_of,
+    replay_feed,
+    write_source,
+)
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -80,6 +87,7 @@ def run(
         binding = replace(binding, port=listener.getsockname()[1])
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
+        state.receiver = receiver_of(feed, source)
         if replay is None:
             write_source(home, source)  # so that `twin job` finds the data of a cluster
         state.may_be_in_shadow = config.learning.shadow and not state.replayed
@@ -92,6 +100,7 @@ def run(
             _hand(config, state, stop)
             _forecast_starts(config, state, stop)
             _join_clusters(config, state, stop)
+            _follow_champion(config, state, stop, listening)
         nights = _nightly(config, state, stop) if replay is None else None
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
@@ -278,6 +287,26 @@ def _join_clusters(config: ServiceConfig, state: ServiceState, stop: threading.E
     members = member_watch.MemberWatch(settings, publish)
     fence = fence_of(state, "joined clusters")
     threading.Thread(target=member_watch.watch, args=(members, stop, fence), name="clusters", daemon=True).start()
+
+
+def _follow_champion(
+    config: ServiceConfig, state: ServiceState, stop: threading.Event, listening: threading.Event
+) -> None:
+    """Start taking the champion of a central service, if there is one. A missing token file is an error at start."""
+    section = config.learning
+    if not section.champion_url:
+        return
+    from clustertwin.service.live.members import central_champion
+
+    secrets = SourceSettings(token_file=section.champion_token_file, ca_file=section.champion_ca_file)
+    champion = central_champion.CentralChampion(secrets.endpoint(section.champion_url), config.home)
+    fence = fence_of(state, "central champion")
+
+    def follow() -> None:
+        listening.wait(timeout=10)  # its imports would delay the pages
+        central_champion.watch(champion, stop, fence)
+
+    threading.Thread(target=follow, name="champion", daemon=True).start()
 
 
 def _nightly(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> threading.Thread | None:

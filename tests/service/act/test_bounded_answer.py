@@ -10,7 +10,7 @@ import pytest
 from clustertwin.core.errors import SourceError
 from clustertwin.service.act.bounded_answer import body_of
 from clustertwin.service.act.evidence_sources import MAX_BYTES, _ask
-from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
+from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest, read_answer
 
 #: 300 MB in 30 KB, and in less than one: httpx would decode either in one step.
 BOMB = gzip.compress(bytes(30 << 20))
@@ -52,6 +52,14 @@ def test_an_answer_that_comes_slowly_ends_at_its_deadline():
     with client.stream("GET", "https://n1") as answer, pytest.raises(SourceError, match="took too long"):
         body_of(answer, 1 << 30, 5.0, lambda: float(next(clock)))
     assert next(clock) == 7
+
+
+@pytest.mark.parametrize(
+    "document", [b"[" * 200_000, b'{"a":' * 200_000, b'{"errors": 5}', b'{"errors": true, "jobs": []}', b"9" * 5000]
+)
+def test_a_document_of_slurmrestd_that_is_deep_or_odd_is_refused_in_one_sentence(document):
+    with pytest.raises(SourceError, match="slurmrestd"):
+        read_answer(200, document)
 
 
 def test_slurmrestd_cannot_send_a_compressed_answer(monkeypatch):

@@ -20,10 +20,11 @@ from tests.servers import document, free_address
 from tests.service import sample_state
 
 from clustertwin.core.errors import SourceError
+from clustertwin.service.live.members import member_watch
 from clustertwin.service.live.members.member_board import SILENT_S, MemberBoard, MemberState
 from clustertwin.service.live.members.member_settings import MemberSettings
 from clustertwin.service.live.members.member_summary import MOST_EVENTS, MemberSummary, parse_summary
-from clustertwin.service.live.members.member_watch import MemberWatch
+from clustertwin.service.live.members.member_watch import MOST_BYTES, MOST_BYTES_TOGETHER, MemberWatch, most_bytes
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.api.summary import summary_of
 
@@ -66,6 +67,8 @@ def test_what_a_service_tells_is_what_another_reads(client, stage):
         ({"events": [EVENT] * (MOST_EVENTS + 1)}, "events: Tuple should have at most 200 items"),
         ({"events": [{**EVENT, "onset_s": None}]}, r"events\.0\.onset_s: "),
         ({"lag_s": "soon"}, "lag_s: "),
+        ({"nodes": [{**NODE, "threads": 0}]}, r"nodes\.0: .*more threads are anomalous or unknown than there are"),
+        ({"nodes": [{**NODE, "alarming": 3, "unknown": 2}]}, r"nodes\.0: .*more threads are anomalous or unknown"),
     ],
 )
 def test_a_summary_over_a_limit_is_refused_with_its_place(change, reason):
@@ -141,6 +144,63 @@ def test_without_joined_clusters_the_page_says_what_to_configure(client):
     assert "[clusters.NAME]" in client.get("/clusters").text
     assert client.get("/api/v1/clusters").status_code == 404
     assert 'href="/clusters"' not in client.get("/").text
+
+
+def test_many_clusters_share_the_bytes_of_their_answers():
+    few, many = ([MemberSettings(f"c{i}", f"http://c{i}") for i in range(n)] for n in (4, 1000))
+    assert most_bytes(few) == MOST_BYTES
+    assert 1000 * most_bytes(many) <= MOST_BYTES_TOGETHER
+    assert most_bytes(many) >= 256 << 10
+
+
+def test_a_cluster_with_more_nodes_than_all_may_have_is_refused_and_the_others_stay(monkeypatch):
+    monkeypatch.setattr(member_watch, "MOST_NODES_TOGETHER", 5)
+    boards: list[MemberBoard] = []
+    names = ("alpha", "liar", "beta")
+    watch = MemberWatch([MemberSettings(name, f"http://{name}") for name in names], boards.append, clock=lambda: 0.0)
+    honest = json.dumps(SUMMARY).encode()
+    lie = json.dumps({**SUMMARY, "nodes": [{**NODE, "node": f"n{i}"} for i in range(5)]}).encode()
+    watch._sweep = Sweep([honest, lie, honest])
+    watch.turn()
+    alpha, liar, beta = boards[-1].members
+    assert (alpha.is_watched(0.0), liar.is_watched(0.0), beta.is_watched(0.0)) == (True, False, True)
+    assert "more than 5 nodes in all joined clusters" in liar.problem(0.0)
+    watch.turn()
+    assert [member.is_watched(0.0) for member in boards[-1].members] == [True, False, True]
+
+
+def test_a_cluster_whose_answer_took_long_to_read_is_asked_less_often(monkeypatch):
+    clock = [0.0]
+    watch = MemberWatch(
+        [MemberSettings("a", "http://a"), MemberSettings("b", "http://b")], lambda board: None, lambda: clock[0]
+    )
+    watch._sweep = Sweep([json.dumps(SUMMARY).encode()] * 2)
+    spent = iter([0.0, 1.5, 1.5, 1.5])
+    monkeypatch.setattr(member_watch, "thread_time", lambda: next(spent, 1.5))
+    watch.turn()
+    asked = []
+    for clock[0] in (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0):
+        watch._sweep.asked.clear()
+        watch.turn()
+        asked.append([number in watch._sweep.asked for number in (0, 1)])
+    assert [a for a, _ in asked] == [False] * 7 + [True]
+    assert all(b for _, b in asked)
+
+
+class Sweep:
+    """Answers every request at once."""
+
+    def __init__(self, bodies: list[bytes]) -> None:
+        self.bodies, self.asked, self.pending = bodies, [], frozenset()
+
+    def request(self, number: int, *_: object) -> None:
+        self.asked.append(number)
+
+    def responses(self, within_s: float):
+        return [(number, self.bodies[number]) for number in self.asked]
+
+    def close(self) -> None:
+        pass
 
 
 def test_an_address_where_nobody_listens_is_named(tmp_path):

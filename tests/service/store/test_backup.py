@@ -9,6 +9,7 @@ import stat
 import tarfile
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,37 @@ def test_the_commands(home, tmp_path):
     assert restored.exit_code == 0
     assert json.loads(restored.stdout)["files"] == 4
     assert (tmp_path / "other" / "champion.json").read_text() == '{"version": "a"}'
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_of_hundreds_of_megabytes_is_refused_before_it_is_read(tmp_path: Path, kind: bytes):
+    """It costs nothing to make: the file is sparse. Python's tarfile reads such a header as a whole."""
+    size = 300 << 20
+    bomb = tmp_path / "bomb.tar"
+    info = tarfile.TarInfo("header")
+    info.type, info.size = kind, size
+    with bomb.open("wb") as out:
+        out.write(info.tobuf(tarfile.GNU_FORMAT))
+        out.truncate(size + 10_240)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="is not a complete backup"):
+        backup.check(bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20
+
+
+@pytest.mark.parametrize("made_s", ["1e308", "-1e308", "NaN", "1e400", "true", "1" + "0" * 400])
+def test_a_backup_from_no_time_is_refused(home: Path, tmp_path: Path, made_s: str):
+    def at_no_time(name: str, data: bytes) -> bytes:
+        if name != backup.MANIFEST:
+            return data
+        document = json.loads(data)
+        document["made_s"] = "@"
+        return json.dumps(document).replace('"@"', made_s).encode()
+
+    backup.back_up(home, tmp_path / "good.tar", recording=True)
+    bad = edit(tmp_path / "good.tar", tmp_path / "bad.tar", at_no_time)
+    done = CliRunner().invoke(restore_app, [str(bad), "--check"])
+    assert isinstance(done.exception, InputError)
+    assert "does not say when it was made" in str(done.exception)

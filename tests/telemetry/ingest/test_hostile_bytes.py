@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
+import pytest
 from tests.hostile_inputs import attempt, boolean, damaged, fuzzed, seeds
 
 from clustertwin.core.errors import ExpositionError, InputError, SourceError
@@ -14,11 +17,20 @@ from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.http_sweep import unpack
+from clustertwin.telemetry.ingest.sources.pushed_samples import PushedSamples
 from clustertwin.telemetry.ingest.sources.query_answer import AnswerLimits, parse_answer
 from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader, parse_ring
+from clustertwin.telemetry.ingest.sources.write_request import (
+    WriteError,
+    WriteLimits,
+    declared_length,
+    decode,
+    parse_write_request,
+)
 from clustertwin.telemetry.learning.champions.champion_store import parse_champion
 
 RING, PAGE = seeds("exporter_ring")[0], seeds("exporter_page")[0]
+PUSHED, PUSHED_S = seeds("write_request")[0], 1_700_000_000.0
 
 
 def is_sound(reading: NodeReading) -> None:
@@ -63,6 +75,26 @@ def test_the_answer_of_prometheus(body: bytes, cut: bool) -> None:
     for series in attempt(lambda: parse_answer(body, "http://p", "q", limits), SourceError) or []:
         assert series.times_s.shape == series.values.shape
         assert all(isinstance(text, str) for text in series.labels.values())
+
+
+@fuzzed("write_request", damaged(*seeds("write_request")), values=(PUSHED,))
+def test_a_request_of_remote_write(first: bytes, second: bytes) -> None:
+    pushed = PushedSamples()
+    for number, data in enumerate((first, second, PUSHED)):
+        request = attempt(lambda data=data: parse_write_request(data), WriteError)
+        if request is not None:
+            assert request.places.max(initial=0) <= len(data)
+            pushed.add("site", request, PUSHED_S + number)
+    for _, reading in pushed.due(PUSHED_S + 20):
+        is_sound(reading)
+
+
+@pytest.mark.skipif(find_spec("cramjam") is None, reason="pip install 'clustertwin[remote-write]'")
+@fuzzed("snappy_block")
+def test_a_snappy_block(body: bytes) -> None:
+    limits = WriteLimits(decoded_bytes=1 << 16)
+    decoded = attempt(lambda: decode(body, limits), WriteError)
+    assert decoded is None or len(decoded) == declared_length(body, limits) <= 1 << 16
 
 
 @fuzzed("http_response", boolean, values=(False,))

@@ -15,6 +15,7 @@ from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
 from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS, take_apart
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 if TYPE_CHECKING:
     import httpx
@@ -76,15 +77,19 @@ def _ask(client: httpx.Client, url: str, node: str, job: str, owner: int) -> Job
     """The evidence of one node, or why there is none."""
     import httpx
 
+    deadline, params = SocketDeadline(), {"job": job, "owner": str(owner)}
     try:
         until_s = time.monotonic() + TIMEOUT_S
-        with client.stream("GET", url, params={"job": job, "owner": str(owner)}, headers=PLAIN) as answer:
+        with (
+            deadline.within(TIMEOUT_S),
+            client.stream("GET", url, params=params, headers=PLAIN, extensions=deadline.extensions) as answer,
+        ):
             data = body_of(answer, MAX_BYTES, until_s)
         if answer.status_code != 200:
             return f"{node}: {answer.status_code}"
         part = parse_evidence(data, url)
     except (httpx.HTTPError, OSError) as error:
-        return f"{node}: {type(error).__name__}"
+        return f"{node}: {'the answer took too long' if deadline.has_passed else type(error).__name__}"
     except SourceError as error:
         return f"{node}: {error}"
     except InputError as error:

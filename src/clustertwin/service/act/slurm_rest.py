@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import TIMEOUT_S, check_job
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
 MAX_BYTES = 64 << 20  # the queue of a large site
@@ -96,16 +97,21 @@ class SlurmRest:
         url, transport = self._settings.url.rstrip("/"), None
         if url.startswith("unix:"):
             url, transport = "http://slurmrestd", httpx.HTTPTransport(uds=url.removeprefix("unix:"))
+        deadline = SocketDeadline()
         try:
             with (
+                deadline.within(TIMEOUT_S),
                 httpx.Client(
                     timeout=TIMEOUT_S, transport=transport, headers=self._headers(), trust_env=False
                 ) as client,
-                client.stream(method, f"{url}{path}", json=body or None, headers=PLAIN) as answer,
+                client.stream(
+                    method, f"{url}{path}", json=body or None, headers=PLAIN, extensions=deadline.extensions
+                ) as answer,
             ):
                 data = body_of(answer, MAX_BYTES, time.monotonic() + TIMEOUT_S)
         except (httpx.HTTPError, OSError) as error:
-            raise SourceError(f"Slurm does not answer: slurmrestd, {type(error).__name__}") from None
+            reason = "the answer took too long" if deadline.has_passed else type(error).__name__
+            raise SourceError(f"Slurm does not answer: slurmrestd, {reason}") from None
         except SourceError as error:
             raise SourceError(f"Slurm's answer cannot be used: slurmrestd, {error}") from None
         return read_answer(answer.status_code, data)
@@ -132,13 +138,16 @@ def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
 
     try:
         answer = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         if status == 401:
             raise SourceError("slurmrestd refused the token: it is wrong or has expired")
         raise SourceError(f"slurmrestd answered {status} with something that is not a document")
-    errors = [error for error in answer.get("errors") or () if isinstance(error, dict)]
+    listed = answer.get("errors") or []
+    if not isinstance(listed, list):
+        raise SourceError("slurmrestd answered with errors that are not a list")
+    errors = [error for error in listed if isinstance(error, dict)]
     if errors and errors[0].get("error") == NOTHING:
         return {"jobs": []}
     if errors or status >= 400:

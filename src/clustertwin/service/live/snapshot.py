@@ -29,6 +29,7 @@ from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow, r
 from clustertwin.telemetry.moments.moment import Moment
 
 if TYPE_CHECKING:
+    from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
     from clustertwin.service.live.members.member_board import MemberBoard
     from clustertwin.service.store.event_store import Store
     from clustertwin.telemetry.detection.detector import Detector
@@ -175,6 +176,7 @@ class ServiceState:
         self.starts: StartBoard | None = None  # when waiting jobs start; a thread beside the loop replaces it
         self.known_health: KnownHealth = {}  # jobs of open events that hang by their evidence
         self.hanging_s: Mapping[str, float] = {}  # suspect -> when a second look showed that it hangs
+        self.receiver: RemoteWriteFeed | None = None  # takes in pushed samples, if that is the source
         self.hand_problem = ""  # why evidence or actions are missing, in one sentence
         self.side_problems: dict[str, str] = {}  # work beside the loop -> why its last turn failed
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end

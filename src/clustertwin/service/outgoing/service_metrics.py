@@ -27,6 +27,7 @@ from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, Se
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
+from clustertwin.telemetry.ingest.sources.pushed_samples import SAMPLE_OUTCOMES
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
 __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
@@ -79,6 +80,8 @@ def render(
         *_home(state.home),
         *_starts(state.starts),
     ]
+    if state.receiver is not None:
+        families += _pushed(state.receiver.counts())
     if members is not None:
         families += _clusters(members, limits.nodes, time.monotonic())
     if threads:
@@ -96,6 +99,19 @@ def render(
         )
     )
     return "".join(line for family in families for line in _lines(family))
+
+
+def _pushed(counts: Mapping[str, int]) -> Iterator[MetricFamily]:
+    """What became of pushed samples and series."""
+    samples = [({"outcome": kind}, float(counts.get(kind, 0))) for kind in SAMPLE_OUTCOMES]
+    about = "Pushed samples: used, unwanted, or dropped because they were late, doubled, old or ahead."
+    yield MetricFamily("twin_pushed_samples_total", about, samples)
+    yield _single(
+        "twin_pushed_refused_series_total",
+        "Pushed series that could not be used, counted at each push.",
+        counts.get("refused", 0),
+    )
+    yield _single("twin_pushed_series", "Series that are known from pushes.", counts.get("series", 0))
 
 
 def _loop(snapshot: Snapshot, age_s: float, beside: int) -> Iterator[MetricFamily]:

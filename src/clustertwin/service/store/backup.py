@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from clustertwin import __version__
 from clustertwin.core import files
@@ -36,6 +36,7 @@ _JOURNAL = "journal"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
 _PIECE = 1 << 20
+_LAST_S = 1e11  # the year 5138
 _MANIFEST_BYTES = 64_000_000  # of a home with half a million files
 
 
@@ -188,12 +189,24 @@ class _Hashing:
         return data
 
 
+class _InPieces:
+    """A file that is not read in one large piece: tarfile reads a header of any length at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.seek, self.tell, self.close = file, file.seek, file.tell, file.close
+
+    def read(self, count: int) -> bytes:
+        if count > _MANIFEST_BYTES:
+            raise tarfile.ReadError(f"a header of {count} bytes")
+        return self._file.read(count)
+
+
 def _extract(source: Path, draft: Path | None) -> BackupSummary:
     """Check every member and, with a draft, write it there."""
     seen: dict[str, Member] = {}
     manifest: dict[str, object] | None = None
     try:
-        with tarfile.open(source, mode="r:") as archive:
+        with source.open("rb") as file, tarfile.open(fileobj=cast(BinaryIO, _InPieces(file)), mode="r:") as archive:
             for info in archive:
                 if manifest is not None:
                     raise InputError(source, f"{info.name!r} follows {MANIFEST}, which must be last")
@@ -223,7 +236,7 @@ def _extract(source: Path, draft: Path | None) -> BackupSummary:
         if expected.get(name) != tuple(seen.get(name, ())):
             raise InputError(source, f"{name!r} is missing or was changed since the backup was made")
     made_s, written_by = manifest.get("made_s"), manifest.get("written_by")
-    if not isinstance(made_s, int | float):
+    if not isinstance(made_s, int | float) or isinstance(made_s, bool) or not 0 <= made_s < _LAST_S:
         raise InputError(source, f"its {MANIFEST} does not say when it was made")
     size = sum(member.size for member in seen.values())
     return BackupSummary(str(source), len(seen), size, float(made_s), str(written_by))

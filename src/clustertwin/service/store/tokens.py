@@ -1,7 +1,7 @@
 """Tokens: each has a name, a role and, if you like, an end. Only the hash of a token is stored.
 
 A token has 256 random bits and cannot be guessed, so one SHA-256 is enough. The role vet includes read, and admin
-includes vet. A login in a browser starts a session, which a logout ends. A session never outlives its token.
+includes all others. A login in a browser starts a session, which a logout ends. A session never outlives its token.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 
-Role = Literal["read", "vet", "admin"]
+Role = Literal["push", "read", "vet", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
+#: What each role may do. `push` may send samples and nothing else: it is in the configuration of other programs.
+_RIGHTS: dict[str, tuple[str, ...]] = {
+    "push": ("push",),
+    "read": ("read",),
+    "vet": ("read", "vet"),
+    "admin": ("push", "read", "vet", "admin"),
+}
 SESSION_S = 30 * 86_400.0
 MOST_SESSIONS = 50  # of one token; the oldest ends
 _LONGEST = 200  # characters of a token or session that are worth a hash
@@ -36,24 +43,33 @@ class TokenHolder:
     expires_s: float | None = None  # None: never
 
     def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return role in _RIGHTS.get(self.role, ())
 
 
 class Tokens:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._db, self._clock = database, clock
 
-    def add(self, name: str, role: str, now_s: float, *, lasts_s: float | None = None, who: str = "") -> str:
-        """Create a token for `name`. This is the only time the token itself is known."""
+    def add(
+        self, name: str, role: str, now_s: float, *, lasts_s: float | None = None, who: str = "", token: str = ""
+    ) -> str:
+        """Create a token for `name`. This is the only time the token itself is known.
+
+        With `token`, that one is stored, so that many services can share one.
+        """
         if role not in ROLES:
             raise SettingsError(f"unknown role {role!r}; use one of {', '.join(ROLES)}")
         if not re.fullmatch(r"[\w.@-]{1,64}", name):
             raise SettingsError(f"{name!r} is not a valid name; use 1 to 64 letters, digits, and . _ - @")
-        token = f"twin_{secrets.token_urlsafe(32)}"
+        if token and not re.fullmatch(r"[A-Za-z0-9_-]{40,200}", token):
+            raise SettingsError("the token is not 40 to 200 letters, digits, _ and -; let `twin token add` make one")
+        token = token or f"twin_{secrets.token_urlsafe(32)}"
         expires_s = None if lasts_s is None else now_s + lasts_s
         with self._db.transaction() as connection:
             if connection.execute("SELECT 1 FROM tokens WHERE name = ?", (name,)).fetchone():
                 raise SettingsError(f"{name} already has a token; remove it first with `twin token remove {name}`")
+            if connection.execute("SELECT 1 FROM tokens WHERE hash = ?", (_hash(token),)).fetchone():
+                raise SettingsError("another name has this token")
             connection.execute(
                 "INSERT INTO tokens (name, role, hash, made_s, expires_s) VALUES (?, ?, ?, ?, ?)",
                 (name, role, _hash(token), now_s, expires_s),

@@ -25,13 +25,12 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
 from clustertwin.service.web import local_users
 from clustertwin.service.web.binding import Binding
-from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.contract import MAX_BODY_BYTES, RouteGroup
 from clustertwin.service.web.unavailable import unavailable
 
 COOKIE = "twin_session"
 MAX_COOKIE_BYTES = 8192
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-MAX_BODY_BYTES = 1 << 20
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 #: Paths that need no token, besides the public pages: the health check, and the styles of the login page.
 PUBLIC = ("/healthz", "/static")
@@ -60,6 +59,7 @@ class Guard:
         self.hosts = _hosts(binding)
         self._public = (*PUBLIC, *(path for group in groups if group.public for path in group.paths))
         self._change_roles = {path: group.change_role for group in groups for path in group.paths}
+        self._body_bytes = {path: group.body_bytes for group in groups for path in group.paths}
         self._read_roles = {path: group.read_role for group in groups for path in group.paths}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,13 +80,18 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send_strictly)
             return
-        await self.app(scope, _bounded(receive), send_strictly)
+        await self.app(scope, _bounded(receive, self._most_bytes(scope["path"])), send_strictly)
 
     def needed_role(self, path: str, method: str) -> Role:
         """The role that a request needs. A change outside every known group needs `vet`."""
         if method in SAFE_METHODS:
             return next((role for prefix, role in self._read_roles.items() if _is_below(path, prefix)), "read")
         return next((role for prefix, role in self._change_roles.items() if _is_below(path, prefix)), "vet")
+
+    def _most_bytes(self, path: str) -> int:
+        """The longest body of a request."""
+        found = (most for prefix, most in self._body_bytes.items() if _is_below(path, prefix))
+        return next(found, MAX_BODY_BYTES)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The refusal, or None. Stores name and role of the token holder in the request's state."""
@@ -102,8 +107,9 @@ class Guard:
             # A proxy before the service could see another end of this request, and so another next one.
             return _refuse(400, "the length of the request is stated twice", {"Connection": "close"})
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or float(length) > MAX_BODY_BYTES:
-            return _refuse(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
+        most_bytes = self._most_bytes(path)
+        if not length.isdecimal() or float(length) > most_bytes:
+            return _refuse(413, f"the request body is larger than {most_bytes} bytes")
         if method not in SAFE_METHODS and not self._same_origin(headers):
             return _refuse(403, "a request that changes something must come from this service's own pages")
         values = scope.setdefault("state", {})
@@ -203,7 +209,7 @@ def _name(host: str) -> str:
     return found[1].lower() if found else ""
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most_bytes: int) -> Receive:
     """Disconnect a client that sends more than the limit without a Content-Length header."""
     received_bytes = 0
 
@@ -211,7 +217,7 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal received_bytes
         message = await receive()
         received_bytes += len(message.get("body", b""))
-        return message if received_bytes <= MAX_BODY_BYTES else {"type": "http.disconnect"}
+        return message if received_bytes <= most_bytes else {"type": "http.disconnect"}
 
     return bounded
 

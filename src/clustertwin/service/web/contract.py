@@ -10,6 +10,9 @@ from fastapi import APIRouter
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role
 
+#: The longest body of a request, unless a group takes longer ones.
+MAX_BODY_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteGroup:
@@ -20,6 +23,7 @@ class RouteGroup:
     public: bool = False  # no token needed
     change_role: Role = "vet"  # needed by requests that change something
     read_role: Role = "read"  # needed by all other requests
+    body_bytes: int = MAX_BODY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

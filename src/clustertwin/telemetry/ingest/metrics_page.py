@@ -21,7 +21,7 @@ _OF_JOBS = "twin_job_"
 
 
 @dataclass(frozen=True, slots=True)
-class _PageLayout:
+class PageLayout:
     """Where the series that we read are among those of a page; -1 where one is missing."""
 
     node: str
@@ -31,6 +31,20 @@ class _PageLayout:
     operands: OperandSlots
     jobs: tuple[JobCpus, ...]
     job_operands: tuple[OperandSlots, ...]  # as `jobs`
+
+    def reading(self, node: str, time_s: float, values: NDArray[np.float64]) -> NodeReading:
+        """The values (series,) of all series at one instant -> a reading."""
+        known = np.append(values, np.nan)  # slot -1 reads NaN
+        return NodeReading(
+            node=node,
+            time_s=time_s,
+            cpus=self.cpus,
+            seconds=known[self.seconds],
+            modes=self.modes,
+            operands=self.operands.read(known),
+            jobs=self.jobs,
+            job_operands=np.array([slots.read(known) for slots in self.job_operands]) if self.jobs else None,
+        )
 
 
 class PageReader:
@@ -43,7 +57,7 @@ class PageReader:
         self.node, self.where = node, where
         self.series: tuple[MetricSample, ...] = ()
         self._parser = IncrementalParser(where, limits)
-        self._layout: _PageLayout | None = None
+        self._layout: PageLayout | None = None
 
     def read(self, text: bytes, time_s: float) -> NodeReading:
         """The reading of a page that was requested at `time_s`; ExpositionError if it has no thread's counters."""
@@ -52,32 +66,23 @@ class PageReader:
             self._layout = _layout(self._parser.series, self.where)
             self.series = self._parser.series
             self.node = self.node or self._layout.node
-        layout, known = self._layout, np.append(values, np.nan)  # slot -1 reads NaN
-        return NodeReading(
-            node=self.node,
-            time_s=time_s,
-            cpus=layout.cpus,
-            seconds=known[layout.seconds],
-            modes=layout.modes,
-            operands=layout.operands.read(known),
-            jobs=layout.jobs,
-            job_operands=np.array([slots.read(known) for slots in layout.job_operands]) if layout.jobs else None,
-        )
+        return self._layout.reading(self.node, time_s, values)
 
 
-def _layout(series: tuple[MetricSample, ...], where: object) -> _PageLayout:
+def _layout(series: tuple[MetricSample, ...], where: object) -> PageLayout:
     names = {sample.name for sample in series}
     for dialect in DIALECTS.values():
         if dialect.cpu in names:
             try:
-                return _layout_in(series, dialect)
+                return layout_in(series, dialect)
             except ValueError as reason:
                 raise ExpositionError(where, str(reason)) from None
     wanted = " or ".join(dialect.cpu for dialect in DIALECTS.values())
     raise ExpositionError(where, f"no {wanted} among its {len(names)} metrics")
 
 
-def _layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> _PageLayout:
+def layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> PageLayout:
+    """The layout of a page in one dialect; ValueError if a label is not what it should be."""
     slot: dict[tuple[int, str], int] = {}
     allocated: list[tuple[str, int]] = []
     node = ""
@@ -95,7 +100,7 @@ def _layout_in(series: tuple[MetricSample, ...], dialect: Dialect) -> _PageLayou
     present = {mode for _, mode in slot}
     modes = tuple(mode for mode in MODES if mode in present)
     jobs = jobs_of(allocated)
-    return _PageLayout(
+    return PageLayout(
         node=node,
         cpus=cpus,
         modes=modes,

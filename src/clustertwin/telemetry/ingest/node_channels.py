@@ -6,6 +6,7 @@ Which series are the operands of a channel, and by which rule they become its ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import get_args
 
@@ -79,6 +80,12 @@ class OperandSlots:
             ]
             slots += chosen or [-1]
         self._slots, self._starts = np.array(slots, np.intp), np.array(starts, np.intp)
+
+    def moved(self, places: NDArray[np.intp]) -> OperandSlots:
+        """The same operands where series i is at `places[i]` now."""
+        moved = copy(self)
+        moved._slots = places[self._slots]
+        return moved
 
     def read(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values (…, series) of all series, and a NaN at the end -> operands (…, channel, 2), sums of series."""

@@ -62,8 +62,8 @@ class Proc:
     def end_job(self) -> None:
         shutil.rmtree(self.root / "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17")
 
-    def move(self) -> None:
-        self.ticks += self.rng.multinomial(100, np.full(8, 1 / 8), size=4)
+    def move(self, ticks: int = 100) -> None:
+        self.ticks += self.rng.multinomial(ticks, np.full(8, 1 / 8), size=4)
         rows = [("cpu ", self.ticks.sum(axis=0)), *((f"cpu{i}", row) for i, row in enumerate(self.ticks))]
         text = "".join(f"{name} {' '.join(map(str, row))} 0 0\n" for name, row in rows)
         text += "intr 0\nctxt 0\nbtime 1700000000\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"

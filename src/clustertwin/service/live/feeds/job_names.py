@@ -150,28 +150,28 @@ class NamedFeed:
     patient = False
 
     def __init__(self, feed: Feed, names: JobNames) -> None:
-        self._feed, self._names = feed, names
+        self.feed, self._names = feed, names
         self.source, self.pace = feed.source, feed.pace
 
     def now_s(self) -> float:
-        return self._feed.now_s()
+        return self.feed.now_s()
 
     def take(self) -> list[Trace]:
-        traces = self._feed.take()
+        traces = self.feed.take()
         self._names.look_for({span.job for trace in traces for span in trace.spans})
         return [replace(trace, spans=tuple(map(self._names.named, trace.spans))) for trace in traces]
 
     @property
     def faults(self) -> Faults:
-        return self._feed.faults
+        return self.feed.faults
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return self._feed.problems
+        return self.feed.problems
 
     def close(self) -> None:
         self._names.close()
-        self._feed.close()
+        self.feed.close()
 
 
 def slurm_source() -> list[NameSource]:

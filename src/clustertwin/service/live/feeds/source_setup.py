@@ -7,15 +7,19 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, NoSamples, SettingsError
+from clustertwin.core.extras import require
 from clustertwin.service.live.feeds.job_names import JobNames, NamedFeed, NameSource, owners_in_prometheus, slurm_source
 from clustertwin.service.live.feeds.trace_feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
+
+if TYPE_CHECKING:
+    from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
 
 #: The longest answer of an exporter: its whole ring, of ten minutes and 1,000 threads.
 EXPORTER_BYTES = 64 << 20
@@ -24,7 +28,7 @@ EXPORTER_BYTES = 64 << 20
 MOST_SECRET_BYTES = 64 << 10
 
 SOURCE_FILE = "source.json"
-SourceKind = Literal["host", "prometheus", "exporters"]
+SourceKind = Literal["host", "prometheus", "exporters", "remote-write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class SourceSettings:
         return self.urls[(number - 1) * size // count : number * size // count]
 
     def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
-        password, token = _secret(self.password_file), _secret(self.token_file)
+        password, token = read_secret(self.password_file), read_secret(self.token_file)
         return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
 
 
@@ -77,6 +81,13 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
         raise_file_limit(len(urls))
         ends = [source.endpoint(url, deadline_s=5.0) for url in urls]
         return _named(ExporterFeed([replace(end, most_bytes=EXPORTER_BYTES) for end in ends]))
+    if source.kind == "remote-write":
+        from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
+
+        require("cramjam", "remote-write")
+        pushed = RemoteWriteFeed()
+        pushed.prepare()
+        return _named(pushed, pushed.owners)
     from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
     # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.
@@ -87,6 +98,16 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
     history = Prometheus(live, matchers=source.match, node_channels=True)
     names = Prometheus(source.endpoint(source.url, deadline_s=10.0), matchers=source.match)
     return _named(PrometheusFeed(f"prometheus {source.url}", history), owners_in_prometheus(names))
+
+
+def receiver_of(feed: Feed, source: SourceSettings) -> RemoteWriteFeed | None:
+    """What takes in pushed samples; None if the source is another."""
+    if source.kind != "remote-write":
+        return None
+    from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
+
+    inner = feed.feed if isinstance(feed, NamedFeed) else feed
+    return inner if isinstance(inner, RemoteWriteFeed) else None  # a replay is another feed
 
 
 def _named(feed: Feed, *sources: NameSource) -> Feed:
@@ -124,13 +145,14 @@ def read_source(home: Path) -> SourceSettings | None:
 
 
 def archive_of(source: SourceSettings, recording: Path | None) -> TraceArchive | None:
-    """The archive of seconds that are no longer in memory; None for exporters, and for a host without a recording."""
+    """The archive of seconds that are no longer in memory; None if nothing stores the data."""
     if source.kind == "prometheus":
         return PrometheusArchive(source.endpoint(source.url, deadline_s=10.0), source.match)
     return GrowingRecordingArchive(recording) if recording else None
 
 
-def _secret(path: str) -> str:
+def read_secret(path: str) -> str:
+    """The word in a file; empty without a path."""
     if not path:
         return ""
     try:

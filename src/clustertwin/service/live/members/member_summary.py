@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from clustertwin.core.errors import SourceError
 from clustertwin.core.formatting import visible
@@ -40,6 +49,12 @@ class MemberNode(_Part):
     score: Number  # the highest of its threads
     alarming: Count  # threads above the threshold
     unknown: Count  # threads without a score
+
+    @model_validator(mode="after")
+    def _parts_of_a_whole(self) -> MemberNode:
+        if self.alarming + self.unknown > self.threads:
+            raise ValueError("more threads are anomalous or unknown than there are")
+        return self
 
 
 class MemberEvent(_Part):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from time import thread_time
 
 from clustertwin.core.errors import SourceError
 from clustertwin.service.live.feeds.source_setup import SourceSettings
@@ -24,6 +25,12 @@ EVERY_S = 2.0
 DEADLINE_S = 5.0
 #: 20,000 nodes with names of the longest kind are not more.
 MOST_BYTES = 16 << 20
+#: All clusters may answer at the same time. A thousand nodes that score themselves have 256 KB each; one needs 1 KB.
+MOST_BYTES_TOGETHER = 256 << 20
+#: Nodes of all clusters; the objects of one take about a kilobyte.
+MOST_NODES_TOGETHER = 200_000
+#: After an answer that took some time to read, a cluster rests for this many times that time, at most for this long.
+REST, LONGEST_REST_S = 10, 30.0
 
 
 class MemberWatch:
@@ -34,7 +41,8 @@ class MemberWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._members = [MemberState(settings) for settings in members]
-        self._sweep = HttpSweep([_endpoint(settings) for settings in members])
+        self._sweep = HttpSweep([replace(_endpoint(settings), most_bytes=most_bytes(members)) for settings in members])
+        self._rest_until_s: dict[int, float] = {}
         self._publish, self._clock = publish, clock
         publish(MemberBoard(tuple(self._members)))
 
@@ -42,10 +50,14 @@ class MemberWatch:
         """Ask those that owe no answer, and publish what arrives in time. A later answer counts in a later turn."""
         pending = self._sweep.pending
         for number in range(len(self._members)):
-            if number not in pending:
+            if number not in pending and not self._clock() < self._rest_until_s.get(number, 0.0):
                 self._sweep.request(number, SUMMARY, {}, "application/json")
         for number, answer in self._sweep.responses(within_s):
+            begun_s = thread_time()
             self._members[number] = self._heard(self._members[number], answer)
+            spent_s = thread_time() - begun_s
+            if REST * spent_s > EVERY_S:
+                self._rest_until_s[number] = self._clock() + min(REST * spent_s, LONGEST_REST_S)
         self._publish(MemberBoard(tuple(self._members)))
 
     def _heard(self, member: MemberState, answer: bytes | SourceError) -> MemberState:
@@ -53,6 +65,12 @@ class MemberWatch:
             if isinstance(answer, SourceError):
                 raise answer
             summary = parse_summary(answer, member.settings.url)
+            others = sum(len(m.summary.nodes) for m in self._members if m.summary and m.settings is not member.settings)
+            if others + len(summary.nodes) > MOST_NODES_TOGETHER:
+                raise SourceError(
+                    f"{member.settings.url}: more than {MOST_NODES_TOGETHER} nodes in all joined clusters, "
+                    "which is the limit"
+                )
         except SourceError as failure:
             return replace(member, failure=str(failure))
         return replace(member, summary=summary, heard_s=self._clock(), failure="")
@@ -77,4 +95,9 @@ def watch(
 
 def _endpoint(settings: MemberSettings) -> Endpoint:
     secrets = SourceSettings(token_file=settings.token_file, ca_file=settings.ca_file)
-    return replace(secrets.endpoint(settings.url, DEADLINE_S), most_bytes=MOST_BYTES)
+    return secrets.endpoint(settings.url, DEADLINE_S)
+
+
+def most_bytes(members: Sequence[MemberSettings]) -> int:
+    """The longest answer of one of them."""
+    return min(MOST_BYTES, MOST_BYTES_TOGETHER // max(len(members), 1))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 #: Every part of the API: the modules of this folder that define `ROUTES`.
-PARTS = ("actions", "cluster", "clusters", "events", "models", "quiet_periods", "stream", "summary")
+PARTS = ("actions", "cluster", "clusters", "events", "models", "quiet_periods", "remote_write", "stream", "summary")
 
 
 def parts() -> list[RouteGroup]:

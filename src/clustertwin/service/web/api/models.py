@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError
+from clustertwin.core.foreign_files import read_regular
 from clustertwin.service.live.night_runner import tell_registry
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
@@ -19,6 +23,10 @@ from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
 if TYPE_CHECKING:  # importing it imports torch, which takes seconds
     from clustertwin.telemetry.learning.champions.champion_store import Champion
+
+
+#: The longest file of a champion; the bundled detector has 0.8 MB in all.
+MOST_FILE_BYTES = 256 << 20
 
 
 class PromotionRequest(BaseModel):
@@ -57,6 +65,33 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             "shadow": plain(state.shadow),
             "problems": problems,
         }
+
+    @api.get("/models/champion", summary="Show the champion and its files, for a node that scores its own threads")
+    def champion_card() -> dict[str, Any]:
+        champion, directory = champion_files()
+        if champion is None or directory is None:
+            return {"version": "", "sha256": "", "files": {}}
+        contents = {path.name: read_regular(path, MOST_FILE_BYTES) for path in sorted(directory.iterdir())}
+        listed = {
+            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            for name, content in contents.items()
+        }
+        return {"version": champion.version, "sha256": champion.sha256, "files": listed}
+
+    @api.get("/models/champion/{name}", summary="Send one file of the champion")
+    def champion_file(name: str, version: str = "") -> Response:
+        champion, directory = champion_files()
+        if champion is None or directory is None or name not in {path.name for path in directory.iterdir()}:
+            raise HTTPException(404, f"the champion has no file {name[:80]!r}")
+        if version not in ("", champion.version):
+            raise HTTPException(409, f"the champion is {champion.version} now")
+        return Response(read_regular(directory / name, MOST_FILE_BYTES), media_type="application/octet-stream")
+
+    def champion_files() -> tuple[Champion | None, Path | None]:
+        from clustertwin.telemetry.learning.champions import champion_store, version_store
+
+        champion = champion_store.read_champion(state.home)
+        return champion, version_store.version_directory(state.home, champion.version) if champion else None
 
     @api.post("/models/{version}/promote", summary="Put a stored version into service")
     def promote(version: str, body: PromotionRequest, request: Request) -> dict[str, Any]:

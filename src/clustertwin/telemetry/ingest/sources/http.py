@@ -14,6 +14,7 @@ import orjson
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.formatting import visible
+from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 #: Statuses that are worth a retry.
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
@@ -74,6 +75,7 @@ class HttpClient:
         self.endpoint = endpoint
         self._clock, self._sleep = clock, sleep
         self._client: httpx.Client | None = None
+        self._deadline = SocketDeadline()
 
     def get(self, path: str, params: Mapping[str, str] | None = None, accept: str = "*/*") -> bytes:
         """The body of the response; SourceError with the address and the reason if there is none."""
@@ -92,6 +94,8 @@ class HttpClient:
                 failure = f"no response within {self.endpoint.deadline_s:g} s"
             except httpx.HTTPError as error:
                 failure = str(error) or type(error).__name__
+                if self._deadline.has_passed:
+                    failure = f"no response within {self.endpoint.deadline_s:g} s"
             else:
                 if status == 200:
                     return body
@@ -107,13 +111,17 @@ class HttpClient:
             raise httpx.ReadTimeout("the deadline has passed")
         pieces: list[bytes] = []  # not one growing array, which needs twice its size whenever it moves
         size = 0
-        with self._open().stream(
-            "GET",
-            url,
-            params=dict(params),
-            headers={"Accept": accept, "Accept-Encoding": "gzip" if self.endpoint.compressed else "identity"},
-            timeout=left_s,
-        ) as response:
+        with (
+            self._deadline.within(left_s),
+            self._open().stream(
+                "GET",
+                url,
+                params=dict(params),
+                headers={"Accept": accept, "Accept-Encoding": "gzip" if self.endpoint.compressed else "identity"},
+                timeout=left_s,
+                extensions=self._deadline.extensions,
+            ) as response,
+        ):
             encoding = response.headers.get("Content-Encoding", "").strip().lower()
             if encoding not in ("", "identity", "gzip", "x-gzip"):
                 raise SourceError(f"{url}: Content-Encoding is {encoding[:60]!r}; only one layer of gzip is accepted")

@@ -1,0 +1,507 @@
+"""What senders push, in pieces and in any order -> one `NodeReading` for each scrape of a node.
+
+A sender cuts the samples of a scrape into several requests, on several connections. All samples of a scrape have the
+same time, so they are collected in a row of their node until every series that the node has now is there. A row is
+returned when a newer one is complete, because the first samples of a new series can arrive after the rest of their
+scrape. A row that stays incomplete is returned as it is when `BEHIND_ROWS` newer ones have begun, or after `WAIT_S`:
+a sender that catches up may be slow, so the clock alone does not decide. Rows are returned in the order of their times.
+A sample for a row that was returned is late and is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.core.channels import JOB
+from clustertwin.core.compiled import borrowing
+from clustertwin.core.formatting import visible
+from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
+from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
+from clustertwin.telemetry.ingest.exposition_parser import MetricSample
+from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS, PageLayout, layout_in
+from clustertwin.telemetry.ingest.node_channels import OperandSlots, selectors
+from clustertwin.telemetry.ingest.sources.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
+from clustertwin.telemetry.ingest.sources.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
+
+#: Rows of a node that are collected at the same time. Prometheus sends a batch after 5 s at the latest.
+ROWS = 16
+#: A row is returned, complete or not, when this many newer ones have begun, …
+BEHIND_ROWS = 8
+#: … or after this long, if its sender has stopped.
+WAIT_S = 30.0
+#: A node returns nothing for this long after its first sample: its series arrive one after the other.
+SETTLE_S = 6.0
+#: A series without a sample for this long, though its node has newer rows, is not waited for.
+LOST_MS = 15_000
+#: … and without one for this long, it can be taken away from its node.
+FORGET_MS = 60_000
+#: A node belongs to the sender and the labels that pushed it first, until they have been silent for this long.
+HELD_S = 60.0
+#: Older samples are of no use: the length of the trace buffer. Newer ones come from a clock that is wrong.
+OLDEST_S, AHEAD_S = 300.0, 30.0
+MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 100,000 threads, and half of that again
+MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
+#: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
+MOST_NEW_SERIES = 5000
+#: Readings that wait for the loop. More than this of a backlog are dropped, oldest first.
+MOST_READINGS = 100_000
+_FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
+MOST_REFUSED = 1000
+MOST_OWNERS = 100_000
+#: Job -> the user id of its owner; our exporter has it.
+OWNER_METRIC = "twin_job_owner_uid"
+
+#: Bits of values: a series that has ended, as Prometheus marks it, and a sample that has not arrived. Both are NaN.
+STALE = np.uint64(0x7FF0000000000002)
+_ABSENT = np.uint64(0x7FF80000DEADBEEF)
+_FREE = np.iinfo(np.int64).min
+#: What can happen to a sample.
+SAMPLE_OUTCOMES = ("used", "late", "doubled", "old", "ahead", "unwanted")
+_USED, _LATE, _DOUBLED, _OLD, _AHEAD, _UNWANTED = range(len(SAMPLE_OUTCOMES))
+
+
+def _metrics(dialect: Dialect) -> set[str]:
+    chosen = selectors(dialect.name) + selectors(dialect.name, JOB)
+    own = {dialect.cpu, dialect.info, dialect.job_cpu} - {""}
+    return own | {selector.metric for operand in chosen for selector in operand}
+
+
+#: metric -> the dialect that has it.
+_DIALECT_OF: dict[str, Dialect] = {
+    metric: dialect for dialect in DIALECTS.values() for metric in sorted(_metrics(dialect))
+} | {OWNER_METRIC: DIALECTS["twin"]}
+
+
+@dataclass(frozen=True, slots=True)
+class PushedLayout:
+    """Where the series that we read are among the columns of a node. It changes with the columns."""
+
+    page: PageLayout  # without jobs
+    allocated: NDArray[np.intp]  # the columns that give a thread to a job
+    of_allocated: tuple[tuple[str, int], ...]  # job and thread of the same columns
+    operands: dict[str, OperandSlots]  # by job
+
+    def jobs(self, values: NDArray[np.float64], last: tuple[bytes, tuple[JobCpus, ...]]) -> tuple[JobCpus, ...]:
+        """The jobs at one instant; the same object as the last ones if nothing has changed."""
+        given = values[self.allocated] > 0
+        if given.tobytes() == last[0]:
+            return last[1]
+        return jobs_of(pair for pair, has in zip(self.of_allocated, given.tolist(), strict=True) if has)
+
+
+def _layout(columns: Sequence[tuple[str, dict[str, str]]], dialect: Dialect) -> PushedLayout:
+    """ValueError if a label is not what it should be."""
+    of_job: dict[str, dict[int, tuple[str, dict[str, str]]]] = {}
+    allocated, of_allocated, of_node = [], [], []
+    for place, (name, labels) in enumerate(columns):
+        if name == dialect.job_cpu and labels.get("jobid"):
+            allocated.append(place)
+            of_allocated.append((short_name(labels.get("jobid", ""), "job"), thread_number(labels)))
+        if labels.get("jobid"):
+            of_job.setdefault(labels["jobid"], {})[place] = name, labels
+        else:
+            of_node.append(place)
+    jobs = {job for job, _ in of_allocated}
+    if len(jobs) > MOST_JOBS:
+        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
+    page = layout_in(tuple(MetricSample(*columns[place], np.nan) for place in of_node), dialect)
+    places = np.array([*of_node, -1], np.intp)  # the last one reads NaN
+    return PushedLayout(
+        replace(page, seconds=places[page.seconds], operands=page.operands.moved(places)),
+        np.array(allocated, np.intp),
+        tuple(of_allocated),
+        {
+            visible(job): OperandSlots(list(found.values()), dialect.name, JOB, list(found))
+            for job, found in of_job.items()
+            if visible(job) in jobs
+        },
+    )
+
+
+@dataclass(slots=True)
+class PushedNode:
+    """One target of one sender."""
+
+    sender: str
+    instance: str
+    dialect: Dialect
+    target: frozenset[tuple[str, str]]  # the labels that all of its series have
+    place: int  # in the arrays of nodes
+    columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
+    numbers: list[int] = field(default_factory=list)  # of the same series
+    layout: PushedLayout | None = None  # None: the columns have changed
+    jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
+    heard_s: float = 0.0  # when the first sample of its last returned row arrived
+
+    @property
+    def where(self) -> str:
+        return f"{visible(self.instance[:NAME_CHARS])} (pushed by {self.sender})"
+
+
+class PushedSamples:
+    """The samples of all senders. Its methods take the clock of this machine. One thread at a time calls them."""
+
+    def __init__(self) -> None:
+        self._registry = SeriesRegistry((*_DIALECT_OF,), MOST_SERIES, MOST_LABEL_BYTES)
+        self._senders: dict[str, int] = {}
+        self._nodes: dict[tuple[str, str, str], PushedNode] = {}  # by sender, instance and dialect
+        self._waiting: dict[tuple[str, str, str], list[int]] = {}  # series whose node is not known, or another's
+        self._at_place: dict[int, PushedNode] = {}
+        self._attached = 0  # series that have a node
+        self._roomed_s = float("-inf")
+        self._early: list[tuple[PushedNode, NodeReading]] = []  # returned before they were asked for
+        #: Series: node, whether it is waited for, time of its newest sample, when it was heard, and its samples by row.
+        #: An orphan had a node, and looks for one when it is pushed again.
+        self._node_of, self._active = np.zeros(0, np.int32), np.zeros(0, np.bool_)
+        self._orphan = np.zeros(0, np.bool_)
+        self._newest_ms, self._heard_s = np.zeros(0, np.int64), np.zeros(0)
+        self._bits = np.zeros((0, ROWS), np.uint64)
+        #: Nodes: time and arrival of each row, its samples, and the series that are waited for.
+        self._row_ms, self._row_s = np.zeros((0, ROWS), np.int64), np.zeros((0, ROWS))
+        self._filled = np.zeros((0, ROWS), np.int64)
+        self._expected, self._returned_ms, self._begun_s = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        self._free_places: list[int] = []
+        self.counts: Counter[str] = Counter()  # samples, by what happened to them; refused series; dropped readings
+        self.refused: dict[str, str] = {}  # what is left out, and why
+        self.owners: dict[str, int] = {}  # job -> user id
+
+    @property
+    def series(self) -> int:
+        return len(self._registry)
+
+    @property
+    def nodes(self) -> int:
+        return len(self._nodes)
+
+    def add(self, sender: str, request: WriteSeries, now_s: float) -> str:
+        """Take in a request. The reason if some of its series cannot be used; the others are used nevertheless."""
+        number = self._senders.setdefault(sender, len(self._senders))
+        self._make_room(now_s)
+        numbers, hashes = self._registry.find(request, number)
+        reason = self._bad_labels(request)
+        new = np.flatnonzero(numbers == UNKNOWN)
+        if self._registry.is_full and len(new):
+            self._refuse("", _FULL)
+        most = 0 if self._registry.is_full else MOST_NEW_SERIES
+        self.counts["postponed"] += len(new[most:])
+        numbers[new[most:]] = UNWANTED
+        for i in new[:most].tolist():
+            try:
+                numbers[i] = self._register(sender, request.labels(i), number, hashes[i], now_s)
+            except ValueError as error:
+                reason = reason or f"a series has {error}"
+                self.counts["refused"] += 1
+                numbers[i] = UNWANTED
+        known = numbers[numbers >= 0]
+        self._heard_s[known] = now_s
+        for orphan in known[self._orphan[known]][:MOST_NEW_SERIES].tolist():
+            if self._orphan[orphan]:  # an earlier one may have brought it along
+                self._attach(orphan, sender, parse_labels(self._registry.labels(orphan)), now_s)
+        self._spread(request, numbers, now_s)
+        return reason
+
+    def _bad_labels(self, request: WriteSeries) -> str:
+        wrong = np.flatnonzero(request.problem != SOUND)
+        if not len(wrong):
+            return ""
+        self.counts["refused"] += len(wrong)
+        return f"{len(wrong)} series with {LABEL_PROBLEMS[int(request.problem[wrong[0]])]}"
+
+    # Series and their nodes ----------------------------------------------------------------------------------------
+
+    def _register(self, sender: str, text: bytes, sender_number: int, hashed: np.uint64, now_s: float) -> int:
+        """A number for a new series; ValueError if it cannot be used."""
+        known = self._registry.find_one(text, sender_number, hashed)
+        if known >= 0:  # twice in one request
+            return known
+        labels = parse_labels(text)
+        if not labels.get("instance"):
+            raise ValueError("no instance")
+        if labels["__name__"] == _DIALECT_OF[labels["__name__"]].cpu:
+            thread_number(labels)
+        if self._registry.is_full:
+            self._refuse("", _FULL)
+            return UNWANTED
+        number = self._registry.add(text, sender_number, hashed)
+        self._grow(number)
+        self._attach(number, sender, labels, now_s)
+        return number
+
+    def _attach(self, number: int, sender: str, labels: dict[str, str], now_s: float) -> None:
+        """Give a series to its node, or let it wait for one."""
+        self._orphan[number] = False
+        dialect = _DIALECT_OF[labels["__name__"]]
+        key = sender, labels["instance"], dialect.name
+        node, is_cpu = self._nodes.get(key), labels["__name__"] == dialect.cpu
+        if node is None and is_cpu:
+            node = self._begin(key, dialect, labels, now_s)
+        if node is None or not node.target <= labels.items() or (is_cpu and len(labels) != len(node.target) + 3):
+            self._waiting.setdefault(key, []).append(number)
+            if node is not None and is_cpu:
+                other = sorted(f'{name}="{text[:40]}"' for name, text in labels.items() - node.target - _own(labels))
+                self._refuse(
+                    node.instance,
+                    f"{node.where}: is pushed twice, also with {visible(', '.join(other)) or 'fewer labels'}; "
+                    "the second one is refused",
+                )
+            return
+        if len(node.numbers) >= MOST_NODE_SERIES:
+            self._refuse(node.instance, f"{node.where}: more than {MOST_NODE_SERIES} series, which is the limit")
+            return
+        own = {name: text for name, text in labels.items() if (name, text) not in node.target}
+        node.columns.append((own.pop("__name__"), own))
+        node.numbers.append(number)
+        node.layout = None
+        self._node_of[number], self._active[number] = node.place, True
+        self._expected[node.place] += 1
+        self._attached += 1
+
+    def _begin(
+        self, key: tuple[str, str, str], dialect: Dialect, labels: Mapping[str, str], now_s: float
+    ) -> PushedNode | None:
+        """A new node, with the series that have waited for it."""
+        if len(self._nodes) >= MOST_NODES:
+            self._refuse("", f"{MOST_NODES} nodes are pushed, which is the limit")
+            return None
+        place = self._free_places.pop() if self._free_places else self._new_place()
+        self._row_ms[place], self._filled[place] = _FREE, 0
+        self._expected[place], self._returned_ms[place], self._begun_s[place] = 0, _FREE, now_s
+        target = frozenset(labels.items() - _own(labels))
+        node = PushedNode(key[0], key[1], dialect, target, place, heard_s=now_s)
+        self._nodes[key] = self._at_place[place] = node
+        for number in self._waiting.pop(key, []):
+            self._attach(number, key[0], parse_labels(self._registry.labels(number)), now_s)
+        return node
+
+    def _forget(self, key: tuple[str, str, str]) -> None:
+        """Forget a node that is silent. If another sender has the same node, it takes over with its next push."""
+        node = self._nodes.pop(key)
+        del self._at_place[node.place]
+        self._detach(node, np.ones(len(node.numbers), np.bool_))
+        self._orphan[self._waiting.pop(key, [])] = True
+        self._row_ms[node.place] = _FREE
+        self._free_places.append(node.place)
+        self.refused.pop(node.instance, None)
+
+    def _detach(self, node: PushedNode, gone: NDArray[np.bool_]) -> None:
+        """Take series away from a node."""
+        numbers = np.array(node.numbers, np.intp)
+        ended = numbers[gone]
+        self._expected[node.place] -= int(self._active[ended].sum())
+        self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
+        self._attached -= len(ended)
+        node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
+        node.numbers = numbers[~gone].tolist()
+        node.layout = None
+
+    def _make_room(self, now_s: float) -> None:
+        """Forget series without a node that have been silent for a while: those of jobs that have ended, above all."""
+        count = len(self._registry)
+        if abs(now_s - self._roomed_s) < HELD_S or not (self._registry.is_full or count > 2 * self._attached + 10_000):
+            return
+        self._roomed_s = now_s
+        kept = np.flatnonzero((self._node_of[:count] >= 0) | (now_s - self._heard_s[:count] < HELD_S))
+        renamed = np.full(count, -1, np.int64)
+        renamed[kept] = np.arange(len(kept))
+        self._registry.keep(kept)
+        for array in (self._node_of, self._active, self._orphan, self._newest_ms, self._heard_s, self._bits):
+            array[: len(kept)] = array[kept]
+        for node in self._nodes.values():
+            node.numbers, node.layout = renamed[node.numbers].tolist(), None
+        waiting = {key: [int(renamed[n]) for n in numbers if renamed[n] >= 0] for key, numbers in self._waiting.items()}
+        self._waiting = {key: numbers for key, numbers in waiting.items() if numbers}
+
+    def _grow(self, number: int) -> None:
+        if number == len(self._node_of):
+            more = max(number, 1024)
+            self._node_of = np.append(self._node_of, np.full(more, -1, np.int32))
+            self._active = np.append(self._active, np.zeros(more, np.bool_))
+            self._orphan = np.append(self._orphan, np.zeros(more, np.bool_))
+            self._newest_ms = np.append(self._newest_ms, np.zeros(more, np.int64))
+            self._heard_s = np.append(self._heard_s, np.zeros(more))
+            self._bits = np.append(self._bits, np.full((more, ROWS), _ABSENT), axis=0)
+        self._node_of[number], self._active[number], self._orphan[number], self._newest_ms[number] = -1, False, False, 0
+        self._bits[number] = _ABSENT
+
+    def _new_place(self) -> int:
+        place = len(self._expected)
+        more = 64
+        self._row_ms = np.append(self._row_ms, np.full((more, ROWS), _FREE, np.int64), axis=0)
+        self._row_s = np.append(self._row_s, np.zeros((more, ROWS)), axis=0)
+        self._filled = np.append(self._filled, np.zeros((more, ROWS), np.int64), axis=0)
+        self._expected = np.append(self._expected, np.zeros(more, np.int64))
+        self._returned_ms = np.append(self._returned_ms, np.full(more, _FREE, np.int64))
+        self._begun_s = np.append(self._begun_s, np.zeros(more))
+        self._free_places += range(place + more - 1, place, -1)
+        return place
+
+    def _refuse(self, instance: str, reason: str) -> None:
+        self.counts["refused"] += 1
+        if instance in self.refused or len(self.refused) < MOST_REFUSED:
+            self.refused[instance] = reason
+
+    # Samples and their rows ----------------------------------------------------------------------------------------
+
+    def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> None:
+        """Put the samples into the rows of their nodes. A full node returns its oldest row first."""
+        counts = np.zeros(len(SAMPLE_OUTCOMES), np.int64)
+        series = (self._node_of, self._active, self._newest_ms, self._bits)
+        rows = (self._row_ms, self._row_s, self._filled, self._expected, self._returned_ms)
+        limits = (now_s, round((now_s - OLDEST_S) * 1000), round((now_s + AHEAD_S) * 1000))
+        samples = (request.series_of, request.times_ms, request.bits)
+        at = 0
+        while at < len(request.times_ms):
+            at = _put(at, samples, numbers, series, rows, limits, counts)
+            if at < len(request.times_ms):
+                place = int(self._node_of[numbers[request.series_of[at]]])
+                self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), self._early)
+        del self._early[: max(len(self._early) - MOST_READINGS, 0)]
+        self.counts.update({kind: int(count) for kind, count in zip(SAMPLE_OUTCOMES, counts, strict=True) if count})
+
+    def due(self, now_s: float) -> list[tuple[PushedNode, NodeReading]]:
+        """The readings that are complete, or that nothing more is expected of, in the order of their times."""
+        readings, self._early = self._early, []
+        nodes = list(self._nodes.items())
+        places = np.array([node.place for _, node in nodes], np.int64)
+        until_ms = np.empty(len(places), np.int64)
+        _until(places, (self._row_ms, self._row_s, self._filled, self._expected, self._begun_s), now_s, until_ms)
+        for (key, node), until in zip(nodes, until_ms.tolist(), strict=True):
+            if until != _FREE:
+                times_ms = self._row_ms[node.place]
+                for row in np.argsort(times_ms).tolist():
+                    if _FREE < times_ms[row] <= until:
+                        self._return(node, row, readings)
+            elif now_s - node.heard_s > HELD_S:
+                self._forget(key)
+        return readings
+
+    def _return(self, node: PushedNode, row: int, readings: list[tuple[PushedNode, NodeReading]]) -> None:
+        """Empty a row into a reading. A row without any CPU time, as of a target that is down, is none."""
+        place, numbers = node.place, np.array(node.numbers, np.intp)
+        time_ms = int(self._row_ms[place, row])
+        values = self._bits[numbers, row].view(np.float64)
+        values[np.isnan(values)] = np.nan  # a stale marker is a signalling NaN: sums of it would warn
+        self._bits[numbers, row] = _ABSENT
+        self._row_ms[place, row], self._filled[place, row] = _FREE, 0
+        self._returned_ms[place] = max(time_ms, int(self._returned_ms[place]))
+        node.heard_s = float(self._row_s[place, row])
+        lost = self._active[numbers] & (self._newest_ms[numbers] < time_ms - LOST_MS)
+        if lost.any():
+            self._active[numbers[lost]] = False
+            self._expected[place] -= int(lost.sum())
+        try:
+            reading = self._reading(node, time_ms / 1000, values)
+        except ValueError as error:
+            self._refuse(node.instance, f"{node.where}: {error}")
+            return
+        if not np.isnan(reading.seconds).all():
+            readings.append((node, reading))
+        ended = ~self._active[numbers] & (self._newest_ms[numbers] < time_ms - FORGET_MS)
+        if ended.sum() > 64 + len(numbers) // 4:
+            self._detach(node, ended)
+
+    def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
+        if node.layout is None:
+            node.layout, node.jobs = _layout(node.columns, node.dialect), (b"", ())
+        layout = node.layout
+        name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
+        reading = layout.page.reading(name, time_s, values)
+        jobs = layout.jobs(values, node.jobs)
+        if jobs is not node.jobs[1]:
+            node.jobs = (values[layout.allocated] > 0).tobytes(), jobs
+            self._note_owners(node, values)
+        if not jobs:
+            return reading
+        known = np.append(values, np.nan)
+        return replace(reading, jobs=jobs, job_operands=np.array([layout.operands[j.job].read(known) for j in jobs]))
+
+    def _note_owners(self, node: PushedNode, values: NDArray[np.float64]) -> None:
+        for (name, labels), value in zip(node.columns, values.tolist(), strict=True):
+            if name == OWNER_METRIC and 0 <= value < 2**32:
+                self.owners[labels.get("jobid", "")[:NAME_CHARS]] = int(value)
+        for job in list(self.owners)[: max(len(self.owners) - MOST_OWNERS, 0)]:
+            del self.owners[job]
+
+
+def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:
+    """The labels of a CPU series that its node's other series do not have."""
+    return {(name, labels[name]) for name in ("__name__", "cpu", "mode") if name in labels}
+
+
+@borrowing
+def _put(at, samples, numbers, series, rows, limits, counts):  # type: ignore[no-untyped-def]
+    """Put samples from `at` on into their rows -> the place of the first that finds no free row, or the end."""
+    series_of, times_ms, bits = samples
+    node_of, active, newest_ms, kept = series
+    row_ms, row_s, filled, expected, returned_ms = rows
+    now_s, oldest_ms, ahead_ms = limits
+    while at < len(times_ms):
+        number, time_ms, value = numbers[series_of[at]], times_ms[at], bits[at]
+        node = node_of[number] if number >= 0 else -1
+        if node < 0:
+            counts[_UNWANTED] += 1
+            at += 1
+            continue
+        if time_ms < oldest_ms or time_ms > ahead_ms or time_ms <= returned_ms[node]:
+            kind = _OLD if time_ms < oldest_ms else (_AHEAD if time_ms > ahead_ms else _LATE)
+            counts[kind] += 1
+            at += 1
+            continue
+        row, free, oldest = -1, -1, 0
+        for k in range(row_ms.shape[1]):
+            if row_ms[node, k] == time_ms:
+                row = k
+            elif row_ms[node, k] == _FREE:
+                free = k
+            if row_ms[node, k] < row_ms[node, oldest]:
+                oldest = k
+        if row < 0:
+            if free < 0:
+                if time_ms < row_ms[node, oldest]:
+                    counts[_LATE] += 1
+                    at += 1
+                    continue
+                return at
+            row = free
+            row_ms[node, row], row_s[node, row], filled[node, row] = time_ms, now_s, 0
+        at += 1
+        if kept[number, row] != _ABSENT:
+            counts[_DOUBLED] += 1
+            continue
+        counts[_USED] += 1
+        kept[number, row] = value if value != _ABSENT else STALE
+        filled[node, row] += 1
+        if time_ms >= newest_ms[number]:
+            newest_ms[number] = time_ms
+            is_active = value != STALE
+            if is_active != active[number]:
+                active[number] = is_active
+                expected[node] += 1 if is_active else -1
+    return at
+
+
+@borrowing
+def _until(places, rows, now_s, until_ms):  # type: ignore[no-untyped-def]
+    """For each node the time of the newest row that can be returned, or _FREE."""
+    row_ms, row_s, filled, expected, begun_s = rows
+    most = row_ms.shape[1]
+    for i in range(len(places)):
+        node = places[i]
+        complete, until = _FREE, _FREE
+        for k in range(most):
+            if row_ms[node, k] != _FREE and filled[node, k] >= expected[node]:
+                complete = max(complete, row_ms[node, k])
+        for k in range(most):
+            if row_ms[node, k] == _FREE:
+                continue
+            newer = 0
+            for other in range(most):
+                newer += row_ms[node, other] > row_ms[node, k]
+            if row_ms[node, k] < complete or newer >= BEHIND_ROWS or abs(now_s - row_s[node, k]) > WAIT_S:
+                until = max(until, row_ms[node, k])
+        until_ms[i] = until if abs(now_s - begun_s[node]) >= SETTLE_S else _FREE

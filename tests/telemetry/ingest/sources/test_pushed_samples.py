@@ -1,0 +1,302 @@
+"""Pushed samples become readings: in pieces, out of order, twice, stale, late, by two senders, and within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pytest
+from tests.pushed import STALE, series
+
+from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
+from clustertwin.telemetry.ingest.sources import pushed_samples
+from clustertwin.telemetry.ingest.sources.pushed_samples import (
+    BEHIND_ROWS,
+    HELD_S,
+    LOST_MS,
+    MOST_NEW_SERIES,
+    ROWS,
+    SETTLE_S,
+    WAIT_S,
+    PushedSamples,
+)
+from clustertwin.telemetry.ingest.sources.write_request import parse_write_request
+
+T = 1_700_000_000.0
+Labels = dict[str, str]
+
+
+def cpu(thread: int, mode: str, instance: str = "n1:9752", **more: str) -> Labels:
+    return {"__name__": "twin_cpu_seconds_total", "cpu": str(thread), "instance": instance, "mode": mode, **more}
+
+
+def info(node: str, instance: str = "n1:9752", **more: str) -> Labels:
+    return {"__name__": "twin_node_info", "instance": instance, "node": node, **more}
+
+
+def allocated(job: str, thread: int) -> Labels:
+    return {"__name__": "twin_job_cpu_allocated", "cpu": str(thread), "instance": "n1:9752", "jobid": job}
+
+
+def owner(job: str) -> Labels:
+    return {"__name__": "twin_job_owner_uid", "instance": "n1:9752", "jobid": job}
+
+
+NODE = [*(cpu(thread, mode) for thread in range(2) for mode in ("user", "idle")), info("n1")]
+
+
+class Pushes:
+    """A sender and a clock: `at` pushes one request, `readings` asks at a time. Times are seconds after `T`."""
+
+    def __init__(self) -> None:
+        self.samples = PushedSamples()
+
+    def at(self, now_s: float, labels: Iterable[Labels], times_s: Sequence[float], value: float | bytes = 1.0) -> str:
+        rows = [series(one, [(round((T + t) * 1000), value) for t in times_s]) for one in labels]
+        return self.samples.add("site", parse_write_request(b"".join(rows)), T + now_s)
+
+    def readings(self, now_s: float) -> list[NodeReading]:
+        return [reading for _, reading in self.samples.due(T + now_s)]
+
+
+@pytest.fixture
+def pushes() -> Pushes:
+    """A node that has settled."""
+    pushes = Pushes()
+    for second in range(int(SETTLE_S) + 2):
+        pushes.at(second, NODE, [second])
+    pushes.readings(SETTLE_S + 1)
+    return pushes
+
+
+NEXT = SETTLE_S + 2
+
+
+def times(readings: list[NodeReading]) -> list[float]:
+    return [reading.time_s - T for reading in readings]
+
+
+def test_a_scrape_is_returned_when_the_next_one_is_complete(pushes: Pushes) -> None:
+    pushes.at(NEXT, NODE, [NEXT])
+    assert times(pushes.readings(NEXT)) == [NEXT - 1]
+    pushes.at(NEXT + 1, NODE[1:], [NEXT + 1])
+    assert pushes.readings(NEXT + 1) == []
+    pushes.at(NEXT + 1, NODE[:1], [NEXT + 1])
+    assert times(pushes.readings(NEXT + 1)) == [NEXT]
+
+
+def test_a_node_settles_first_because_its_series_arrive_one_after_the_other() -> None:
+    pushes = Pushes()
+    for second in range(4):
+        pushes.at(second, NODE[:2], [second])
+    assert pushes.readings(SETTLE_S - 0.1) == []
+    pushes.at(5, NODE[2:], [0, 1, 2, 3])
+    readings = pushes.readings(SETTLE_S)
+    assert times(readings) == [0, 1, 2]
+    assert all(not np.isnan(reading.seconds).any() for reading in readings)
+    assert {reading.node for reading in readings} == {"n1"}
+
+
+def test_values_and_channels_are_those_of_the_page_of_the_exporter(pushes: Pushes) -> None:
+    modes = [cpu(thread, mode) for thread in (0, 1) for mode in MODES]
+    memory = {"__name__": "twin_memory_available_bytes", "instance": "n1:9752"}
+    every = [*modes, info("n1"), memory, allocated("17", 1)]
+    for second in (NEXT, NEXT + 1):
+        for number, one in enumerate(every):
+            pushes.at(second, [one], [second], float(number))
+    reading = pushes.readings(NEXT + 1)[-1]
+    assert (reading.node, reading.time_s, reading.cpus) == ("n1", T + NEXT, (0, 1))
+    assert reading.modes == MODES
+    assert reading.seconds.tolist() == [[float(i) for i in range(8)], [float(i) for i in range(8, 16)]]
+    assert reading.jobs == (JobCpus("17", (1,)),)
+    assert 17.0 in reading.operands
+
+
+def test_pieces_may_arrive_in_any_order_and_twice(pushes: Pushes) -> None:
+    second = NEXT
+    pushes.at(second, NODE[:2], [second + 1, second])  # the newer sample first
+    pushes.at(second, NODE[3:], [second])
+    assert pushes.readings(second + 1) == []
+    pushes.at(second, NODE[:2], [second], 5.0)  # again, with another value
+    pushes.at(second, NODE[2:], [second, second + 1])
+    reading = pushes.readings(second + 1)[-1]
+    assert reading.time_s == T + second
+    assert np.nanmax(reading.seconds) == 1.0
+    assert pushes.samples.counts["doubled"] == 4  # two with another value, and the two of NODE[3:]
+
+
+def test_an_incomplete_scrape_is_returned_after_a_while_and_the_rest_is_unknown(pushes: Pushes) -> None:
+    pushes.at(NEXT, NODE[1:], [NEXT])
+    assert NEXT not in times(pushes.readings(NEXT + WAIT_S))
+    readings = pushes.readings(NEXT + WAIT_S + 0.1)
+    assert np.isnan(readings[-1].seconds).sum() == 1
+    pushes.at(NEXT + WAIT_S + 0.2, NODE[:1], [NEXT])
+    assert pushes.samples.counts["late"] == 1
+
+
+def test_a_slow_sender_that_catches_up_on_two_connections_loses_nothing(pushes: Pushes) -> None:
+    """Each second of it takes three, and one connection is five seconds ahead of the other."""
+    seconds = 60
+    for second in range(seconds + 5):
+        now_s = NEXT + 3 * second
+        if second < seconds:
+            pushes.at(now_s, NODE[:3], [NEXT + second])
+        if second >= 5:
+            pushes.at(now_s, NODE[3:], [NEXT + second - 5])
+        assert all(not np.isnan(reading.seconds).any() for reading in pushes.readings(now_s))
+    assert pushes.samples.counts["late"] == 0
+
+
+def test_a_row_with_many_newer_ones_is_not_waited_for(pushes: Pushes) -> None:
+    for second in range(BEHIND_ROWS + 1):
+        pushes.at(NEXT + second, NODE[1:], [NEXT + second])
+    assert times(pushes.readings(NEXT + BEHIND_ROWS))[-1] == NEXT
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_stale_marker_ends_a_job_at_once(pushes: Pushes) -> None:
+    job = [allocated("17", 0)]
+    pushes.at(NEXT, [*NODE, *job], [NEXT, NEXT + 1])
+    pushes.at(NEXT + 2, NODE, [NEXT + 2])
+    pushes.at(NEXT + 2, job, [NEXT + 2], STALE)
+    pushes.at(NEXT + 3, NODE, [NEXT + 3])
+    found = {reading.time_s - T: reading.jobs for reading in pushes.readings(NEXT + 3)}
+    assert found[NEXT + 1] == (JobCpus("17", (0,)),)
+    assert found[NEXT + 2] == ()
+
+
+def test_a_target_that_is_down_gives_no_reading(pushes: Pushes) -> None:
+    pushes.at(NEXT, NODE, [NEXT], STALE)
+    pushes.at(NEXT + 1, NODE, [NEXT + 30])
+    assert NEXT not in times(pushes.readings(NEXT + 1))
+
+
+def test_a_series_that_ends_without_a_marker_is_not_waited_for_in_the_long_run(pushes: Pushes) -> None:
+    lost_s = LOST_MS // 1000 + 2
+    for second in range(int(NEXT), int(NEXT) + lost_s):
+        pushes.at(second, NODE[1:], [second])
+        pushes.readings(second)
+    pushes.readings(NEXT + lost_s + WAIT_S)
+    begin = NEXT + lost_s + WAIT_S
+    pushes.at(begin, NODE[1:], [begin, begin + 1])
+    assert times(pushes.readings(begin)) == [begin]
+
+
+def test_old_and_future_samples_are_dropped_and_counted(pushes: Pushes) -> None:
+    assert pushes.at(NEXT, NODE, [NEXT - 301, NEXT + 31]) == ""
+    assert (pushes.samples.counts["old"], pushes.samples.counts["ahead"]) == (len(NODE), len(NODE))
+
+
+def test_a_backlog_longer_than_the_rows_is_returned_in_order(pushes: Pushes) -> None:
+    backlog = [NEXT + i for i in range(3 * ROWS)]
+    pushes.at(NEXT + 3 * ROWS, NODE, backlog)
+    begun = [reading for reading in times(pushes.readings(NEXT + 3 * ROWS)) if reading >= NEXT]
+    assert begun == backlog[: len(begun)]
+    assert len(begun) >= 3 * ROWS - 1
+
+
+def test_the_second_replica_of_a_sender_is_refused_and_named_until_the_first_is_silent(pushes: Pushes) -> None:
+    other = [{**one, "replica": "b"} for one in NODE]
+    pushes.at(NEXT, other, [NEXT], 9.0)
+    pushes.at(NEXT, NODE, [NEXT, NEXT + 1])
+    assert [reading.seconds.max() for reading in pushes.readings(NEXT + 1)][-1] == 1.0
+    assert 'is pushed twice, also with replica="b"; the second one is refused' in pushes.samples.refused["n1:9752"]
+    pushes.readings(NEXT + 2 + WAIT_S)
+    later = NEXT + 2 + WAIT_S + HELD_S + 1
+    pushes.readings(later)
+    assert pushes.samples.refused == {}
+    for second in range(int(SETTLE_S) + 2):
+        pushes.at(later + second, other, [later + second], 9.0)
+    assert pushes.readings(later + SETTLE_S + 1)[-1].seconds.max() == 9.0
+
+
+def test_a_node_that_is_back_after_a_long_silence_is_read_again(pushes: Pushes) -> None:
+    pushes.readings(NEXT + WAIT_S)
+    later = NEXT + WAIT_S + HELD_S + 1
+    pushes.readings(later)
+    assert pushes.samples.nodes == 0
+    for second in range(int(SETTLE_S) + 2):
+        pushes.at(later + second, NODE, [later + second])
+    assert len(pushes.readings(later + SETTLE_S + 1)) == SETTLE_S + 1
+
+
+def test_unusable_series_are_named_and_the_others_are_used(pushes: Pushes) -> None:
+    wrong = [{**cpu(0, "user"), "instance": ""}, {**cpu(0, "user"), "cpu": "many"}]
+    assert pushes.at(NEXT, [*wrong, *NODE], [NEXT, NEXT + 1]) == "a series has no instance"
+    assert times(pushes.readings(NEXT + 1))[-1] == NEXT
+    assert pushes.samples.counts["refused"] == 2
+
+
+def test_an_allocation_without_a_job_harms_nothing(pushes: Pushes) -> None:
+    pushes.at(NEXT, [*NODE, allocated("", 0), allocated("17", 1)], [NEXT, NEXT + 1])
+    assert pushes.readings(NEXT + 1)[-1].jobs == (JobCpus("17", (1,)),)
+
+
+def test_metrics_that_nobody_reads_are_not_kept(pushes: Pushes) -> None:
+    known = pushes.samples.series
+    pushes.at(NEXT, [{"__name__": "go_goroutines", "instance": f"n{i}"} for i in range(1000)], [NEXT])
+    assert pushes.samples.series == known
+    assert pushes.samples.counts["unwanted"] == 1000
+
+
+def test_series_of_jobs_that_ended_are_forgotten(pushes: Pushes) -> None:
+    """They would fill the memory: every job has series of its own."""
+    for job in range(300):
+        second, of_job = NEXT + job, [owner(str(100 * job + i)) for i in range(100)]
+        pushes.at(second, [*NODE, *of_job], [second])
+        pushes.at(second, of_job, [second + 0.5], STALE)
+        pushes.readings(second)
+    assert pushes.samples.series < 20_000
+
+
+def test_the_number_of_series_is_limited(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushes.samples._registry, "most_series", 50)
+    pushes.at(NEXT, [cpu(thread, "user", "liar:1") for thread in range(500)], [NEXT])
+    assert pushes.samples.series == 50
+    assert "which is the limit" in pushes.samples.refused[""]
+    pushes.at(NEXT, NODE, [NEXT, NEXT + 1])
+    assert times(pushes.readings(NEXT + 1))[-1] == NEXT
+
+
+def test_a_request_brings_only_some_new_series_and_the_next_one_the_others(pushes: Pushes) -> None:
+    """New labels are parsed while the loop waits: a hundred thousand of them would stop it for seconds."""
+    before = pushes.samples.series
+    many = [cpu(thread, "user", f"m{node}") for node in range(20) for thread in range(400)]
+    pushes.at(NEXT, many, [NEXT])
+    assert pushes.samples.series == before + MOST_NEW_SERIES
+    assert pushes.samples.counts["postponed"] == len(many) - MOST_NEW_SERIES
+    pushes.at(NEXT + 1, many, [NEXT + 1])
+    assert pushes.samples.series == before + len(many)
+
+
+def test_the_labels_of_more_series_than_there_is_room_for_are_not_parsed(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushes.samples._registry, "most_series", pushes.samples.series)
+    monkeypatch.setattr(pushed_samples, "parse_labels", lambda text: pytest.fail("parsed"))
+    pushes.at(NEXT, [cpu(thread, "user", "liar:1") for thread in range(500)], [NEXT])
+    assert "which is the limit" in pushes.samples.refused[""]
+
+
+def test_the_number_of_nodes_is_limited(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed_samples, "MOST_NODES", 3)
+    pushes.at(NEXT, [cpu(0, "user", f"liar:{i}") for i in range(100)], [NEXT])
+    assert pushes.samples.nodes == 3
+
+
+def test_known_series_are_found_among_very_many() -> None:
+    pushes = Pushes()
+    many = [cpu(thread, mode, f"n{node}") for node in range(20) for thread in range(64) for mode in MODES]
+    for at in range(0, len(many), MOST_NEW_SERIES):
+        pushes.at(0, many[at : at + MOST_NEW_SERIES], [0])
+    assert pushes.samples.series == len(many)
+    pushes.at(1, many[::-1], [1])
+    assert pushes.samples.series == len(many)
+    assert pushes.samples.counts["used"] == 2 * len(many)
+
+
+def test_the_owner_of_a_job_is_noted(pushes: Pushes) -> None:
+    pushes.at(NEXT, [*NODE, allocated("17", 0)], [NEXT, NEXT + 1])
+    pushes.at(NEXT, [owner("17")], [NEXT, NEXT + 1], 1000.0)
+    pushes.readings(NEXT + 1)
+    assert pushes.samples.owners == {"17": 1000}
