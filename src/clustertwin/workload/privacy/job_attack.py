@@ -77,16 +77,17 @@ def near_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Genera
     claims = _sample(published, rng)
     step_s = _step_s(real)
     shifted = replace(claims, at_s=claims.at_s + (step_s or 0.0))
-    chance = _near_share(real, shifted, HOUR_S, RUN_TIME_SHARE) if step_s else 0.0
+    share = _near_share(real, claims, HOUR_S, RUN_TIME_SHARE)
     same_user = _near_share(real, claims, HOUR_S, RUN_TIME_SHARE, with_user=True)
-    return NearCopies(_near_share(real, claims, HOUR_S, RUN_TIME_SHARE), chance, same_user)
+    return NearCopies(share(claims), share(shifted) if step_s else 0.0, same_user(claims))
 
 
 def shifted_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Generator) -> ShiftedCopies:
     """Search for the shift by whole weeks at which most published jobs repeat a real one, to the minute and 1 %."""
     claims = _sample(published, rng)
     weeks = min(MOST_LAGS, int(np.ptp(real.at_s) // WEEK_S))
-    shares = {lag: _near_share(real, undo_shift(claims, lag), COPY_S, 0.01) for lag in range(-weeks, weeks + 1)}
+    share = _near_share(real, claims, COPY_S, 0.01)
+    shares = {lag: share(undo_shift(claims, lag)) for lag in range(-weeks, weeks + 1)}
     best = max(shares, key=lambda lag: (shares[lag], -abs(lag)))
     return ShiftedCopies(best, shares[best], shares[0])
 
@@ -135,8 +136,11 @@ def _place(log: AttackedLog, with_user: bool) -> Floats:
 
 def _near_share(
     real: AttackedLog, claims: AttackedLog, within_s: float, run_share: float, with_user: bool = False
-) -> float:
-    """The share of claims that have a real job of the same shape within this time and this share of the run time."""
+) -> Callable[[AttackedLog], float]:
+    """A function that gives the share of claims with a real job of the same shape within this time and run time.
+
+    It takes `claims`, or the same jobs at other times.
+    """
     group = real.shape if not with_user else real.shape * (real.user.max() + 2) + real.user + 1
     wanted = claims.shape if not with_user else claims.shape * (real.user.max() + 2) + claims.user + 1
     codes = np.unique(np.concatenate([group, wanted]))
@@ -147,4 +151,4 @@ def _near_share(
         return np.column_stack([log.at_s / within_s, run, 1e3 * np.searchsorted(codes, groups)])
 
     tree = require("scipy.spatial", "models").cKDTree(place(real, group))
-    return float(np.mean(tree.query(place(claims, wanted), p=np.inf)[0] <= 1.0))
+    return lambda moved: float(np.mean(tree.query(place(moved, wanted), p=np.inf)[0] <= 1.0))
