@@ -23,6 +23,8 @@ MOST_PUBLISHED = 200_000
 HOUR_S = 3600.0
 RUN_TIME_SHARE = 0.1  # two run times that differ by less are near
 MOST_LAGS = 26
+OTHER_USER = 100.0  # the distance of a job of another user, in hours
+FAR = 1e7  # no two jobs are so far apart in time and content
 COPY_S = 60.0  # a copy is submitted within a minute of the original
 
 
@@ -119,19 +121,28 @@ def _moved(claims: AttackedLog, real: AttackedLog, rng: np.random.Generator) -> 
 
 
 def _nearness(published: AttackedLog, with_user: bool) -> Callable[[AttackedLog], Floats]:
-    """A function that gives each claim minus its distance to the nearest published job."""
-    tree = require("scipy.spatial", "models").cKDTree(_place(published, with_user))
+    """A function that gives each claim minus its distance to the nearest published job.
+
+    With users, a job of another user is `OTHER_USER` away, whoever that is: codes of users are names, not places.
+    """
+    tree = require("scipy.spatial", "models").cKDTree
+    anybody = tree(_place(published))
+    same_user = tree(np.column_stack([_place(published), FAR * published.user])) if with_user else None
 
     def near(claims: AttackedLog) -> Floats:
-        return -np.asarray(tree.query(_place(claims, with_user))[0])
+        distance = np.asarray(anybody.query(_place(claims))[0])
+        if same_user is None:
+            return -distance
+        own = np.asarray(same_user.query(np.column_stack([_place(claims), FAR * claims.user]))[0])
+        return -np.minimum(own, np.hypot(distance, OTHER_USER))
 
     return near
 
 
-def _place(log: AttackedLog, with_user: bool) -> Floats:
-    """(job, 4 or 5) an hour counts as much as a tenth of the size, of the limit or of the run time."""
+def _place(log: AttackedLog) -> Floats:
+    """(job, 4) an hour counts as much as a tenth of the size, of the limit or of the run time."""
     amounts = [np.log1p(values) / RUN_TIME_SHARE for values in (log.size, log.limit_s, log.run_s)]
-    return np.column_stack([log.at_s / HOUR_S, *amounts, *([100.0 * log.user] if with_user else [])])
+    return np.column_stack([log.at_s / HOUR_S, *amounts])
 
 
 def _near_share(
