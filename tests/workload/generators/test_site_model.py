@@ -282,6 +282,14 @@ def test_a_log_of_whole_minutes_gives_whole_minutes(generator):
     assert not np.any((jobs.submit_s - submit_s[0]) % 60)
 
 
+def test_months_with_a_job_a_week_before_the_site_opens_are_not_learnt_as_its_level(log):
+    early = log.take(np.arange(20))
+    early = replace(early, submit_s=np.arange(20) * WEEK_S)
+    later = replace(log, submit_s=log.submit_s + 20 * WEEK_S)
+    fitted = SiteModel(caution=0).fit(concatenate([early, later]), rng())
+    assert fitted.calendar.settled().start >= 20
+
+
 def test_an_array_of_thousands_of_jobs_arrives_at_once(log):
     columns = {"user": 1, "nodes": 1, "cpus": 16, "request_s": 1800.0, "status": 1}
     arrays = [
