@@ -102,6 +102,6 @@ def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed
     a, b = real.table(names), synthetic.table(names)
     job = np.array([i for i, name in enumerate(names) if name != "interval"], dtype=np.intp)
     jobs = (np.arange(WINDOW_JOBS)[:, None] * len(names) + job).ravel()  # the same columns of each job of a window
-    rows = (judged_rows(table, MOST_JUDGED_JOBS, seed) for table in (a, b))
-    runs = (judged_rows(windows(table), MOST_JUDGED_JOBS // WINDOW_JOBS, seed) for table in (a, b))
-    return C2st(auc(*rows, seed, job), auc(*runs, seed, jobs), judge(a, b, seed))
+    rows_a, rows_b = (judged_rows(table, MOST_JUDGED_JOBS, seed) for table in (a, b))
+    runs_a, runs_b = (judged_rows(windows(table), MOST_JUDGED_JOBS // WINDOW_JOBS, seed) for table in (a, b))
+    return C2st(auc(rows_a, rows_b, seed, job), auc(runs_a, runs_b, seed, jobs), judge(a, b, seed))
