@@ -15,6 +15,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.step_progress import step_progress
 from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.cli.trace_share import share
@@ -256,16 +257,15 @@ def compare(
             refuse_existing(out / name, force)
     reference = ComparedLog.of(_read(real, lenient), real.stem)
     others = [ComparedLog.of(_read(path, lenient), path.stem) for path in synthetic]
-    with Progress(console=err, transient=True) as progress:
-        task = progress.add_task("comparing", total=len(others) + 3)
-        cards = score(reference, others, procs, seed, done=lambda name: progress.advance(task))
+    with step_progress() as show:
+        cards = score(reference, others, procs, seed, show)
     if out is not None:
         _write_report(out, reference, others, cards)
     if json:
         print_json([card.document() for card in cards])
     else:
         _print_cards(cards)
-        _print_concurrency(cards[-len(others) :])
+        _print_notes(cards[-len(others) :])
 
 
 def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
@@ -308,9 +308,11 @@ def _print_cards(cards: Any) -> None:
                 ["", "user-days", "jobs", "user names", "user-days found", "near copies"], attacks)  # fmt: skip
 
 
-def _print_concurrency(cards: Any) -> None:
+def _print_notes(cards: Any) -> None:
     from clustertwin.workload.fidelity.measures.concurrency import concurrency_notes
 
+    for note in dict.fromkeys(note for card in cards for note in card.sample.notes()):
+        err.print(note, style="dim", soft_wrap=True)
     for note in dict.fromkeys(note for card in cards for note in concurrency_notes(card.concurrency, card.machine)):
         err.print(note, style="yellow", soft_wrap=True)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.cli.step_progress import step_progress
 from clustertwin.core.errors import SettingsError
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
@@ -47,9 +47,9 @@ def forecast(options: TraceForecastOptions) -> None:
         refuse_existing(options.plot, options.force)
     log = read(options.real, options.lenient)
     settings = ForecastSettings(options.weeks, options.draws, options.seed, options.share, options.procs)
-    with Progress(console=err, transient=True) as progress:
-        task = progress.add_task("forecasting", total=options.draws)
-        made = run(log, settings, done=lambda count: progress.update(task, completed=count))
+    with step_progress() as show:
+        show("learning the site", 0, 0)
+        made = run(log, settings, done=lambda count: show("drawing coming weeks", count, options.draws))
     if submits_are_starts(log, capacity(log, options.procs)):
         err.print("The submit times of the log are start times: forecast waits mean nothing.", style="yellow",
                   soft_wrap=True)  # fmt: skip

@@ -11,6 +11,7 @@ import typer
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.cli.step_progress import step_progress
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def share(options: TraceShareOptions) -> None:
         require("opacus", "privacy")
     log = read(options.real, options.lenient, timezone=options.timezone)
     settings = ShareSettings(options.epsilon, options.delta, options.procs, options.public_load, options.seed)
-    with err.status("fitting, generating, attacking"):
-        shared = run(log, settings)
+    with step_progress() as show:
+        shared = run(log, settings, show)
     write_shared(shared, options.out, options.figures)
     if options.json:
         print_json({"out": str(options.out), **card_document(shared)})

@@ -21,6 +21,7 @@ from clustertwin.workload.generators.site_model.session_walk import (
     run_times,
     separate,
 )
+from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_sizes
 
@@ -279,6 +280,38 @@ def test_a_log_of_whole_minutes_gives_whole_minutes(generator):
     log = plain_log(rng(1).integers(40, 4000, 1000).astype(float), submit_s)
     jobs = make(generator).fit(log, rng()).sample(1000, rng(1))
     assert not np.any((jobs.submit_s - submit_s[0]) % 60)
+
+
+def test_months_with_a_job_a_week_before_the_site_opens_are_not_learnt_as_its_level(log):
+    early = log.take(np.arange(20))
+    early = replace(early, submit_s=np.arange(20) * WEEK_S)
+    later = replace(log, submit_s=log.submit_s + 20 * WEEK_S)
+    fitted = SiteModel(caution=0).fit(concatenate([early, later]), rng())
+    assert fitted.calendar.settled().start >= 20
+
+
+def test_an_array_of_thousands_of_jobs_arrives_at_once(log):
+    columns = {"user": 1, "nodes": 1, "cpus": 16, "request_s": 1800.0, "status": 1}
+    arrays = [
+        Jobs.build(np.full(2000, 86400.0 * day), 60.0 + np.arange(2000) % 30,
+                   **{name: np.full(2000, value) for name, value in columns.items()})
+        for day in (10, 24, 40)
+    ]  # fmt: skip
+    busy = replace(concatenate([log, *arrays]), epoch_s=log.epoch_s, machine=log.machine)
+    busy = busy.take(np.argsort(busy.submit_s, kind="stable"))
+    drawn = SiteModel(caution=0).fit(busy, rng()).sample(len(busy), rng(1))
+    assert np.unique(drawn.submit_s, return_counts=True)[1].max() > 1000
+
+
+def test_small_logs_are_tried_more_often_than_large_ones():
+    def jobs(n):
+        return Jobs.build(np.arange(n) * 10.0, np.full(n, 12.0), cpus=np.ones(n, int))
+
+    trials = {n: [] for n in (1_000, 40_000)}
+    for n, seeds in trials.items():
+        learn_caution(jobs(n), lambda caution, count, rng, seeds=seeds: seeds.append(caution) or jobs(count))
+    assert trials[1_000].count(0) >= 10 > trials[40_000].count(0) >= 1
+    assert 40_000 * len(trials[40_000]) <= 400_000
 
 
 def test_the_caution_with_the_closest_waits_is_learnt():

@@ -130,3 +130,14 @@ def test_a_copy_of_a_one_week_log_betrays_user_days() -> None:
 def test_an_attack_that_could_not_be_tried_has_no_figures() -> None:
     nothing = AttackResult(AttackScore(), AttackScore(0.7, 0.1, 5))
     assert (str(nothing.synthetic), nothing.found, str(nothing.holdout)) == ("not measured", "", "0.700")
+
+
+def test_users_are_names_and_not_places() -> None:
+    """Half of the users are asked about, the other half are strangers; the published log was made without either."""
+    log, other = office_log(days=28, users=40), office_log(days=28, users=20, seed=9)
+    published = replace(other, user=3 * other.user)
+    found = [
+        attack(log.take(log.user % 2 == half), published, unseen=log.take(log.user % 2 != half)).single_jobs
+        for half in (0, 1)
+    ]
+    assert np.mean([result.synthetic.auc for result in found]) == pytest.approx(0.5, abs=0.04)

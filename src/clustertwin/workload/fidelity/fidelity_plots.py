@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustertwin.page import COLOURS, INK, figure, svg
-from clustertwin.workload.fidelity.measures.arrivals import LAGS, SCALES, autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.arrivals import LAGS, SCALES, autocorrelations, by_hour, by_weekday, fano
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.correlation import spearman
 
@@ -66,7 +66,7 @@ def arrival_plots(real: ComparedLog, others: list[ComparedLog]) -> str:
     for log, colour, width in _styled(real, others):
         interval = log.column("interval")[1:]
         style = {"color": colour, "linewidth": width, "marker": "."}
-        axes[0, 0].plot(LAGS, [autocorrelation(interval, lag) for lag in LAGS], **style)
+        axes[0, 0].plot(LAGS, list(autocorrelations(interval).values()), **style)
         axes[0, 1].plot(SCALES, [fano(log.jobs.submit_s, scale) for scale in SCALES], **style)
         axes[1, 0].plot(range(24), by_hour(log.jobs), **style)
         axes[1, 1].plot(range(7), by_weekday(log.jobs), **style)

@@ -45,7 +45,7 @@ def report(real: ComparedLog, synthetic: Sequence[ComparedLog], cards: Sequence[
         _concurrency(cards[yardsticks:]),
         "<h2>Can a classifier separate the logs?</h2><p class=note>Area under the ROC curve: 0.5 is chance, 1 is "
         "perfect separation. Copies: jobs that equal a real job in everything except the arrival.</p>",
-        _table(cards, yardsticks, _SEPARATION),
+        _table(cards, yardsticks, _SEPARATION), _samples(cards[yardsticks:]),
         "<h2>What does an attacker learn?</h2><p class=note>AUC of each attack, then the share of true claims that it "
         "finds at 1 % false positives; in brackets the AUC of the same attack on real jobs of other people, which is "
         "habit and not a leak. Chance is 0.5 and 1 %. Near copies lie within an hour of a real job of the same size, "
@@ -145,6 +145,12 @@ def _concurrency(cards: Sequence[Scorecard]) -> str:
     """What is impossible about the submit times."""
     notes = dict.fromkeys(note for card in cards for note in concurrency_notes(card.concurrency, card.machine))
     return "".join(f"<p class=note><b>{escape(note)}</b></p>" for note in notes)
+
+
+def _samples(cards: Sequence[Scorecard]) -> str:
+    """Which jobs of large logs were looked at."""
+    notes = dict.fromkeys(note for card in cards for note in card.sample.notes())
+    return "".join(f"<p class=note>{escape(note)}</p>" for note in notes)
 
 
 def _broken(cards: Sequence[Scorecard]) -> str:

@@ -15,6 +15,7 @@ from clustertwin.workload.fidelity.measures.c2st import C2st, c2st
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog, compared, with_nodes
 from clustertwin.workload.fidelity.measures.concurrency import ConcurrencyComparison, compare_concurrency
 from clustertwin.workload.fidelity.measures.correlation import Correlation, correlation
+from clustertwin.workload.fidelity.measures.judged_sample import JudgedSample
 from clustertwin.workload.fidelity.measures.marginals import Marginal, marginals
 from clustertwin.workload.fidelity.measures.offered_load import Capacity, LoadComparison, capacity, load
 from clustertwin.workload.fidelity.measures.privacy import Privacy, privacy
@@ -27,6 +28,8 @@ from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.privacy import Attacks, attack
 
 LEAST_JOBS = 32
+#: The parts of a comparison, in the order in which they are computed.
+PARTS = ("distributions", "classifiers", "closest records", "simulated schedules", "attacks")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,6 +51,7 @@ class Scorecard(ColumnTable):
     machine: Capacity
     attacks: Attacks
     concurrency: ConcurrencyComparison
+    sample: JudgedSample  # how many jobs the costly measures looked at
 
     def table(self) -> dict[str, Any]:
         """A row for each measure that is a number, such as `load.ratio`, and its value."""
@@ -77,8 +81,12 @@ def scorecard(
     name: str = "",
     procs: int | None = None,
     seed: int = 0,
+    begin: Callable[[str], None] = lambda part: None,
 ) -> Scorecard:
-    """Compare two logs on a machine of `procs` (default: the size that the real log states, or its largest job)."""
+    """Compare two logs on a machine of `procs` (default: the size that the real log states, or its largest job).
+
+    `begin` is called before each of `PARTS`.
+    """
     a, b = ComparedLog.of(real, "real"), ComparedLog.of(synthetic, name)
     for log in (a, b):
         if len(log) < LEAST_JOBS:
@@ -90,10 +98,20 @@ def scorecard(
         raise TraceError(b.name, reason)
     if not names:
         raise TraceError(a.name, "all jobs are equal: no column varies, so there is nothing to compare")
+    begin(PARTS[0])
+    distributions = marginals(a, b, names), correlation(a, b, names), arrivals(a, b)
+    population = load(a, b, on), users(a, b), validity(a, b, on)
+    begin(PARTS[1])
+    separated = c2st(a, b, names, seed)
+    begin(PARTS[2])
+    nearness = privacy(a, b, names, seed)
+    begin(PARTS[3])
+    schedules = compare_schedules(a, b, on)
+    begin(PARTS[4])
+    attacks = attack(a.jobs, b.jobs, seed)
     return Scorecard(
-        name or b.name, len(b), names, marginals(a, b, names), correlation(a, b, names), arrivals(a, b), load(a, b, on),
-        users(a, b), validity(a, b, on), c2st(a, b, names, seed), privacy(a, b, names), compare_schedules(a, b, on), on,
-        attack(a.jobs, b.jobs, seed), compare_concurrency(a, b, on),
+        name or b.name, len(b), names, *distributions, *population, separated, nearness, schedules, on, attacks,
+        compare_concurrency(a, b, on), JudgedSample.of(len(a), len(b)),
     )  # fmt: skip
 
 
@@ -102,17 +120,24 @@ def compare(
     synthetic: Iterable[ComparedLog],
     procs: int | None = None,
     seed: int = 0,
-    done: Callable[[str], None] = lambda name: None,
+    show: Callable[[str, int, int], None] = lambda step, done, total: None,
 ) -> tuple[Scorecard, ...]:
-    """The yardsticks first, then every synthetic log, on the machine of the real log. `done` is called after each."""
+    """The yardsticks first, then every synthetic log, on the machine of the real log.
+
+    `show` is called before each part with its name, the parts that are done, and their number.
+    """
     if len(real) < 2 * LEAST_JOBS:
         reason = f"{len(real)} jobs are too few; a comparison also needs two halves of {LEAST_JOBS} real jobs"
         raise TraceError(real.name or "the real log", reason)
     on = capacity(real.jobs, procs)
     pairs = [(pair.name, pair.real, pair.synthetic) for pair in yardsticks(real, np.random.default_rng(seed))]
     pairs += [(log.name, real, log) for log in synthetic]
-    cards = []
+    cards: list[Scorecard] = []
     for name, left, right in pairs:
-        cards.append(scorecard(left, right, name, on.procs, seed))
-        done(name)
+        before, total = len(PARTS) * len(cards), len(PARTS) * len(pairs)
+
+        def begin(part: str, name: str = name, before: int = before, total: int = total) -> None:
+            show(f"comparing: {name}", before + PARTS.index(part), total)
+
+        cards.append(scorecard(left, right, name, on.procs, seed, begin))
     return tuple(cards)

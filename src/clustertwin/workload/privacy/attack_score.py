@@ -54,7 +54,7 @@ def score_claims(scores: Floats, true: NDArray[np.bool_], stratum: Ints | None =
     if not len(scores):
         return AttackScore()
     rank = _ranks_within(scores, stratum)
-    index = np.unique(stratum, return_inverse=True)[1]
+    index = _numbered(stratum)
     positives = np.bincount(index, weights=true)
     negatives = np.bincount(index) - positives
     # The statistic of Mann and Whitney: pairs of a true and a false claim in the right order, ties counted half.
@@ -88,9 +88,14 @@ def mean_score(first: AttackScore, second: AttackScore) -> AttackScore:
 
 def _with_both(true: NDArray[np.bool_], stratum: Ints) -> NDArray[np.bool_]:
     """The claims of strata that have true and false claims."""
-    _, index = np.unique(stratum, return_inverse=True)
+    index = _numbered(stratum)
     positives, counts = np.bincount(index, weights=true), np.bincount(index)
     return np.asarray(((positives > 0) & (positives < counts))[index])
+
+
+def _numbered(stratum: Ints) -> Ints:
+    """Strata, which are small numbers, without those that do not occur; sorting millions of claims would take long."""
+    return np.asarray((np.cumsum(np.bincount(stratum) > 0) - 1)[stratum], dtype=np.int64)
 
 
 def _ranks_within(scores: Floats, stratum: Ints) -> Floats:

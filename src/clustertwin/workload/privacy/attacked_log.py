@@ -48,10 +48,17 @@ def attacked(*logs: Jobs) -> list[AttackedLog]:
     unit: Unit = "nodes" if all(np.any(log.nodes > 0) for log in logs) else "cpus"
     tables = [_columns(log, dated, unit) for log in logs]
     users, projects = _shared_codes(logs, "user"), _shared_codes(logs, "group")
-    pairs = np.concatenate([np.column_stack([size, limit_s]) for _, size, limit_s, _ in tables])
-    shape = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    sizes, limits = (np.concatenate([table[i] for table in tables]) for i in (1, 2))
+    shape = _pair_codes(sizes, limits)
     shapes = np.split(shape, np.cumsum([len(log) for log in logs])[:-1])
     return [AttackedLog(*tables[i], users[i], projects[i], shapes[i]) for i in range(len(logs))]
+
+
+def _pair_codes(first: Floats, second: Floats) -> Ints:
+    """(row,) the place of each pair among the distinct pairs, in their order."""
+    seconds, column = np.unique(second, return_inverse=True)
+    row = np.unique(first, return_inverse=True)[1]
+    return np.asarray(np.unique(row * len(seconds) + column, return_inverse=True)[1], dtype=np.int64)
 
 
 def _columns(jobs: Jobs, dated: bool, unit: Unit) -> tuple[Floats, Floats, Floats, Floats]:

@@ -23,6 +23,8 @@ MOST_PUBLISHED = 200_000
 HOUR_S = 3600.0
 RUN_TIME_SHARE = 0.1  # two run times that differ by less are near
 MOST_LAGS = 26
+OTHER_USER = 100.0  # the distance of a job of another user, in hours
+FAR = 1e7  # no two jobs are so far apart in time and content
 COPY_S = 60.0  # a copy is submitted within a minute of the original
 
 
@@ -77,16 +79,17 @@ def near_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Genera
     claims = _sample(published, rng)
     step_s = _step_s(real)
     shifted = replace(claims, at_s=claims.at_s + (step_s or 0.0))
-    chance = _near_share(real, shifted, HOUR_S, RUN_TIME_SHARE) if step_s else 0.0
+    share = _near_share(real, claims, HOUR_S, RUN_TIME_SHARE)
     same_user = _near_share(real, claims, HOUR_S, RUN_TIME_SHARE, with_user=True)
-    return NearCopies(_near_share(real, claims, HOUR_S, RUN_TIME_SHARE), chance, same_user)
+    return NearCopies(share(claims), share(shifted) if step_s else 0.0, same_user(claims))
 
 
 def shifted_copies(real: AttackedLog, published: AttackedLog, rng: np.random.Generator) -> ShiftedCopies:
     """Search for the shift by whole weeks at which most published jobs repeat a real one, to the minute and 1 %."""
     claims = _sample(published, rng)
     weeks = min(MOST_LAGS, int(np.ptp(real.at_s) // WEEK_S))
-    shares = {lag: _near_share(real, undo_shift(claims, lag), COPY_S, 0.01) for lag in range(-weeks, weeks + 1)}
+    share = _near_share(real, claims, COPY_S, 0.01)
+    shares = {lag: share(undo_shift(claims, lag)) for lag in range(-weeks, weeks + 1)}
     best = max(shares, key=lambda lag: (shares[lag], -abs(lag)))
     return ShiftedCopies(best, shares[best], shares[0])
 
@@ -118,25 +121,37 @@ def _moved(claims: AttackedLog, real: AttackedLog, rng: np.random.Generator) -> 
 
 
 def _nearness(published: AttackedLog, with_user: bool) -> Callable[[AttackedLog], Floats]:
-    """A function that gives each claim minus its distance to the nearest published job."""
-    tree = require("scipy.spatial", "models").cKDTree(_place(published, with_user))
+    """A function that gives each claim minus its distance to the nearest published job.
+
+    With users, a job of another user is `OTHER_USER` away, whoever that is: codes of users are names, not places.
+    """
+    tree = require("scipy.spatial", "models").cKDTree
+    anybody = tree(_place(published))
+    same_user = tree(np.column_stack([_place(published), FAR * published.user])) if with_user else None
 
     def near(claims: AttackedLog) -> Floats:
-        return -np.asarray(tree.query(_place(claims, with_user))[0])
+        distance = np.asarray(anybody.query(_place(claims))[0])
+        if same_user is None:
+            return -distance
+        own = np.asarray(same_user.query(np.column_stack([_place(claims), FAR * claims.user]))[0])
+        return -np.minimum(own, np.hypot(distance, OTHER_USER))
 
     return near
 
 
-def _place(log: AttackedLog, with_user: bool) -> Floats:
-    """(job, 4 or 5) an hour counts as much as a tenth of the size, of the limit or of the run time."""
+def _place(log: AttackedLog) -> Floats:
+    """(job, 4) an hour counts as much as a tenth of the size, of the limit or of the run time."""
     amounts = [np.log1p(values) / RUN_TIME_SHARE for values in (log.size, log.limit_s, log.run_s)]
-    return np.column_stack([log.at_s / HOUR_S, *amounts, *([100.0 * log.user] if with_user else [])])
+    return np.column_stack([log.at_s / HOUR_S, *amounts])
 
 
 def _near_share(
     real: AttackedLog, claims: AttackedLog, within_s: float, run_share: float, with_user: bool = False
-) -> float:
-    """The share of claims that have a real job of the same shape within this time and this share of the run time."""
+) -> Callable[[AttackedLog], float]:
+    """A function that gives the share of claims with a real job of the same shape within this time and run time.
+
+    It takes `claims`, or the same jobs at other times.
+    """
     group = real.shape if not with_user else real.shape * (real.user.max() + 2) + real.user + 1
     wanted = claims.shape if not with_user else claims.shape * (real.user.max() + 2) + claims.user + 1
     codes = np.unique(np.concatenate([group, wanted]))
@@ -147,4 +162,4 @@ def _near_share(
         return np.column_stack([log.at_s / within_s, run, 1e3 * np.searchsorted(codes, groups)])
 
     tree = require("scipy.spatial", "models").cKDTree(place(real, group))
-    return float(np.mean(tree.query(place(claims, wanted), p=np.inf)[0] <= 1.0))
+    return lambda moved: float(np.mean(tree.query(place(moved, wanted), p=np.inf)[0] <= 1.0))

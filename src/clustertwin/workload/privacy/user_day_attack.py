@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 MOST_USERS = 200
 MOST_SHAPES = 2_000
 LEAST_DAYS = 3
+DAYS_AT_ONCE = 2_048  # bounds the table of shapes and days of a log of decades
 WEEKDAY_DAYS = 21  # a shorter log has too few days of the same weekday to compare
 
 
@@ -63,6 +64,12 @@ def _resemblance(real: AttackedLog, published: AttackedLog, users: Ints, first: 
     usual = profile.sum(axis=0) / max(profile.sum(), 1)
     lift = share / np.maximum(usual, 1e-12)  # (user, shape)
     seen = published.take(np.isin(published.shape, shapes))
-    cell = np.searchsorted(shapes, seen.shape) * days + seen.day - first
-    on_day = np.bincount(cell, minlength=len(shapes) * days).reshape(len(shapes), days)
-    return np.asarray(lift @ np.log1p(on_day))
+    shape, day = np.searchsorted(shapes, seen.shape), seen.day - first
+    scores = []
+    for begin in range(0, days, DAYS_AT_ONCE):
+        count = min(DAYS_AT_ONCE, days - begin)
+        inside = (day >= begin) & (day < begin + count)
+        cell = shape[inside] * count + day[inside] - begin
+        on_day = np.bincount(cell, minlength=len(shapes) * count).reshape(len(shapes), count)
+        scores.append(lift @ np.log1p(on_day))
+    return np.concatenate(scores, axis=1)

@@ -7,6 +7,7 @@ published.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +21,6 @@ from clustertwin.workload.generators.private.protected_units import protected_un
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.privacy import Attacks, attack, averaged
 
-#: More jobs than this are not needed to judge a log, and cost minutes.
-MOST_JUDGED_JOBS = 200_000
 #: No log of a machine has more. Noise can ask for any number, if the work of a session is lost in it.
 MOST_SHARED_JOBS = 20_000_000
 
@@ -58,17 +57,31 @@ class SharedLog:
     real_jobs: int  # jobs of the real log that remain
 
 
-def share(log: Jobs, settings: ShareSettings = ShareSettings()) -> SharedLog:
-    """Clean the log, fit, generate, judge."""
+#: The steps of `share`.
+STEPS = ("fitting and generating", "comparing", "attacking one half of the users", "attacking the other half")
+
+
+def share(
+    log: Jobs,
+    settings: ShareSettings = ShareSettings(),
+    show: Callable[[str, int, int], None] = lambda step, done, total: None,
+) -> SharedLog:
+    """Clean the log, fit, generate, judge. `show` is called before each step with its name, number and their count."""
+
+    def begin(step: int) -> None:
+        show(STEPS[step], step, len(STEPS))
+
     cleaned = clean(log)
     real = cleaned.jobs
     if len(real) < LEAST_JOBS:
         raise TraceError("the log", f"{len(real)} jobs that ran are too few; a shared log needs {LEAST_JOBS}")
+    begin(0)
     model, jobs = _generated(real, settings, settings.noise_seed)
     procs = model.grid.machine
-    card = scorecard(_judged(real), _judged(jobs), "shared log", procs, settings.seed)
+    begin(1)
+    card = scorecard(real, jobs, "shared log", procs, settings.seed)
     removed = {reason: len(ids) for reason, ids in cleaned.removed.items()}
-    return SharedLog(settings, model, jobs, card, _held_out(real, settings), removed, len(real))
+    return SharedLog(settings, model, jobs, card, _held_out(real, settings, begin), removed, len(real))
 
 
 def _generated(real: Jobs, settings: ShareSettings, noise_seed: int | None) -> tuple[FittedPrivate, Jobs]:
@@ -83,7 +96,7 @@ def _generated(real: Jobs, settings: ShareSettings, noise_seed: int | None) -> t
     return model, model.sample(max(model.expected_jobs, LEAST_JOBS), np.random.default_rng(settings.seed))
 
 
-def _held_out(real: Jobs, settings: ShareSettings) -> HeldOut | None:
+def _held_out(real: Jobs, settings: ShareSettings, begin: Callable[[int], None]) -> HeldOut | None:
     """Fit to every second unit and attack with the other half, then the other way round."""
     units = protected_units(real)
     even = units.unit % 2 == 0
@@ -93,11 +106,8 @@ def _held_out(real: Jobs, settings: ShareSettings) -> HeldOut | None:
     half = replace(settings, public_load=settings.public_load / 2 if settings.public_load is not None else None)
     found = []
     for turn, seen in enumerate((even, ~even)):
+        begin(2 + turn)
         noise_seed = None if settings.noise_seed is None else settings.noise_seed + 1 + turn
         _, published = _generated(real.take(seen), half, noise_seed)
-        found.append(attack(_judged(real.take(seen)), _judged(published), settings.seed, _judged(real.take(~seen))))
+        found.append(attack(real.take(seen), published, settings.seed, real.take(~seen)))
     return HeldOut(units.count // 2, int((~even).sum()), averaged(*found))
-
-
-def _judged(jobs: Jobs) -> Jobs:
-    return jobs if len(jobs) <= MOST_JUDGED_JOBS else jobs.take(slice(0, MOST_JUDGED_JOBS))

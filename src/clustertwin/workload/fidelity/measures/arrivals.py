@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
-from clustertwin.workload.fidelity.measures.correlation import ranks
+from clustertwin.workload.fidelity.measures.correlation import ranks_of_places
 from clustertwin.workload.jobs import Jobs
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 LAGS = (1, 2, 5, 10, 20, 50)
 SCALES = (5, 20, 100)  # window length in mean intervals
@@ -33,9 +34,20 @@ class ArrivalComparison:
 
 def autocorrelation(values: Floats, lag: int) -> float:
     """Rank correlation of each value with the value `lag` places later; 0 if there are too few values."""
-    if len(values) <= lag + 1:
+    return autocorrelations(values, (lag,))[lag]
+
+
+def autocorrelations(values: Floats, lags: tuple[int, ...] = LAGS) -> dict[int, float]:
+    """The rank correlation at each lag. The values are sorted once for all lags."""
+    place = np.unique(values, return_inverse=True)[1]
+    return {lag: _at_lag(place, lag) for lag in lags}
+
+
+def _at_lag(place: Ints, lag: int) -> float:
+    """`place`: the place of each value among the distinct values."""
+    if len(place) <= lag + 1:
         return 0.0
-    before, after = ranks(values[:-lag]), ranks(values[lag:])
+    before, after = ranks_of_places(place[:-lag]), ranks_of_places(place[lag:])
     before, after = before - before.mean(), after - after.mean()
     scale = np.sqrt((before**2).sum() * (after**2).sum())
     return float((before * after).sum() / scale) if scale > 0 else 0.0
@@ -80,8 +92,8 @@ def arrivals(real: ComparedLog, synthetic: ComparedLog) -> ArrivalComparison:
     """Compare the arrivals of two logs."""
     interval_real, interval = real.column("interval")[1:], synthetic.column("interval")[1:]
     return ArrivalComparison(
-        {lag: autocorrelation(interval_real, lag) for lag in LAGS},
-        {lag: autocorrelation(interval, lag) for lag in LAGS},
+        autocorrelations(interval_real),
+        autocorrelations(interval),
         {scale: fano(real.jobs.submit_s, scale) for scale in SCALES},
         {scale: fano(synthetic.jobs.submit_s, scale) for scale in SCALES},
         float(np.abs(by_hour(real.jobs) - by_hour(synthetic.jobs)).sum() / 2),

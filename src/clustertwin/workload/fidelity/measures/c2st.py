@@ -8,6 +8,8 @@ submissions.
 Rows that are equal are held out together, so this test cannot see one row that a synthetic log repeats thousands of
 times. The *judge* can: it divides 3,000 rows of each log at random, whatever they equal, and boosts for 50 rounds. It
 scores below 0.5 for a generator that copies.
+
+Of a large log, the trees see as many rows as `judged_sample` says, and windows of as many jobs.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
+from clustertwin.workload.fidelity.measures.judged_sample import MOST_JUDGED_JOBS, judged_rows
 
 Floats = NDArray[np.float64]
 
@@ -99,4 +102,6 @@ def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed
     a, b = real.table(names), synthetic.table(names)
     job = np.array([i for i, name in enumerate(names) if name != "interval"], dtype=np.intp)
     jobs = (np.arange(WINDOW_JOBS)[:, None] * len(names) + job).ravel()  # the same columns of each job of a window
-    return C2st(auc(a, b, seed, job), auc(windows(a), windows(b), seed, jobs), judge(a, b, seed))
+    rows_a, rows_b = (judged_rows(table, MOST_JUDGED_JOBS, seed) for table in (a, b))
+    runs_a, runs_b = (judged_rows(windows(table), MOST_JUDGED_JOBS // WINDOW_JOBS, seed) for table in (a, b))
+    return C2st(auc(rows_a, rows_b, seed, job), auc(runs_a, runs_b, seed, jobs), judge(a, b, seed))

@@ -28,9 +28,14 @@ def ranks(values: Floats) -> Floats:
     >>> ranks(np.array([10.0, 20.0, 10.0])).tolist()
     [1.5, 3.0, 1.5]
     """
-    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return ranks_of_places(np.unique(values, return_inverse=True)[1])
+
+
+def ranks_of_places(place: NDArray[np.int64]) -> Floats:
+    """The same, if the places of the values among distinct values are known. Places may be unused."""
+    counts = np.bincount(place)
     last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[index], dtype=np.float64)
+    return np.asarray((last - (counts - 1) / 2)[place], dtype=np.float64)
 
 
 def pearson(table: Floats) -> Floats:

@@ -18,7 +18,9 @@ Ints = NDArray[np.int64]
 MOST_JOBS = 500
 
 
-def session_starts(submit_s: Floats, user: Ints, pause_s: float = 3600.0, longest_s: float = 4 * 3600.0) -> Ints:
+def session_starts(
+    submit_s: Floats, user: Ints, pause_s: float = 3600.0, longest_s: float = 4 * 3600.0, most_jobs: int = MOST_JOBS
+) -> Ints:
     """The index of the first job of each session. The jobs are sorted by user, then by time.
 
     >>> session_starts(np.array([0.0, 10, 5000, 5010, 7]), np.array([1, 1, 1, 1, 2])).tolist()
@@ -33,7 +35,7 @@ def session_starts(submit_s: Floats, user: Ints, pause_s: float = 3600.0, longes
         begin, end = unchecked.pop()
         if submit_s[end - 1] - submit_s[begin] > longest_s:
             cut = begin + 1 + int(np.argmax(gap_s[begin + 1 : end]))
-        elif end - begin > MOST_JOBS:
+        elif end - begin > most_jobs:
             quarter = (end - begin) // 4
             cut = begin + quarter + int(np.argmax(gap_s[begin + quarter : end - quarter]))
         else:

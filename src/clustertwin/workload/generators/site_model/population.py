@@ -23,6 +23,7 @@ RECENT_WEEKS = 8.0  # past weeks lose weight by a factor of e in so many weeks
 #: A load above the first lets the queue grow. It may become so many times as long as the longest of the log, and so
 #: many weeks of the whole machine longer, divided by the weeks of the log.
 SUSTAINED, LONGER_QUEUE, SPARE_QUEUE = 0.9, 2.0, 0.6
+MOST_WEEKS = 260  # the level and its drift are learnt from the last five years
 SHRUNK = 0.8  # of the correlations between jobs, work and users
 
 
@@ -92,7 +93,8 @@ class SiteLevels(NamedTuple):
     def of(cls, calendar: SiteCalendar, capacity: float) -> SiteLevels:
         settled = calendar.settled()
         jobs, work = calendar.slot_jobs.sum(axis=1), calendar.slot_work.sum(axis=1)
-        totals = [values[settled].astype(np.float64) for values in (jobs, work, calendar.users)]
+        recent = slice(max(settled.start, settled.stop - MOST_WEEKS), settled.stop)
+        totals = [values[recent].astype(np.float64) for values in (jobs, work, calendar.users)]
         series = tuple(LevelForecast.calibrated(values) for values in totals)
         root = np.linalg.cholesky(_correlations(totals))
         return cls(series, root, totals[1] / capacity, capacity, len(calendar.user_code) == 1)  # type: ignore[arg-type]

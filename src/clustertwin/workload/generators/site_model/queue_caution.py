@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 MOST_TRIED_JOBS = 60_000  # of a sample; with longer logs the trials would take minutes
 MOST_DRAWN_JOBS = 400_000  # in all trials
-MOST_TRIALS = 4  # of a caution
+MOST_TRIALS = 16  # of a caution; waits of a small log differ much between draws
 LEAST_WAIT_S = 1.0  # below it, the log has no queue to learn from
 FIRST_SEED = 1000
 

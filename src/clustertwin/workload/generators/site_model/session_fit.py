@@ -204,5 +204,8 @@ def _correlation(before: Floats, after: Floats) -> float:
 
 def _normal_quantile(share: Floats) -> Floats:
     """The normal score of a share of ranks, by interpolation; shares below 1 in 2,000 count as that."""
-    grid = np.linspace(0.0005, 0.9995, 2000)
-    return np.interp(share, grid, [NormalDist().inv_cdf(value) for value in grid])
+    return np.interp(share, _SHARES, _SCORES)
+
+
+_SHARES = np.linspace(0.0005, 0.9995, 2000)
+_SCORES = np.array([NormalDist().inv_cdf(share) for share in _SHARES])

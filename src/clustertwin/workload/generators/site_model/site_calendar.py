@@ -21,7 +21,8 @@ SLOT_HOURS = 24  # sessions and work of a week are counted in slots of so many h
 SLOTS, SLOT_S = HOURS // SLOT_HOURS, SLOT_HOURS * HOUR_S
 #: A user's own hours count as much as the site's after this many sessions.
 OWN_HOURS_SESSIONS = 40
-LEAST_ACTIVE = 0.1  # an early week with a smaller share of the median week is before the site's time
+LEAST_ACTIVE = 0.1  # an early week with a smaller share of the usual week is before the site's time
+LEAST_LAST_WEEKS = 4  # of the end of a log that say what is usual
 
 
 class SiteCalendar(NamedTuple):
@@ -77,7 +78,10 @@ class SiteCalendar(NamedTuple):
     def settled(self) -> slice:
         """The weeks from which the level is learnt: without a partial first week and a start-up of few jobs."""
         jobs = self.slot_jobs.sum(axis=1)
-        active = np.flatnonzero(jobs >= LEAST_ACTIVE * np.median(jobs[jobs > 0]))
+        # If more than half of the weeks are almost empty, so is the median week; the last weeks are not.
+        last = jobs[-max(len(jobs) // 4, LEAST_LAST_WEEKS) :]
+        usual = max(float(np.median(part[part > 0])) for part in (jobs, last))
+        active = np.flatnonzero(jobs >= LEAST_ACTIVE * usual)
         first = int(active[0]) if len(active) else 0
         if first == 0 and self.weeks > 2 and self.first_s >= float(self.start_s[0]) + DAY_S:
             first = 1

@@ -53,6 +53,8 @@ BLOCK_JOBS = 8_000
 LEAST_WEEKS = 8  # to learn from how a level drifts
 #: Rates of sessions are tilted towards more or less work by at most this power of it, and so far from its mean (log).
 MOST_TILT, HEAVIEST, TILTS = 2.0, 3.0, 20
+#: An array of thousands of jobs stays whole: in parts it would not arrive at once, and waits would be too short.
+MOST_SESSION_JOBS = 100_000
 SPARE = 1.01  # jobs drawn over those needed
 
 
@@ -136,7 +138,7 @@ class SiteModel:
         kinds, kind = KindTable.of(jobs)
         order = np.lexsort((jobs.submit_s, jobs.user))
         log, kind = jobs.take(order), kind[order]
-        begins = session_starts(log.submit_s, log.user, self.pause_s, self.longest_s)
+        begins = session_starts(log.submit_s, log.user, self.pause_s, self.longest_s, MOST_SESSION_JOBS)
         session = np.cumsum(np.bincount(begins, minlength=len(log))) - 1
         lengths = np.diff(np.append(begins, len(log)))
         profile = phases(log.user)
