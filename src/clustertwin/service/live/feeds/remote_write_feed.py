@@ -18,9 +18,9 @@ from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds.job_names import JobName, user_of
 from clustertwin.service.live.feeds.trace_feeds import NAMED, Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
+from clustertwin.telemetry.ingest.pushed.pushed_samples import AHEAD_S, HELD_S, OLDEST_S, PushedNode, PushedSamples
+from clustertwin.telemetry.ingest.pushed.write_request import WriteError, WriteLimits, decode, parse_write_request
 from clustertwin.telemetry.ingest.rates import NONE, Faults
-from clustertwin.telemetry.ingest.sources.pushed_samples import AHEAD_S, HELD_S, OLDEST_S, PushedNode, PushedSamples
-from clustertwin.telemetry.ingest.sources.write_request import WriteError, WriteLimits, decode, parse_write_request
 
 #: Bodies that are being received or wait for the thread, and their bytes.
 MOST_BODIES, MOST_WAITING_BYTES = 256, 64 << 20

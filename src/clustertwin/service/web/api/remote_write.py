@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.telemetry.ingest.sources.write_request import WriteError, WriteLimits, declared_length
+from clustertwin.telemetry.ingest.pushed.write_request import WriteError, WriteLimits, declared_length
 
 #: How long a request waits for the thread that takes in samples.
 ANSWER_S = 20.0

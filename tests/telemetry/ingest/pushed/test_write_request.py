@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.pushed import STALE, label, literal_block, message, sample, series, varint
 
-from clustertwin.telemetry.ingest.sources.write_request import (
+from clustertwin.telemetry.ingest.pushed.write_request import (
     LONG_LABEL,
     MANY_LABELS,
     NAMELESS,

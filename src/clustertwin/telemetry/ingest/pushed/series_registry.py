@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.compiled import borrowing
-from clustertwin.telemetry.ingest.sources.write_request import SOUND, WriteSeries
+from clustertwin.telemetry.ingest.pushed.write_request import SOUND, WriteSeries
 
 #: Numbers of series that have none: its metric is not wanted, or it is not known yet.
 UNWANTED, UNKNOWN = -1, -2

@@ -11,22 +11,19 @@ A sample for a row that was returned is late and is dropped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.channels import JOB
 from clustertwin.core.compiled import borrowing
 from clustertwin.core.formatting import visible
 from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
-from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
-from clustertwin.telemetry.ingest.exposition_parser import MetricSample
-from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS, PageLayout, layout_in
-from clustertwin.telemetry.ingest.node_channels import OperandSlots, selectors
-from clustertwin.telemetry.ingest.sources.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
-from clustertwin.telemetry.ingest.sources.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
+from clustertwin.telemetry.ingest.dialects import Dialect, thread_number
+from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF, OWNER_METRIC, PushedLayout, layout_of
+from clustertwin.telemetry.ingest.pushed.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
+from clustertwin.telemetry.ingest.pushed.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
 
 #: Rows of a node that are collected at the same time. Prometheus sends a batch after 5 s at the latest.
 ROWS = 16
@@ -53,8 +50,6 @@ MOST_READINGS = 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
-#: Job -> the user id of its owner; our exporter has it.
-OWNER_METRIC = "twin_job_owner_uid"
 
 #: Bits of values: a series that has ended, as Prometheus marks it, and a sample that has not arrived. Both are NaN.
 STALE = np.uint64(0x7FF0000000000002)
@@ -63,64 +58,6 @@ _FREE = np.iinfo(np.int64).min
 #: What can happen to a sample.
 SAMPLE_OUTCOMES = ("used", "late", "doubled", "old", "ahead", "unwanted")
 _USED, _LATE, _DOUBLED, _OLD, _AHEAD, _UNWANTED = range(len(SAMPLE_OUTCOMES))
-
-
-def _metrics(dialect: Dialect) -> set[str]:
-    chosen = selectors(dialect.name) + selectors(dialect.name, JOB)
-    own = {dialect.cpu, dialect.info, dialect.job_cpu} - {""}
-    return own | {selector.metric for operand in chosen for selector in operand}
-
-
-#: metric -> the dialect that has it.
-_DIALECT_OF: dict[str, Dialect] = {
-    metric: dialect for dialect in DIALECTS.values() for metric in sorted(_metrics(dialect))
-} | {OWNER_METRIC: DIALECTS["twin"]}
-
-
-@dataclass(frozen=True, slots=True)
-class PushedLayout:
-    """Where the series that we read are among the columns of a node. It changes with the columns."""
-
-    page: PageLayout  # without jobs
-    allocated: NDArray[np.intp]  # the columns that give a thread to a job
-    of_allocated: tuple[tuple[str, int], ...]  # job and thread of the same columns
-    operands: dict[str, OperandSlots]  # by job
-
-    def jobs(self, values: NDArray[np.float64], last: tuple[bytes, tuple[JobCpus, ...]]) -> tuple[JobCpus, ...]:
-        """The jobs at one instant; the same object as the last ones if nothing has changed."""
-        given = values[self.allocated] > 0
-        if given.tobytes() == last[0]:
-            return last[1]
-        return jobs_of(pair for pair, has in zip(self.of_allocated, given.tolist(), strict=True) if has)
-
-
-def _layout(columns: Sequence[tuple[str, dict[str, str]]], dialect: Dialect) -> PushedLayout:
-    """ValueError if a label is not what it should be."""
-    of_job: dict[str, dict[int, tuple[str, dict[str, str]]]] = {}
-    allocated, of_allocated, of_node = [], [], []
-    for place, (name, labels) in enumerate(columns):
-        if name == dialect.job_cpu and labels.get("jobid"):
-            allocated.append(place)
-            of_allocated.append((short_name(labels.get("jobid", ""), "job"), thread_number(labels)))
-        if labels.get("jobid"):
-            of_job.setdefault(labels["jobid"], {})[place] = name, labels
-        else:
-            of_node.append(place)
-    jobs = {job for job, _ in of_allocated}
-    if len(jobs) > MOST_JOBS:
-        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
-    page = layout_in(tuple(MetricSample(*columns[place], np.nan) for place in of_node), dialect)
-    places = np.array([*of_node, -1], np.intp)  # the last one reads NaN
-    return PushedLayout(
-        replace(page, seconds=places[page.seconds], operands=page.operands.moved(places)),
-        np.array(allocated, np.intp),
-        tuple(of_allocated),
-        {
-            visible(job): OperandSlots(list(found.values()), dialect.name, JOB, list(found))
-            for job, found in of_job.items()
-            if visible(job) in jobs
-        },
-    )
 
 
 @dataclass(slots=True)
@@ -147,7 +84,7 @@ class PushedSamples:
     """The samples of all senders. Its methods take the clock of this machine. One thread at a time calls them."""
 
     def __init__(self) -> None:
-        self._registry = SeriesRegistry((*_DIALECT_OF,), MOST_SERIES, MOST_LABEL_BYTES)
+        self._registry = SeriesRegistry((*DIALECT_OF,), MOST_SERIES, MOST_LABEL_BYTES)
         self._senders: dict[str, int] = {}
         self._nodes: dict[tuple[str, str, str], PushedNode] = {}  # by sender, instance and dialect
         self._waiting: dict[tuple[str, str, str], list[int]] = {}  # series whose node is not known, or another's
@@ -222,7 +159,7 @@ class PushedSamples:
         labels = parse_labels(text)
         if not labels.get("instance"):
             raise ValueError("no instance")
-        if labels["__name__"] == _DIALECT_OF[labels["__name__"]].cpu:
+        if labels["__name__"] == DIALECT_OF[labels["__name__"]].cpu:
             thread_number(labels)
         if self._registry.is_full:
             self._refuse("", _FULL)
@@ -235,7 +172,7 @@ class PushedSamples:
     def _attach(self, number: int, sender: str, labels: dict[str, str], now_s: float) -> None:
         """Give a series to its node, or let it wait for one."""
         self._orphan[number] = False
-        dialect = _DIALECT_OF[labels["__name__"]]
+        dialect = DIALECT_OF[labels["__name__"]]
         key = sender, labels["instance"], dialect.name
         node, is_cpu = self._nodes.get(key), labels["__name__"] == dialect.cpu
         if node is None and is_cpu:
@@ -407,7 +344,7 @@ class PushedSamples:
 
     def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
         if node.layout is None:
-            node.layout, node.jobs = _layout(node.columns, node.dialect), (b"", ())
+            node.layout, node.jobs = layout_of(node.columns, node.dialect), (b"", ())
         layout = node.layout
         name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
         reading = layout.page.reading(name, time_s, values)

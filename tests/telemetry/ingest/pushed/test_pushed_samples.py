@@ -9,8 +9,8 @@ import pytest
 from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
-from clustertwin.telemetry.ingest.sources import pushed_samples
-from clustertwin.telemetry.ingest.sources.pushed_samples import (
+from clustertwin.telemetry.ingest.pushed import pushed_samples
+from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     BEHIND_ROWS,
     HELD_S,
     LOST_MS,
@@ -20,7 +20,7 @@ from clustertwin.telemetry.ingest.sources.pushed_samples import (
     WAIT_S,
     PushedSamples,
 )
-from clustertwin.telemetry.ingest.sources.write_request import parse_write_request
+from clustertwin.telemetry.ingest.pushed.write_request import parse_write_request
 
 T = 1_700_000_000.0
 Labels = dict[str, str]

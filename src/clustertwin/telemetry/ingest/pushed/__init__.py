@@ -1,0 +1,1 @@
+"""Remote write: requests that a sender pushes -> readings of nodes."""
