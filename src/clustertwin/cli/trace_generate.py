@@ -96,7 +96,8 @@ def generate(options: TraceGenerateOptions) -> None:
     _print_notes(log)
     if options.json:
         document = {"out": str(options.out), "jobs": jobs, "generator": log.generator, "seed": options.seed,
-                    "fit_s": log.fit_s, "not_learnt": log.not_learnt, "start_times": bool(log.starts_on)}  # fmt: skip
+                    "fit_s": log.fit_s, "not_learnt": log.not_learnt, "start_times": bool(log.starts_on),
+                    "losses": log.losses}  # fmt: skip
         print_json(document | ({"feedback": reacting.document()} if reacting else {}))
         return
     typer.echo(f"{options.out}: {jobs} jobs ({log.generator}, seed {options.seed})")
@@ -109,6 +110,9 @@ def _print_notes(log: GeneratedLog) -> None:
         err.print("The submit times of the real log are start times: no job waited, and all fit the machine. "
                   f"The synthetic jobs also carry start times, of a simulated EASY schedule on {log.starts_on:,}.",
                   style="yellow", soft_wrap=True)  # fmt: skip
+    if log.losses:
+        epochs, last = log.losses[-1]
+        err.print(f"trained for {epochs:.3g} epochs: mean loss {log.losses[0][1]:.3g} at first, {last:.3g} at the end")
     for reason in log.not_learnt:
         err.print(f"not learnt: {reason}", style="yellow", soft_wrap=True)
 

@@ -144,6 +144,13 @@ def test_a_log_of_start_times_gives_a_log_of_start_times(tmp_path, trace):
     assert np.all(np.diff(made.submit_s) >= made.run_s[:-1])
 
 
+def test_generate_says_how_a_training_went(real, tmp_path, trace):
+    options = ("--generator", "findiff", "--budget-minutes", 0.01, "--jobs", 10, "--out", tmp_path / "made.swf")
+    document = json.loads(trace("generate", real, *options, "--json").stdout)
+    assert document["losses"][0][0] == 1.0
+    assert f"trained for {document['losses'][-1][0]:.3g} epochs" in trace("generate", real, *options, "--force").output
+
+
 def test_generate_says_what_site_model_could_not_learn(real, tmp_path, trace):
     result = trace("generate", real, "--generator", "site-model", "--out", tmp_path / "made.swf")
     assert "not learnt: the tide of the year" in result.output

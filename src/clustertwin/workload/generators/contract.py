@@ -16,6 +16,9 @@ from clustertwin.workload.generators.workload_change import ModelledLog, Workloa
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_sizes
 
+#: epoch, mean loss of the training since the entry before
+LossCurve = tuple[tuple[float, float], ...]
+
 LEAST_JOBS = 10
 
 
@@ -57,6 +60,10 @@ class Fitted(ABC):
 
     def not_learnt(self) -> tuple[str, ...]:
         """What the log is too short or too plain to say, one sentence each."""
+        return ()
+
+    def losses(self) -> LossCurve:
+        """How the training went; empty for a generator that is not trained step by step, or that was loaded."""
         return ()
 
     def state(self) -> GeneratorState:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from time import process_time
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
+from clustertwin.workload.generators.contract import Fitted, GeneratorState, LossCurve, check_log
 from clustertwin.workload.generators.job_rows import RowDecoder, rows
 from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
@@ -48,10 +48,7 @@ class FinDiff:
     activation: str = "LeakyReLU"  # a class of torch.nn
     budget_minutes: float = 45.0  # processor time of the training; math.inf trains all epochs
 
-    def fit(
-        self, jobs: Jobs, rng: np.random.Generator, progress: Callable[[int, float], None] | None = None
-    ) -> FittedFinDiff:
-        """Train. `progress` is called with each epoch and its mean loss."""
+    def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedFinDiff:
         check_log(jobs)
         torch = require("torch", "models")
         columns = rows(jobs)
@@ -75,6 +72,7 @@ class FinDiff:
         optimiser = torch.optim.Adam(network.parameters(), lr=self.rate)
         epochs, began_s = self.epochs, process_time()
         epoch = 0
+        curve: list[tuple[float, float]] = []
         while epoch < epochs:
             for group in optimiser.param_groups:
                 group["lr"] = self.rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
@@ -93,10 +91,11 @@ class FinDiff:
             epoch += 1
             if epoch == 1:  # its time shows how many epochs the budget allows
                 epochs = min(epochs, epochs_in_budget(self.budget_minutes, process_time() - began_s))
-            if progress:
-                progress(epoch, total / len(jobs))
+            curve.append((float(epoch), total / len(jobs)))
         weights = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
-        return FittedFinDiff(self, weights, {name: values[name] for name in codes}, ordered, RowDecoder.of(jobs))
+        return FittedFinDiff(
+            self, weights, {name: values[name] for name in codes}, ordered, RowDecoder.of(jobs), tuple(curve)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,7 @@ class FittedFinDiff(Fitted):
     codes: dict[str, Floats]  # column -> the value of each code
     ordered: dict[str, Floats]  # column -> its real values, sorted
     decoder: RowDecoder
+    curve: LossCurve = ()
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         torch = require("torch", "models")
@@ -131,6 +131,9 @@ class FittedFinDiff(Fitted):
 
     def modelled_log(self) -> ModelledLog:
         return self.decoder.modelled_log(self.codes.get("user", ()))
+
+    def losses(self) -> LossCurve:
+        return self.curve
 
     def state(self) -> GeneratorState:
         parts = (("weight", self.weights), ("code", self.codes), ("ordered", self.ordered))

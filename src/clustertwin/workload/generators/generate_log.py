@@ -15,6 +15,7 @@ from clustertwin.workload.fidelity.measures.concurrency import submits_are_start
 from clustertwin.workload.fidelity.measures.offered_load import capacity
 from clustertwin.workload.formats import read
 from clustertwin.workload.generators import DEFAULT, Fitted, Generator, WorkloadChange, load, make, save
+from clustertwin.workload.generators.contract import LossCurve
 from clustertwin.workload.generators.saved_generator import read_state
 from clustertwin.workload.jobs import Jobs
 
@@ -36,6 +37,7 @@ class GeneratedLog:
     fit_s: float
     not_learnt: tuple[str, ...] = ()
     starts_on: int | None = None  # size of the machine, if the real log records starts as submissions
+    losses: LossCurve = ()
 
 
 def generate(
@@ -61,7 +63,7 @@ def generate(
         n = len(log)
     blocks = fitted.what_if(n, np.random.default_rng(settings.seed), settings.change)
     starts_on = _starts_on(log, settings.change) if log is not None else None
-    return GeneratedLog(_not_empty(blocks), n, name, fit_s, fitted.not_learnt(), starts_on)
+    return GeneratedLog(_not_empty(blocks), n, name, fit_s, fitted.not_learnt(), starts_on, fitted.losses())
 
 
 def _starts_on(log: Jobs, change: WorkloadChange) -> int | None:

@@ -23,13 +23,10 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.extras import require
-from clustertwin.workload.generators.contract import Fitted, check_log
+from clustertwin.workload.generators.contract import Fitted, LossCurve, check_log
 from clustertwin.workload.generators.job_rows import CODES, Floats, RowDecoder, rows
 from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
-
-#: epoch, mean training loss since the entry before
-LossCurve = tuple[tuple[float, float], ...]
 
 BLOCK_JOBS = 5_000
 #: Steps of two short trainings. Their difference is the time of a step without the time to set up.
@@ -96,7 +93,7 @@ class FittedRealTabFormer(Fitted):
     model: Any
     decoder: RowDecoder
     log: ModelledLog
-    losses: LossCurve = ()
+    curve: LossCurve = ()
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
         return self.decoder.stream(n, BLOCK_JOBS, lambda count: self._rows(count, rng))
@@ -110,6 +107,9 @@ class FittedRealTabFormer(Fitted):
 
     def modelled_log(self) -> ModelledLog:
         return self.log
+
+    def losses(self) -> LossCurve:
+        return self.curve
 
 
 @contextmanager
