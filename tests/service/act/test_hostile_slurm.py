@@ -118,7 +118,7 @@ def test_the_thread_survives_what_nobody_expected_and_the_pages_say_so(tmp_path,
     hand, state, stop = hand_of(tmp_path, store, slurm, "ask"), ServiceState(tmp_path, store), threading.Event()
     turns = []
 
-    def turn(events, now_s):
+    def turn(events, now_s, suspects):
         turns.append(now_s)
         if len(turns) == 2:
             stop.set()
