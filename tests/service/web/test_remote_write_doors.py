@@ -23,9 +23,16 @@ HEAD = {
     "Content-Type": "application/x-protobuf",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
-NOW_MS = round(time.time() * 1000)
 CPU = {"__name__": "twin_cpu_seconds_total", "cpu": "0", "instance": "n1:9752", "mode": "user"}
-BODY = literal_block(series(CPU, [(NOW_MS, 1.0)]))
+
+
+def now_ms() -> int:
+    """Now, not when the tests were collected: samples that are five minutes old are dropped."""
+    return round(time.time() * 1000)
+
+
+def push_body() -> bytes:
+    return literal_block(series(CPU, [(now_ms(), 1.0)]))
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def client(app, state, feed) -> TestClient:
 
 
 def test_a_push_is_taken_in(client, tokens, feed):
-    answer = client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]})
+    answer = client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"]})
     assert (answer.status_code, answer.content) == (204, b"")
     lines = client.get("/metrics", headers=tokens["read"]).text.splitlines()
     assert 'twin_pushed_samples_total{outcome="used"} 1' in lines
@@ -56,7 +63,7 @@ def test_a_push_is_taken_in(client, tokens, feed):
 
 @pytest.mark.parametrize(("role", "status"), [("", 401), ("read", 403), ("vet", 403), ("push", 204), ("admin", 204)])
 def test_only_the_role_push_and_admins_may_push(client, tokens, role, status):
-    assert client.post(WRITE, content=BODY, headers={**HEAD, **tokens.get(role, {})}).status_code == status
+    assert client.post(WRITE, content=push_body(), headers={**HEAD, **tokens.get(role, {})}).status_code == status
 
 
 def test_a_push_token_reads_nothing_and_changes_nothing_else(client, tokens, app):
@@ -86,7 +93,7 @@ def test_a_push_token_cannot_read_through_a_session(client, tokens):
     ],
 )
 def test_other_protocols_get_415_and_a_sentence(client, tokens, change, status):
-    answer = client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"], **change})
+    answer = client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"], **change})
     assert answer.status_code == status
     assert status == 204 or answer.text.startswith("only remote write 1.0 is understood")
 
@@ -111,7 +118,7 @@ def test_what_cannot_be_used_is_refused_with_one_sentence(client, tokens, body, 
 
 
 def test_a_bad_series_does_not_take_the_good_ones_with_it(client, tokens, feed):
-    body = literal_block(message(1, label("a", "b") + sample(1, 1.0)) + series(CPU, [(NOW_MS, 1.0)]))
+    body = literal_block(message(1, label("a", "b") + sample(1, 1.0)) + series(CPU, [(now_ms(), 1.0)]))
     assert client.post(WRITE, content=body, headers={**HEAD, **tokens["push"]}).status_code == 400
     assert feed._samples.counts["used"] == 1
 
@@ -122,7 +129,7 @@ def test_other_paths_keep_their_limit_of_bytes(client, tokens):
 
 
 def test_a_body_without_a_length_is_refused(client, tokens):
-    answer = client.post(WRITE, content=iter([BODY]), headers={**HEAD, **tokens["push"]})
+    answer = client.post(WRITE, content=iter([push_body()]), headers={**HEAD, **tokens["push"]})
     assert answer.status_code == 411
 
 
@@ -137,26 +144,26 @@ def test_a_full_queue_answers_429_and_is_free_again(client, tokens, feed, monkey
     feed._pool.submit(block)
     held.wait(60)
     first = threading.Thread(
-        target=client.post, args=(WRITE,), kwargs={"content": BODY, "headers": {**HEAD, **tokens["push"]}}
+        target=client.post, args=(WRITE,), kwargs={"content": push_body(), "headers": {**HEAD, **tokens["push"]}}
     )
     first.start()
     while not feed._waiting:
         time.sleep(0.01)
-    answer = client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]})
+    answer = client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"]})
     go_on.set()
     first.join(60)
     assert answer.status_code == 429
     assert "send this one again later" in answer.text
-    assert client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]}).status_code == 204
+    assert client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"]}).status_code == 204
     assert (feed._waiting, feed._waiting_bytes) == (0, 0)
 
 
 def test_the_bytes_of_waiting_bodies_are_limited(client, tokens, monkeypatch):
-    monkeypatch.setattr(remote_write_feed, "MOST_WAITING_BYTES", len(BODY) - 1)
-    assert client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]}).status_code == 429
+    monkeypatch.setattr(remote_write_feed, "MOST_WAITING_BYTES", len(push_body()) - 1)
+    assert client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"]}).status_code == 429
 
 
 def test_another_source_takes_in_no_samples(client, tokens, state):
     state.receiver = None
-    answer = client.post(WRITE, content=BODY, headers={**HEAD, **tokens["push"]})
+    answer = client.post(WRITE, content=push_body(), headers={**HEAD, **tokens["push"]})
     assert (answer.status_code, "remote-write" in answer.text) == (404, True)

@@ -62,7 +62,7 @@ def readable(stage) -> list[str]:
     """The address of every route that answers GET, with the names of the sample state."""
     paths = [
         route.path.replace(":path", "").format(
-            **NAMES, kind="maintenance", number=1, version="v", node_id=1, action_id=1
+            **NAMES, kind="maintenance", number=1, version="v", node_id=1, action_id=1, name="weights"
         )
         for group in GROUPS
         for route in routes(group, stage)
