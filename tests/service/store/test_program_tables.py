@@ -232,6 +232,7 @@ def test_a_backup_has_the_tables(tmp_path):
     assert list(read_tables(tmp_path / "restored" / FILE)[0]) == ["solver"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_whole_tables(tmp_path):
     code = f"""
     from pathlib import Path

@@ -152,6 +152,7 @@ def test_streams_alone_do_not_close_the_door(served):
 
 
 @pytest.mark.forks  # the limit is that of the whole process, which other tests share
+@pytest.mark.slow
 def test_without_a_free_descriptor_the_server_goes_on(served, caplog):
     caplog.set_level(logging.WARNING)
     assert httpx.get(url(served[0]), verify=False, timeout=60).text == "answer"  # all that is imported late is imported

@@ -132,6 +132,7 @@ def _suspected_s(run: ZooRun) -> list[float]:
 
 
 @needs_zoo
+@pytest.mark.slow
 def test_no_healthy_program_of_the_zoo_is_suspected_and_both_that_spin_are() -> None:
     found = {run.name: times for run in load_zoo() if (times := _suspected_s(run))}
     assert found.keys() == {"fio-0", "zstd-0"}

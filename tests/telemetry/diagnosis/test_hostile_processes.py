@@ -82,6 +82,7 @@ def test_a_rank_that_reads_from_a_program_which_works_does_not_hang(start, work,
     assert seen.does == does
 
 
+@pytest.mark.slow
 def test_a_job_that_forks_without_end_is_cut_and_stays_within_the_budget(start):
     code = "import os, signal\nfor i in range(700):\n    if os.fork() == 0: signal.pause()\n"
     process = start(f"{code}{SLEEP}", env={**os.environ, "SLURM_JOB_ID": "918273"}, start_new_session=True)

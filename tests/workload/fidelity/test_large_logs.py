@@ -53,6 +53,7 @@ def few_judged(monkeypatch):
     monkeypatch.setattr(c2st_module, "MOST_JUDGED_JOBS", 200)
 
 
+@pytest.mark.slow
 def test_a_sampled_comparison_says_what_it_looked_at(few_judged):
     real, fake = (ComparedLog(name, office(600, seed)) for name, seed in (("real", 1), ("fake", 2)))
     cards = compare(real, [fake], procs=64)

@@ -144,6 +144,7 @@ def test_a_log_of_start_times_gives_a_log_of_start_times(tmp_path, trace):
     assert np.all(np.diff(made.submit_s) >= made.run_s[:-1])
 
 
+@pytest.mark.slow
 def test_generate_says_how_a_training_went(real, tmp_path, trace):
     options = ("--generator", "findiff", "--budget-minutes", 0.01, "--jobs", 10, "--out", tmp_path / "made.swf")
     document = json.loads(trace("generate", real, *options, "--json").stdout)

@@ -239,6 +239,7 @@ def test_metrics_that_nobody_reads_are_not_kept(pushes: Pushes) -> None:
     assert pushes.samples.counts["unwanted"] == 1000
 
 
+@pytest.mark.slow
 def test_series_of_jobs_that_ended_are_forgotten(pushes: Pushes) -> None:
     """They would fill the memory: every job has series of its own."""
     for job in range(300):
