@@ -18,6 +18,7 @@ from typing import NamedTuple
 from clustertwin.core.errors import TwinError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.trace_feeds import Feed
+from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
@@ -26,7 +27,6 @@ EVERY_S = 60.0
 MOST_JOBS = 100_000
 #: The longest answer of squeue that is read, and how long it may take.
 MOST_BYTES, ANSWER_S = 16 << 20, 10.0
-OWNER_METRIC = "twin_job_owner_uid"
 
 
 class JobName(NamedTuple):
