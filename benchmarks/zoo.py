@@ -3,6 +3,7 @@
     python benchmarks/zoo.py data/zoo                    programs at odd places of the table: the report
     python benchmarks/zoo.py data/zoo --half select      programs at even places, on which settings were chosen
     python benchmarks/zoo.py data/zoo --half blind       programs recorded after the settings were fixed
+    python benchmarks/zoo.py data/zoo --half two-cpus    runs with two ranks or threads, recorded last
     python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
 
@@ -12,7 +13,9 @@ moments exceed, each scored by a model that was not trained on its program. All 
 over 30 s and 100 s, every 10 s. The rivals also see how far each signal is from its median in the job's own past; ours
 also sees the scores of the bundled detector.
 
-The healthy phase is what comes before the first fault. An event that opens in it is false. A fault is found if an event
+The healthy phase is what comes before the first fault. An event that opens in it is false. The second fault of a run is
+judged as if it were the first: an event that is open already would hide it. So the seconds from the first fault to the
+second are left out. A fault is found if an event
 opens between its onset and its end. ROC-AUC sets the moments from 60 s after an onset against all healthy ones.
 """
 
@@ -56,8 +59,9 @@ STARTED_S = 90  # moments before this are the start of a program
 FULL_EFFECT_S = 60  # from the onset, for ROC-AUC
 ABOVE = 0.002  # part of the healthy moments of other programs above a rival's threshold
 FOLDS = 4
-#: Cause that was imposed -> others that say the same. A job of one CPU has no rank to compare with: it works less.
-SAME = {"straggler": ("idle", "hung-rank"), "swapping": ("memory-pressure",)}
+#: Cause that was imposed -> others that say the same. A job of one CPU has no rank to compare with: it works less, and
+#: one whose only process is stopped is idle.
+SAME = {"straggler": ("idle", "hung-rank"), "idle": ("hung-rank",), "swapping": ("memory-pressure",)}
 
 
 #: The first programs of the table were recorded while settings were chosen; the others afterwards.
@@ -92,13 +96,20 @@ class JudgedRun:
         return self.run.phases[0].onset_s if self.run.phases else float(self.run.trace.end_s)
 
     @property
+    def is_first(self) -> bool:
+        """Whether this is the first fault of a recorded run, or its only one: its healthy phase counts once."""
+        imposed = self.run.raw.labels["imposed"]
+        return not imposed or not self.run.phases or imposed[0]["fault"] == self.run.phases[0].fault
+
+    @property
     def healthy(self) -> NDArray[np.bool_]:
         """(moment,) of the healthy phase, after the start of the program."""
-        return (self.end_s <= self.onset_s) & (self.end_s >= self.run.trace.start_s + STARTED_S)
+        inside = (self.end_s <= self.onset_s) & (self.end_s >= self.run.trace.start_s + STARTED_S)
+        return np.asarray(inside & self.is_first)
 
     @property
     def false(self) -> list[Opened]:
-        return [event for event in self.events if event.opened_s <= self.onset_s]
+        return [event for event in self.events if event.opened_s <= self.onset_s and self.is_first]
 
     def suspected(self, phase: FaultPhase | None = None) -> bool:
         """Whether the job was suspected to stand still: in a fault, or before the first one."""
@@ -129,6 +140,31 @@ def unlabelled(trace: Trace) -> Trace:
     """One span for the whole job: the spans of a recording are cut where a fault begins."""
     first, last = trace.spans[0], trace.spans[-1]
     return replace(trace, spans=(replace(first, end_s=last.end_s, anomaly="", onset_s=None),))
+
+
+def one_fault_each(run: ZooRun) -> list[ZooRun]:
+    """The healthy phase followed by the first fault, by the second fault, …"""
+    if len(run.phases) <= 1:
+        return [run]
+    return [_with_one_fault(run, phase) for phase in run.phases]
+
+
+def _with_one_fault(run: ZooRun, phase: FaultPhase) -> ZooRun:
+    trace, first_s = run.trace, run.phases[0].onset_s
+    left_out_s = int(phase.onset_s) - int(first_s)
+    second = np.arange(trace.start_s, trace.end_s)
+    kept = (second < int(first_s)) | (second >= int(phase.onset_s)) & (second < phase.end_s + STRIDE_S)
+    channels = {
+        "node_channels": trace.node_channels
+        and replace(trace.node_channels, values=trace.node_channels.values[..., kept, :]),
+        "job_channels": trace.job_channels
+        and replace(trace.job_channels, values=trace.job_channels.values[..., kept, :]),
+    }
+    end_s = trace.start_s + int(kept.sum())
+    spans = (replace(unlabelled(trace).spans[0], end_s=end_s),)
+    values, valid = trace.values[:, kept], trace.valid[:, kept]
+    moved = replace(phase, onset_s=phase.onset_s - left_out_s, end_s=phase.end_s - left_out_s)
+    return replace(run, trace=replace(trace, values=values, valid=valid, spans=spans, **channels), phases=(moved,))
 
 
 def as_cgroup_v1(run: ZooRun) -> ZooRun:
@@ -256,7 +292,7 @@ class Row:
 
 
 def summarise(method: str, judged: Sequence[JudgedRun]) -> Row:
-    hours = sum(each.onset_s - each.run.trace.start_s for each in judged) / 3600
+    hours = sum(each.onset_s - each.run.trace.start_s for each in judged if each.is_first) / 3600
     faults = [(each, phase) for each in judged for phase in each.run.phases]
     delays = [hits[0].opened_s - phase.onset_s for each, phase in faults if (hits := each.hits(phase))]
     healthy = np.concatenate([each.score[each.healthy] for each in judged])
@@ -322,7 +358,7 @@ def by_run(judged: Sequence[JudgedRun]) -> list[dict[str, Any]]:
 def shares_of_questions(judged: Sequence[JudgedRun]) -> dict[str, float]:
     """The part of the healthy moments with a finding of each question, or with a score above the threshold."""
     moments = sum(int(each.healthy.sum()) for each in judged)
-    counts = sum((each.questions for each in judged), Counter())
+    counts = sum((each.questions for each in judged if each.is_first), Counter())
     return {name: round(counts[name] / max(moments, 1), 4) for name in ("harm", "change", "new", "score")}
 
 
@@ -337,11 +373,15 @@ def suspicions(judged: Sequence[JudgedRun]) -> dict[str, list[str]]:
 
 
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
-    """Of the programs recorded first, those at even places are for choosing, those at odd places for the report."""
+    """Of the programs recorded first, those at even places are for choosing, those at odd places for the report.
+
+    Runs on two CPUs are a part of their own.
+    """
     names = list(PROGRAMS)
     first = {name: ("select", "report")[place % 2] for place, name in enumerate(names[:FIRST_RECORDED])}
     halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind")
-    return [run for run in runs if half in ("all", halves[run.program])]
+    of_run = [halves[run.program] if len(run.raw.labels["cpus"]) == 1 else "two-cpus" for run in runs]
+    return [run for run, its_half in zip(runs, of_run, strict=True) if half in ("all", its_half)]
 
 
 def print_tables(document: dict[str, Any]) -> None:
@@ -375,14 +415,15 @@ def print_tables(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
-    parser.add_argument("--half", choices=("report", "select", "blind", "all"), default="report")
+    parser.add_argument("--half", choices=("report", "select", "blind", "two-cpus", "all"), default="report")
     parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     parser.add_argument("--ours-only", action="store_true", help="leave the rivals out")
     options = parser.parse_args()
     torch.set_num_threads(1)
     # A host with cgroup v1 still counts its own pressure, so that the node's channels stay.
-    runs = list(load_zoo(options.data, keep_shared=options.cgroup == "v1"))
+    loaded = load_zoo(options.data, keep_shared=options.cgroup == "v1")
+    runs = [each for run in loaded for each in one_fault_each(run)]
     if options.cgroup == "v1":
         runs = [as_cgroup_v1(run) for run in runs]
     kept = {id(run) for run in chosen_half(runs, options.half)}

@@ -19,7 +19,7 @@ from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 
 Shares = tuple[float, float, float]  # user, system, iowait
 JOB_NAMES = ("job_cpu", "job_system", "job_cpu_pressure", "job_io_pressure", "job_memory_pressure", "job_throttled",
-             "job_memory", "job_io_traffic")  # fmt: skip
+             "job_memory", "job_io_traffic", "job_page_faults")  # fmt: skip
 NODE_NAMES = (
     "memory_used",
     "cpu_pressure",
@@ -48,6 +48,7 @@ class Phase:
     other_disk: float = 0.0  # MB/s of other work
     swap: float = 0.0  # pages per second of the node
     memory_waits: float = 0.0  # part of the time in which a task of the job waits for memory
+    page_faults: float = np.nan  # of the job, as its channel; NaN: unknown
 
 
 def draw(phases: Sequence[Phase], threads: int, seed: int = 0, node_threads: int = 0, writer: bool = False) -> Trace:
@@ -105,9 +106,8 @@ def _draw_phase(
     own_disk = _saturating(np.full(n, phase.disk), 100)
     system, waits = own[..., 1].sum(0) / np.maximum(cpu.sum(0), 1e-6), own[..., 2].max(0)
     throttled = np.full(n, phase.throttled)
-    of_job = np.stack(
-        [cpu.mean(0), system, queued, waits, np.full(n, phase.memory_waits), throttled, memory, own_disk], 1
-    )
+    memory_waits, page_faults = np.full(n, phase.memory_waits), np.full(n, phase.page_faults)
+    of_job = np.stack([cpu.mean(0), system, queued, waits, memory_waits, throttled, memory, own_disk, page_faults], 1)
     disks = _saturating(np.full(n, phase.disk + phase.other_disk), 100)
     network, tasks = _saturating(np.full(n, phase.network), 125), np.full(n, phase.tasks_waiting) + lost
     swapped = _saturating(np.full(n, phase.swap), 1000)

@@ -29,6 +29,7 @@ from clustertwin.workload.jobs import Jobs
 Floats = NDArray[np.float64]
 
 BLOCK_JOBS = 20_000
+CACHED_JOBS = 1024  # denoised together: the activations of more do not fit into a processor's cache
 FEW = 256  # a column with fewer distinct values is treated as a code
 #: What models saved before these settings existed were made with.
 BEFORE_REFERENCE_SIZE = {"layers": 3, "schedule": "cosine", "activation": "SiLU"}
@@ -114,7 +115,8 @@ class FittedFinDiff(Fitted):
 
         def draw(count: int) -> dict[str, Floats]:
             source = torch.Generator().manual_seed(int(rng.integers(2**31)))
-            return self._columns(network, _denoise(network, self.settings, count, source))
+            sizes = [min(CACHED_JOBS, count - begin) for begin in range(0, count, CACHED_JOBS)]
+            return self._columns(network, torch.cat([_denoise(network, self.settings, n, source) for n in sizes]))
 
         return self.decoder.stream(n, BLOCK_JOBS, draw)
 

@@ -11,26 +11,26 @@ from pathlib import Path
 
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.campaign.zoo.program_table import ZooProgram, find_program
+from clustertwin.telemetry.campaign.zoo.program_table import Kind, ZooProgram, find_program
 
 _FOLDER = Path(__file__).parent
 
 
-def program_environment(inputs: Path, threads: int) -> dict[str, str]:
-    """What the shell commands of the table can rely on."""
-    one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+def program_environment(inputs: Path, cpus: int, kind: Kind = "serial") -> dict[str, str]:
+    """What the shell commands of the table can rely on. An MPI program has a rank for each CPU, of one thread each."""
+    threads = 1 if kind == "MPI" else cpus
+    numeric = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     source = _FOLDER.parents[3]
     return {
         **os.environ,
-        **one_thread,
-        "OMP_NUM_THREADS": str(threads),
+        **dict.fromkeys(numeric, str(threads)),
         "INPUTS": str(inputs),
         "DECKS": str(_FOLDER / "decks"),
         "PROGRAMS": str(_FOLDER / "programs"),
         "PYTHON": sys.executable,
         "PYTHONPATH": str(source),
         "THREADS": str(threads),
-        "RANKS": str(threads),
+        "RANKS": str(cpus),
         "LC_ALL": "C.UTF-8",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

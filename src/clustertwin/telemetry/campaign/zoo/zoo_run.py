@@ -91,7 +91,7 @@ class _RunningProgram:
         return subprocess.Popen(
             ["bash", "-c", script],
             cwd=folder,
-            env=program_environment(self._inputs, len(self._group.cpus)),
+            env=program_environment(self._inputs, len(self._group.cpus), self._program.kind),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ from clustertwin.telemetry.detection.questions.question_settings import Question
 from clustertwin.telemetry.detection.questions.usual import Usual
 
 _OWN_TASKS = 0.02  # other work, or a quota, that takes less than this does not explain tasks that wait
+_ONE_TASK = 0.1  # a task that computes keeps one thread busy, more or less by this much
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
@@ -59,7 +60,9 @@ def change_candidates(
     loads = value("traffic") > centre("traffic") + settings.loading
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
-    slowed = value("busiest") < centre("busiest") - settings.slowed
+    slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now)
+    # The other ranks wait, and waiting is busy. Page faults and traffic tell this from a serial phase.
+    waits_for_rank = stands_still(now, usual, settings) & (_busy_threads(parts, now) > settings.still_busy)
     bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
     transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
     peers = np.nan_to_num(peers, nan=np.inf)
@@ -77,6 +80,7 @@ def change_candidates(
         candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer), bursts)),
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
+        candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, rise("idle", settings.idle))),
         candidate("leak", "memory_growth", only_if(~loads, rise("memory_growth", settings.leak))),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
         candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
@@ -123,11 +127,20 @@ def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSet
     return only_if(now[:, i] > longer[:, i] / 2, ratio)
 
 
-def _is_serial(parts: JobParts, longer: Signals) -> NDArray[np.bool_]:
-    """(part,) one thread works and the others rest: a serial phase, not a thread that others wait for."""
-    busiest, n = longer[:, S["busiest"]], parts.count
-    rest_idle = (n * longer[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
-    return np.asarray((busiest > 0.8) & (rest_idle > 0.8))
+def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
+    """(part,) one task works and the others rest: a serial phase, not a thread that others wait for.
+
+    A task that is not bound moves between the threads, so the time of all of them counts.
+    """
+    busiest, n = signals[:, S["busiest"]], parts.count
+    rest_idle = (n * signals[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
+    busy = _busy_threads(parts, signals)
+    return np.asarray((busiest > 0.8) & (rest_idle > 0.8) | (n > 1) & (abs(busy - 1) < _ONE_TASK))
+
+
+def _busy_threads(parts: JobParts, signals: Signals) -> PerPart:
+    """(part,) how many threads the job keeps busy, wherever its tasks run."""
+    return np.asarray(parts.count * (signals[:, S["user"]] + signals[:, S["system"]]))
 
 
 def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

@@ -51,7 +51,7 @@ FINDING_CAUSES: dict[str, Persistence] = {
     "hung-rank": Persistence(),  # a thread stopped while the others go on
     # All threads but one stopped. A serial phase looks the same; few last longer. Of two threads, one rank may hang.
     "one-thread-left": Persistence(hold_s=600, hold_of_two_s=240),
-    "misbound": Persistence(),  # all tasks share one thread
+    "misbound": Persistence(hold_s=60),  # tasks wait for a CPU while another one of the job is free
     "unlike-program": Persistence(symptom=True),  # more idle time than in any earlier run of the program
     "unlike-itself": Persistence(opens_event=False),  # a phase that the job did not have before
     "oversubscribed": Persistence(opens_event=False),  # the job itself runs more tasks than it has threads

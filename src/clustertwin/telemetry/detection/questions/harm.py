@@ -78,7 +78,9 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
 
 
 def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings) -> Candidate:
-    """Tasks of the job wait for a CPU while one of its threads is never used: they are not allowed to run there.
+    """Tasks of the job wait for a CPU while one of its threads is free: they are not allowed to run there.
+
+    A task waits `queued` of the time and the thread is free `unused` of it, so for what exceeds 1 both are true.
 
     Where the job's cgroup does not tell that its tasks wait, one thread must have done all the work since the start
     and tasks of the node must wait, if that is known.
@@ -87,7 +89,7 @@ def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], sett
     node_threads = np.bincount(parts.node, parts.count)[parts.node]
     waiting, queued = signals[:, S["waiting"]] * node_threads, signals[:, S["queued"]]
     taken = np.nan_to_num(np.fmax(signals[:, S["others"]], signals[:, S["throttled"]])) * parts.count
-    confined = (queued > settings.least_queued) & (signals[:, S["unused"]] > 1 - _ALMOST) & (taken < _TAKEN)
+    confined = (queued + signals[:, S["unused"]] - 1 > settings.least_queued) & (taken < _TAKEN)
     all_but_one = idle > (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
     from_start = on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
     ratio = np.where(np.where(np.isnan(queued), from_start, confined) & busy, 2.0, 0.0)

@@ -27,7 +27,9 @@ def suspicion(
     A job on several nodes is suspected if it is on each of them: a rank elsewhere may still work.
     """
     value, before = longer[:, S["progress"]], usual.centre[:, S["progress"]]
-    suspected = stands_still(longer, usual, settings) & (longer[:, S["busiest"]] > settings.still_busy) & own
+    # A task that is not bound moves between the threads, so that no thread alone is as busy as it is.
+    busy = parts.count * (longer[:, S["user"]] + longer[:, S["system"]])
+    suspected = stands_still(longer, usual, settings) & (busy > settings.still_busy) & own
     working = {job for job, suspect in zip(parts.jobs, suspected.tolist(), strict=True) if not suspect}
     everywhere = np.array([job not in working for job in parts.jobs], np.bool_)
     return Candidate("change", SUSPECTED, "progress", np.where(everywhere, 2.0, 0.0), value, before)

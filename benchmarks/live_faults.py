@@ -1,0 +1,264 @@
+"""Real programs with real faults in jobs of a real Slurm, watched by a real service: episodes -> events and delays.
+
+    python benchmarks/live_faults.py [--only lammps-stopped leak …] [--healthy-s 200] [--fault-s 240] [--json FILE]
+
+One node with all CPUs of this host, and Slurm's own cgroups. `twin serve` reads the kernel of this host, with the
+detector that ships and with evidence of jobs (`hand.on`), as a newcomer would start it. Each episode is a job that
+works and then has one known fault; the job is cancelled afterwards. Every event that opens before the fault is
+false. It needs root, the packages of deploy/install-test-servers and deploy/install-zoo, and a machine without other
+work: what else runs on it is found, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.servers import free_port
+from tests.slurm import Slurm, reason_to_skip, slurm_cluster
+
+from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment
+from clustertwin.telemetry.campaign.zoo.program_table import find_program
+
+MPI_PROGRAM = Path(__file__).with_name("mpi_program.py")
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+PAUSE_S = 30.0  # between two jobs
+DUTY_S = 0.2
+#: The launchers start the ranks themselves. Otherwise they would call srun, which cannot place them on these nodes.
+HERE = (
+    "unset SLURM_NODELIST SLURM_JOB_NODELIST SLURM_TASKS_PER_NODE SLURM_NNODES SLURM_JOB_NUM_NODES\n"
+    "export OMPI_MCA_plm=^slurm OMPI_MCA_ras=^slurm"
+)
+#: Fault -> causes of events that name it.
+RIGHT = {
+    "stopped": ("hung-rank", "idle", "spinning"),
+    "straggler": ("straggler", "hung-rank", "idle"),
+    "lost-message": ("spinning",),
+    "mismatch": ("spinning",),
+    "leak": ("leak",),
+    "idle": ("idle",),
+    "contention": ("cpu-contention",),
+    "": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A job: a program of the zoo whose fault is imposed, or `mpi_program.py`, which has its fault itself."""
+
+    program: str
+    fault: str  # empty: none
+
+    @property
+    def name(self) -> str:
+        return f"{self.program}-{self.fault or 'healthy'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    episode: str
+    false: list[str]  # titles of events before the fault
+    causes: list[str]  # of events after it, the first one first
+    titles: list[str]
+    delay_s: float | None
+    named: bool
+
+
+EPISODES = (
+    Episode("lammps", "stopped"),
+    Episode("mpi", "lost-message"),
+    Episode("espresso", "straggler"),
+    Episode("mpi", "mismatch"),
+    Episode("bwa", "leak"),
+    Episode("mpi", "idle"),
+    Episode("hmmer", "contention"),
+    Episode("cp2k", ""),
+)
+
+
+def processes_of(job: str) -> list[int]:
+    """The processes that carry the number of this Slurm job in their environment."""
+    found, mark = [], f"SLURM_JOB_ID={job}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def busiest(job: str) -> int:
+    def ticks(process: int) -> int:
+        with suppress(OSError, IndexError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            return int(fields[11]) + int(fields[12])
+        return -1
+
+    return max(processes_of(job), key=ticks)
+
+
+def stop_one(job: str, lasts_s: float) -> None:
+    os.kill(busiest(job), signal.SIGSTOP)
+    time.sleep(lasts_s)
+
+
+def slow_one(job: str, lasts_s: float) -> None:
+    """Half of the time of the busiest process is taken from it; of the next one if it ends."""
+    end_s = time.monotonic() + lasts_s
+    while time.monotonic() < end_s:
+        with suppress(ProcessLookupError, ValueError):
+            slow = busiest(job)
+            for _ in range(20):
+                os.kill(slow, signal.SIGSTOP)
+                time.sleep(DUTY_S / 2)
+                os.kill(slow, signal.SIGCONT)
+                time.sleep(DUTY_S / 2)
+
+
+def compute_beside(job: str, lasts_s: float) -> None:
+    del job
+    subprocess.run(["stress-ng", "--cpu", str(os.cpu_count()), "-q", "-t", str(round(lasts_s))], check=True)
+
+
+IMPOSED: dict[str, Callable[[str, float], None]] = {
+    "stopped": stop_one,
+    "straggler": slow_one,
+    "contention": compute_beside,
+}
+
+
+def script_of(episode: Episode, folder: Path, inputs: Path, healthy_s: float, lasts_s: float) -> str:
+    """The shell script of the job."""
+    if episode.program == "mpi":
+        options = f"{episode.fault or 'healthy-exchange'} 1 {folder} --after {healthy_s} --lasts {lasts_s}"
+        return f"{HERE}\nexec {MPIEXEC} -launcher fork -n {os.cpu_count()} {sys.executable} {MPI_PROGRAM} {options}"
+    program = find_program(episode.program)
+    loop = f"while :; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 1\ndone"
+    if episode.fault == "leak":
+        grow = Path(sys.modules[find_program.__module__].__file__ or "").parent / "hogs" / "grow_memory.py"
+        loop = f"(sleep {healthy_s}; date +%s.%N >{folder}/fault; exec {sys.executable} {grow} 10 6000) &\n{loop}"
+    exports = "\n".join(
+        f"export {name}={value!r}"
+        for name, value in program_environment(inputs, os.cpu_count() or 1, program.kind).items()
+        if os.environ.get(name) != value
+    )
+    return f"{HERE}\n{exports}\n{loop}"
+
+
+def run_episode(episode: Episode, slurm: Slurm, service: str, cache: Path, options: argparse.Namespace) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix=f"{episode.name}-", dir=cache))
+    inputs = cache if episode.program == "mpi" else prepare_inputs(episode.program, cache)
+    lasts_s = options.healthy_s + options.fault_s + 120
+    script = folder / "job.sh"
+    script.write_text(f"#!/bin/bash\n{script_of(episode, folder, inputs, options.healthy_s, lasts_s)}\n")
+    asked = ("--parsable", "-n", str(os.cpu_count()), "-t", "60", "-D", str(folder), "-J", episode.program)
+    job = slurm.run("sbatch", *asked, "-o", "/dev/null", str(script)).strip()
+    before = {event["id"] for event in ask(service)}
+    opened_s: dict[str, float] = {}
+    events: dict[str, dict[str, Any]] = {}
+    fault_s = time.time() + options.healthy_s
+    with ThreadPoolExecutor() as pool:
+        impose = IMPOSED.get(episode.fault, lambda _, lasts_s: time.sleep(lasts_s))
+        fault = pool.submit(lambda: (time.sleep(fault_s - time.time()), impose(job, options.fault_s)))
+        while not fault.done():
+            time.sleep(2.0)
+            for event in (event for event in ask(service) if event["id"] not in before):
+                opened_s.setdefault(event["id"], time.time())
+                events[event["id"]] = event
+        fault.result()
+    if (folder / "fault").exists():
+        fault_s = float((folder / "fault").read_text())
+    slurm.run("scancel", "--signal=KILL", "--full", job)
+    slurm.run("scancel", job)
+    after = [event for key, event in events.items() if episode.fault and opened_s[key] > fault_s]
+    return Outcome(
+        episode.name,
+        [event["title"] for event in events.values() if event not in after],
+        [event["cause"] for event in after],
+        [event["title"] for event in after],
+        round(opened_s[after[0]["id"]] - fault_s) if after else None,
+        any(event["cause"] in RIGHT[episode.fault] for event in after),
+    )
+
+
+def ask(service: str) -> list[dict[str, Any]]:
+    """All events, the newest first."""
+    with urllib.request.urlopen(f"{service}/api/v1/events?limit=100", timeout=30) as answer:
+        return list(json.load(answer)["events"])
+
+
+@contextmanager
+def running_service(slurm: Slurm, folder: Path) -> Iterator[str]:
+    """`twin serve` on this host, with evidence -> its address."""
+    port = free_port()
+    config = folder / "twin.toml"
+    config.write_text(f'[service]\nport = {port}\nhome = "{folder}/home"\n[hand]\non = true\n')
+    with (folder / "service.log").open("wb") as log:
+        command = (str(Path(sys.executable).with_name("twin")), "serve", "--config", str(config))
+        process = subprocess.Popen(command, env=slurm.env, stdout=log, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            with suppress(OSError), urllib.request.urlopen(f"{address}/healthz", timeout=5):
+                break
+            time.sleep(0.5)
+        else:
+            sys.exit(f"the service did not start:\n{(folder / 'service.log').read_text()[-2000:]}")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def print_table(outcomes: list[Outcome]) -> None:
+    print("| episode (recorded, live) | false events | found as | delay | named |\n|---|---|---|---|---|")
+    for each in outcomes:
+        delay = "" if each.delay_s is None else f"{each.delay_s:.0f} s"
+        found = ", ".join(each.causes) or ("" if each.episode.endswith("healthy") else "not found")
+        print(f"| {each.episode} | {len(each.false)} | {found} | {delay} | {'yes' if each.named else ''} |")
+    for each in outcomes:
+        print(*(f"{each.episode}: {title}" for title in (*each.false, *each.titles)), sep="\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [episode.name for episode in EPISODES]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--healthy-s", type=float, default=200.0)
+    parser.add_argument("--fault-s", type=float, default=240.0)
+    parser.add_argument("--cache", type=Path, help="inputs of the programs, and the service's home and log")
+    parser.add_argument("--json", type=Path, help="write the outcomes to this file too")
+    options = parser.parse_args()
+    if reason := reason_to_skip():
+        sys.exit(f"live faults: {reason}")
+    cache = options.cache or Path(tempfile.mkdtemp(prefix="live-faults-"))
+    cache.mkdir(parents=True, exist_ok=True)
+    cpus = tuple(range(os.cpu_count() or 1))
+    outcomes = []
+    site = Path(tempfile.mkdtemp(prefix="live-slurm-"))
+    with slurm_cluster(site, {"n1": cpus}, cgroups=True) as slurm, running_service(slurm, cache) as service:
+        for episode in (episode for episode in EPISODES if episode.name in options.only):
+            outcomes.append(run_episode(episode, slurm, service, cache, options))
+            print(json.dumps(asdict(outcomes[-1])), file=sys.stderr, flush=True)
+            time.sleep(PAUSE_S)
+    print_table(outcomes)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+
+
+if __name__ == "__main__":
+    main()
