@@ -26,7 +26,7 @@ from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.learning.champions.champion_store import load_champion
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.studies.event_metrics import count_events
-from detection_real import read_spark
+from recorded_campaigns import spark_days
 
 _STRIDE_S = 30
 
@@ -47,9 +47,9 @@ def run_night(home: Path, day: str, flags: list[str]) -> dict[str, Any]:
     return result
 
 
-def false_events(detector: Detector, recordings: list[list[Trace]]) -> tuple[int, float]:
-    counts = [count_events(detector, traces, _STRIDE_S) for traces in recordings]
-    return sum(count.false_events for count in counts), sum(count.node_days for count in counts)
+def false_events(detector: Detector, traces: list[Trace]) -> tuple[int, float]:
+    count = count_events(detector, traces, _STRIDE_S)
+    return count.false_events, count.node_days
 
 
 def main() -> None:
@@ -60,11 +60,11 @@ def main() -> None:
     parser.add_argument("--mlflow", default="")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    days: dict[str, list[list[Trace]]] = {}
-    for path in sorted(options.data.glob("spark-cluster/*.npz")):
-        traces = read_spark(path)
-        record(options.home, path.stem, traces)
-        days.setdefault(datetime.fromtimestamp(traces[0].start_s, UTC).date().isoformat(), []).append(traces)
+    days: dict[str, list[Trace]] = {}
+    for traces in spark_days(options.data / "spark-cluster"):
+        day = datetime.fromtimestamp(traces[0].start_s, UTC).date().isoformat()
+        record(options.home, day, traces)
+        days[day] = traces
     flags = ["--models", options.models, *(["--mlflow", options.mlflow] if options.mlflow else [])]
     print("| day | node-days | false events, bundled model | false events, champion | its night | reason |")
     print("|---" * 6 + "|")
