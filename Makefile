@@ -63,7 +63,7 @@ test: setup servers lint
 	$(BIN)/pytest $(WORKERS)
 
 quick: setup
-	$(BIN)/pytest $(WORKERS) -m "not slow and not real" --hypothesis-profile quick
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not real" --hypothesis-profile quick
 
 lint: setup
 	$(BIN)/ruff check .

@@ -82,6 +82,7 @@ def test_train_writes_a_policy_that_simulate_accepts(log: Path, tmp_path: Path):
     assert call("simulate", log, "--policy", out, "--json")["schedules"][0]["policy"] == "mine"
 
 
+@pytest.mark.slow
 def test_train_refuses_the_policy_of_another_log_and_force_starts_anew(log: Path, tmp_path: Path):
     jobs, other, out = read(log), tmp_path / "other.swf", tmp_path / "mine.safetensors"
     write(jobs.take(slice(0, 250)), other)

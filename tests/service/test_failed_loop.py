@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SERVICE = """
 import sys
 from clustertwin.core.errors import TwinError
@@ -30,6 +32,7 @@ except TwinError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_fails_in_every_second_ends_the_process_with_an_error(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", SERVICE, str(tmp_path / "home")], capture_output=True, text=True, timeout=120

@@ -19,6 +19,8 @@ from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSessi
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.learning.champions.handover import Handover
 
+pytestmark = pytest.mark.slow
+
 Answer = Callable[[str], bytes]  # path -> the bytes after the head; a whole response if they begin with HTTP
 
 

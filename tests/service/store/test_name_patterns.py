@@ -81,6 +81,7 @@ def test_the_number_of_open_windows_and_silences_has_a_budget(periods):
         periods.add_silence(Silence(100.0, "n1"), 1.0)
 
 
+@pytest.mark.slow
 def test_forty_thousand_stored_patterns_do_not_stop_the_loop(periods, monkeypatch):
     """A database of an earlier release can hold them. Only the first comparison with a node costs time."""
     import json

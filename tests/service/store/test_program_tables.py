@@ -290,6 +290,7 @@ def run_for(loop, clock: Clock, seconds: int) -> None:
         loop.turn()
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_knows_its_programs_after_the_restart(loop_of, state, clock):
     clock.now_s = 1_700_000_000.0
     feed = NamedJobs(clock)

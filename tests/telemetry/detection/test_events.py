@@ -226,6 +226,7 @@ def test_every_event_opens_once_and_closes_at_most_once_in_order(rows):
     assert {e.id for e in tracker.open} == {id for id, kind in last.items() if kind != "closed"}
 
 
+@pytest.mark.slow
 def test_a_burst_of_thousands_of_events_loses_none():
     """2,000 jobs on 1,000 nodes alarm at once; each is an event. Then all are calm."""
     jobs = [f"j{i:04d}" for i in range(2000)]

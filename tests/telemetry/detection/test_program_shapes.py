@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from tests.telemetry.detection.drawn_jobs import Phase, draw, pages
 
+pytestmark = pytest.mark.slow
+
 BUSY, IDLE = (0.97, 0.01, 0.0), (0.004, 0.002, 0.0)
 
 

@@ -109,6 +109,7 @@ def test_a_confirmed_anomaly_halts_learning_until_a_person_resumes(make_context)
     assert lineage["census"]["left_out_s"]["confirmed"] > 0
 
 
+@pytest.mark.slow
 def test_a_frozen_home_skips_the_night(make_context):
     context, day = make_context(2)
     learning_state.freeze(context.home, "benchmarks")

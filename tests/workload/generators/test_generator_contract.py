@@ -196,6 +196,7 @@ def test_a_directory_without_a_generator_is_an_error_that_names_it(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_log_without_users_limits_or_dates_can_be_learnt_from():
     rng = np.random.default_rng(0)
     bare = Jobs.build(

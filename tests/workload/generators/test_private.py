@@ -137,6 +137,7 @@ def test_weeks_before_the_time_of_the_site_do_not_dilute_its_load() -> None:
     assert float(jobs.submit_s[0]) < 7 * 86400
 
 
+@pytest.mark.slow
 def test_no_user_with_much_of_the_machine_makes_the_released_load_arbitrary() -> None:
     """The noise of the load is that of a fixed bound: no noisy count of heavy users chooses it."""
     pytest.importorskip("opacus")

@@ -9,6 +9,8 @@ from clustertwin.workload.studies.forecast_plot import draw_forecast, forecast_p
 from clustertwin.workload.studies.forecast_skill import crps, forecast_skill, halves
 from clustertwin.workload.studies.site_forecast import MEASURES, ForecastSettings, forecast, weekly_measures
 
+pytestmark = pytest.mark.slow
+
 WEEK_S = 7 * 86400.0
 
 

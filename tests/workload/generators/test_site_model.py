@@ -25,6 +25,8 @@ from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_sizes
 
+pytestmark = pytest.mark.slow
+
 WEEK_S = 7 * 86400.0
 
 

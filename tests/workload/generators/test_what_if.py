@@ -9,6 +9,8 @@ from clustertwin.workload.generators.superposition import concatenate, merge, su
 from clustertwin.workload.generators.workload_change import even_counts
 from clustertwin.workload.jobs import Jobs
 
+pytestmark = pytest.mark.slow
+
 GENERIC = ("bootstrap", "lublin", "gaussian-copula")
 SATURDAY_S = 1_893_456_000.0 + 4 * 86400  # 5 January 2030
 

@@ -19,6 +19,8 @@ from clustertwin.workload.sharing.share_directory import refuse_used, write_shar
 from clustertwin.workload.sharing.share_log import SharedLog, ShareSettings, share
 from clustertwin.workload.simulator import simulate
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sklearn")
 
 HEADER = "JobIDRaw|JobID|JobName|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|AllocCPUS|AllocNodes\n"  # fmt: skip  # noqa: E501

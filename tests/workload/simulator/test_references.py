@@ -159,6 +159,7 @@ def test_easy_agrees_with_pyss_on_every_job(data: Path, log: str, procs: int, sl
     assert schedule.bounded_slowdown(10).mean() == pytest.approx(slowdown, abs=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize("log", ["KTH-SP2", "SDSC-SP2"])
 def test_the_command_agrees_with_pyss_on_every_job(data: Path, tmp_path: Path, twin_here, log: str, lenient: bool):

@@ -119,6 +119,7 @@ def test_answers_do_not_change_with_what_happens_later():
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_on_a_stationary_log_intervals_hold_and_beat_the_limits():
     jobs, rows = random_log(4, 1200, gap_s=1250.0), np.arange(300, 1200, 10)
     answers = list(answer_questions(jobs, 8, rows, FutureSettings(futures=60)))

@@ -137,6 +137,7 @@ def test_another_file_is_refused(tmp_path):
         read_log(tmp_path / "x.txt")
 
 
+@pytest.mark.slow
 def test_the_week_of_a_production_site_is_read(data):
     path = data / "slurm" / "ubhpc" / "week.events.gz"
     if not path.is_file():

@@ -15,6 +15,8 @@ from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForec
 from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.moments.moment import LENGTH_S, JobMoment, Moment, assemble
 
+pytestmark = pytest.mark.slow
+
 NAN = float("nan")
 
 
