@@ -1,6 +1,6 @@
 """Real programs with real faults in jobs of a real Slurm, watched by a real service: episodes -> events and delays.
 
-    python benchmarks/live_faults.py [--only lammps-stopped leak …] [--healthy-s 200] [--fault-s 240] [--json FILE]
+    python benchmarks/live_faults.py [--only nwchem-stopped bwa-leak …] [--healthy-s 200] [--fault-s 240] [--json FILE]
 
 One node with all CPUs of this host, and Slurm's own cgroups. `twin serve` reads the kernel of this host, with the
 detector that ships and with evidence of jobs (`hand.on`), as a newcomer would start it. Each episode is a job that
@@ -49,7 +49,7 @@ RIGHT = {
     "stopped": ("hung-rank", "idle", "spinning"),
     "straggler": ("straggler", "hung-rank", "idle"),
     "lost-message": ("spinning",),
-    "mismatch": ("spinning",),
+    "misbound": ("misbound",),
     "leak": ("leak",),
     "idle": ("idle",),
     "contention": ("cpu-contention",),
@@ -80,13 +80,13 @@ class Outcome:
 
 
 EPISODES = (
-    Episode("lammps", "stopped"),
+    Episode("nwchem", "stopped"),
     Episode("mpi", "lost-message"),
     Episode("espresso", "straggler"),
-    Episode("mpi", "mismatch"),
     Episode("bwa", "leak"),
-    Episode("mpi", "idle"),
+    Episode("abinit", "misbound"),
     Episode("hmmer", "contention"),
+    Episode("mpi", "idle"),
     Episode("cp2k", ""),
 )
 
@@ -134,10 +134,19 @@ def compute_beside(job: str, lasts_s: float) -> None:
     subprocess.run(["stress-ng", "--cpu", str(os.cpu_count()), "-q", "-t", str(round(lasts_s))], check=True)
 
 
+def bind_to_one(job: str, lasts_s: float) -> None:
+    """All processes of the job share the first CPU; those that they start inherit it."""
+    for process in processes_of(job):
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(process, {0})
+    time.sleep(lasts_s)
+
+
 IMPOSED: dict[str, Callable[[str, float], None]] = {
     "stopped": stop_one,
     "straggler": slow_one,
     "contention": compute_beside,
+    "misbound": bind_to_one,
 }
 
 
