@@ -74,6 +74,20 @@ def test_an_answer_about_another_job_or_none_is_one_sentence(text):
         read_facts("42", slurm(text))
 
 
+def test_ids_of_other_jobs_in_the_name_of_a_job_are_not_its_own():
+    """An action would have meant the job of another user."""
+    name = "x ArrayJobId=9 ArrayTaskId=3 HetJobId=8 HetJobOffset=1"
+    facts = read_facts("42", slurm(f"JobId=42 JobName={name} {USER} {REST} NodeList=n1"))
+    assert (facts.target, facts.het_job) == ("42", "")
+
+
+@pytest.mark.parametrize("end", ["\n", "\x0b", "\x85", "\u2028"])
+def test_a_name_that_ends_its_line_does_not_speak_for_the_job(end):
+    name = f"x UserId=root(0) {REST} NodeList=n7{end}JobId=43"
+    with pytest.raises(SourceError, match="Slurm's answer about job 42"):
+        read_facts("42", slurm(f"JobId=42 JobName={name} {USER} {REST} NodeList=n1"))
+
+
 def test_a_user_id_that_is_too_large_is_one_sentence():
     with pytest.raises(SourceError, match="cannot be read"):
         parse_facts("42", f"JobId=42 UserId=ada({'9' * 5000}) {REST}", ())

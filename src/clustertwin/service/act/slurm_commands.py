@@ -21,7 +21,8 @@ _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
 #: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
-_READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
+_IDS = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")
+_READ = (*_IDS, "UserId", "Account", "Partition", "JobState",
          "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
 _DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
 #: What Slurm's commands print, in several lines, without a controller or without a configuration.
@@ -106,20 +107,23 @@ def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
 def record_of(job: str, text: str) -> dict[str, str]:
     """The fields of one job. For an array or a heterogeneous job, `scontrol show job` prints a line for each part.
 
+    The name of a job is its user's text, and may have line ends and ids of other jobs in it. So ids are read before the
+    name only, and an answer with a line about another job is not believed.
+
     >>> record_of("7", "JobId=7 ArrayJobId=7 ArrayTaskId=2\\nJobId=8 ArrayJobId=7 ArrayTaskId=1")["ArrayTaskId"]
     '2'
     """
-    found = []
-    for line in text.splitlines():
-        pairs = _FIELD.findall(line)
-        fields = dict(pairs)
-        if job not in (fields.get("JobId"), _task(fields), _component(fields)):
+    found, wholes = [], set()
+    for line in filter(str.strip, text.split("\n")):
+        pairs, ids = _FIELD.findall(line), dict(_FIELD.findall(line.partition(" JobName=")[0]))
+        wholes.add(ids.get("ArrayJobId") or ids.get("HetJobId") or ids.get("JobId"))
+        if job not in (ids.get("JobId"), _task(ids), _component(ids)):
             continue
         for name in _READ:
             if len({value for key, value in pairs if key == name}) > 1:
                 raise SourceError(f"Slurm's answer about job {job} has two values of {name}, so it is not believed")
-        found.append(fields)
-    if len(found) != 1:
+        found.append({name: value for name, value in pairs if name not in _IDS} | ids)
+    if len(found) != 1 or len(wholes) != 1:
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return found[0]
 
