@@ -45,6 +45,9 @@ MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 10
 MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
 #: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
 MOST_NEW_SERIES = 5000
+#: Samples whose rows one request may return, besides as many as it has; an empty row costs as much as some. A sender
+#: that catches up fills its rows. One that fills none could stop the loop for minutes.
+MOST_RETURNED, RETURN_COST = 300_000, 100
 #: Readings that wait for the loop. More than this of a backlog are dropped, oldest first.
 MOST_READINGS = 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
@@ -71,7 +74,7 @@ class PushedNode:
     place: int  # in the arrays of nodes
     columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
     numbers: list[int] = field(default_factory=list)  # of the same series
-    layout: PushedLayout | None = None  # None: the columns have changed
+    layout: PushedLayout | str | None = None  # None: the columns have changed; a text: why they cannot be used
     jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
     heard_s: float = 0.0  # when the first sample of its last returned row arrived
 
@@ -139,8 +142,7 @@ class PushedSamples:
         for orphan in known[self._orphan[known]][:MOST_NEW_SERIES].tolist():
             if self._orphan[orphan]:  # an earlier one may have brought it along
                 self._attach(orphan, sender, parse_labels(self._registry.labels(orphan)), now_s)
-        self._spread(request, numbers, now_s)
-        return reason
+        return self._spread(request, numbers, now_s) or reason
 
     def _bad_labels(self, request: WriteSeries) -> str:
         wrong = np.flatnonzero(request.problem != SOUND)
@@ -211,8 +213,8 @@ class PushedSamples:
         target = frozenset(labels.items() - _own(labels))
         node = PushedNode(key[0], key[1], dialect, target, place, heard_s=now_s)
         self._nodes[key] = self._at_place[place] = node
-        for number in self._waiting.pop(key, []):
-            self._attach(number, key[0], parse_labels(self._registry.labels(number)), now_s)
+        # Each of them is given to the node with its next sample: all at once could stop the loop for a minute.
+        self._orphan[self._waiting.pop(key, [])] = True
         return node
 
     def _forget(self, key: tuple[str, str, str]) -> None:
@@ -231,6 +233,7 @@ class PushedSamples:
         ended = numbers[gone]
         self._expected[node.place] -= int(self._active[ended].sum())
         self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
+        self._newest_ms[ended] = 0  # perhaps from before the clock was set back
         self._attached -= len(ended)
         node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
         node.numbers = numbers[~gone].tolist()
@@ -284,21 +287,31 @@ class PushedSamples:
 
     # Samples and their rows ----------------------------------------------------------------------------------------
 
-    def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> None:
-        """Put the samples into the rows of their nodes. A full node returns its oldest row first."""
+    def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> str:
+        """Put the samples into the rows of their nodes. A full node returns its oldest row first.
+
+        The reason if some are dropped because they would return too many rows while the loop waits.
+        """
         counts = np.zeros(len(SAMPLE_OUTCOMES), np.int64)
         series = (self._node_of, self._active, self._newest_ms, self._bits)
         rows = (self._row_ms, self._row_s, self._filled, self._expected, self._returned_ms)
         limits = (now_s, round((now_s - OLDEST_S) * 1000), round((now_s + AHEAD_S) * 1000))
         samples = (request.series_of, request.times_ms, request.bits)
-        at = 0
+        at, reason, left = 0, "", MOST_RETURNED + len(request.times_ms)
         while at < len(request.times_ms):
             at = _put(at, samples, numbers, series, rows, limits, counts)
             if at < len(request.times_ms):
                 place = int(self._node_of[numbers[request.series_of[at]]])
-                self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), self._early)
+                node = self._at_place[place]
+                left -= RETURN_COST + len(node.numbers)
+                if left < 0:
+                    counts[_LATE] += len(request.times_ms) - at
+                    reason = "samples of too many different times"
+                    break
+                self._return(node, int(np.argmin(self._row_ms[place])), self._early)
         del self._early[: max(len(self._early) - MOST_READINGS, 0)]
         self.counts.update({kind: int(count) for kind, count in zip(SAMPLE_OUTCOMES, counts, strict=True) if count})
+        return reason
 
     def due(self, now_s: float) -> list[tuple[PushedNode, NodeReading]]:
         """The readings that are complete, or that nothing more is expected of, in the order of their times."""
@@ -313,7 +326,7 @@ class PushedSamples:
                 for row in np.argsort(times_ms).tolist():
                     if _FREE < times_ms[row] <= until:
                         self._return(node, row, readings)
-            elif now_s - node.heard_s > HELD_S:
+            elif abs(now_s - node.heard_s) > HELD_S:  # also after the clock was set back: its newer rows would be late
                 self._forget(key)
         return readings
 
@@ -344,7 +357,9 @@ class PushedSamples:
 
     def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
         if node.layout is None:
-            node.layout, node.jobs = layout_of(node.columns, node.dialect), (b"", ())
+            node.layout, node.jobs = _layout_or_reason(node), (b"", ())
+        if isinstance(node.layout, str):
+            raise ValueError(node.layout)
         layout = node.layout
         name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
         reading = layout.page.reading(name, time_s, values)
@@ -363,6 +378,14 @@ class PushedSamples:
                 self.owners[labels.get("jobid", "")[:NAME_CHARS]] = int(value)
         for job in list(self.owners)[: max(len(self.owners) - MOST_OWNERS, 0)]:
             del self.owners[job]
+
+
+def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
+    """The layout of a node's columns, or why there is none. Both are found once, not for every row."""
+    try:
+        return layout_of(node.columns, node.dialect)
+    except ValueError as error:
+        return str(error)
 
 
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:
