@@ -106,6 +106,13 @@ def test_a_problem_is_shown_until_a_look_succeeds(tmp_path, store, slurm):
     assert hand.problem == ""
 
 
+def test_an_event_is_looked_at_again_after_the_clock_was_set_back(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([EVENT], NOW_S - 3600)
+    assert len(hand.evidence.of("ab12")) == 2
+
+
 def test_a_job_that_ended_is_no_problem_of_the_site(tmp_path, store, slurm):
     hand = hand_of(tmp_path, store, slurm, "auto")
     slurm.state = "COMPLETED"

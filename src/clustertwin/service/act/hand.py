@@ -222,7 +222,7 @@ class Hand:
         due = [
             event
             for event in events
-            if event.job and now_s - self._looked_s.get(event.id, 0.0) >= self.settings.every_s
+            if event.job and not 0 <= now_s - self._looked_s.get(event.id, 0.0) < self.settings.every_s
         ]
         return min(due, key=lambda event: self._looked_s.get(event.id, 0.0), default=None)
 
