@@ -99,9 +99,20 @@ def check_node(node: str) -> str:
 def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
     """What Slurm knows of a job now."""
     text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
-    hosts = record_of(job, text).get("NodeList", "")
+    fields = record_of(job, text)
+    if _has_lines(text) and " JobName=" in text:
+        # The name of a part may have lines in it that look like other parts. Asked alone, a part has one line.
+        text = run(["scontrol", "--oneliner", "show", "job", check_job(_task(fields) or _component(fields) or job)])
+        if _has_lines(text):
+            raise SourceError(f"Slurm's answer about job {job} cannot be read")
+        fields = record_of(job, text)
+    hosts = fields.get("NodeList", "")
     known = hosts not in ("", "(null)", "None")
     return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
+
+
+def _has_lines(text: str) -> bool:
+    return "\n" in text.strip()
 
 
 def record_of(job: str, text: str) -> dict[str, str]:

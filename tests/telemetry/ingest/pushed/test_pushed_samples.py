@@ -10,6 +10,7 @@ from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.ingest.pushed import pushed_samples
+from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     BEHIND_ROWS,
     HELD_S,
@@ -20,7 +21,6 @@ from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     WAIT_S,
     PushedSamples,
 )
-from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.write_request import parse_labels, parse_write_request
 
 T = 1_700_000_000.0
