@@ -352,3 +352,43 @@ def test_nodes_are_read_again_after_the_clock_was_set_back(pushes: Pushes) -> No
     pushes.at(back_s + SETTLE_S + 4, NODE[:1], [back_s + SETTLE_S + 4], STALE)  # it ends now
     pushes.at(back_s + SETTLE_S + 5, NODE[1:], [back_s + SETTLE_S + 5])
     assert times(pushes.readings(back_s + SETTLE_S + 5))[-1] == back_s + SETTLE_S + 4
+
+
+def test_the_backlog_of_one_node_is_returned_in_parts_and_delays_no_other(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand readings at once stopped the loop for ten seconds."""
+    monkeypatch.setattr(pushed_samples, "MOST_EARLY", 10)
+    other = [cpu(0, mode, "n2:9752") for mode in ("user", "idle")]
+    for second in range(int(SETTLE_S) + 1):
+        pushes.at(NEXT + second, other, [NEXT + second])
+    now_s = NEXT + SETTLE_S
+    backlog = [now_s - 100 + i for i in range(3 * ROWS)]
+    late = [cpu(0, mode, "n3:9752") for mode in ("user", "idle")]
+    pushes.at(now_s, late, backlog)
+    seen: dict[str, list[float]] = {}
+    for turn in range(1, 12):
+        pushes.at(now_s + turn, other, [now_s + turn])
+        found = pushes.readings(now_s + turn)
+        assert len(found) < 10 + ROWS + 3
+        for reading in found:
+            seen.setdefault(reading.node, []).append(reading.time_s - T)
+        assert seen["n2"][-1] == now_s + turn - 1
+    assert seen["n3"] == backlog[: len(seen["n3"])]
+    assert len(seen["n3"]) >= 3 * ROWS - 1
+
+
+def test_nodes_with_new_series_take_turns(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layout takes microseconds for each series, and a sender can add one to every node in every second."""
+    monkeypatch.setattr(pushed_samples, "MOST_LAID_OUT", 10)
+    nodes = [[cpu(thread, mode, f"m{i}:1") for thread in range(4) for mode in ("user", "idle")] for i in range(3)]
+    for second in range(int(SETTLE_S) + 2):
+        for node in nodes:
+            pushes.at(NEXT + second, node, [NEXT + second])
+    seen = []
+    for turn in range(3):
+        now_s = NEXT + SETTLE_S + 2 + turn
+        for node in nodes:
+            pushes.at(now_s, [*node, cpu(9, f"new{turn}", node[0]["instance"])], [now_s])
+        seen.append({reading.node for reading in pushes.readings(now_s)} - {"n1"})
+    assert seen == [{"m0"}, {"m1"}, {"m2"}]

@@ -45,11 +45,15 @@ MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 10
 MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
 #: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
 MOST_NEW_SERIES = 5000
-#: Samples whose rows one request may return, besides as many as it has; an empty row costs as much as some. A sender
-#: that catches up fills its rows. One that fills none could stop the loop for minutes.
-MOST_RETURNED, RETURN_COST = 300_000, 100
+#: What the rows may cost that one request returns, besides three for each of its samples. A row costs this much and one
+#: for each of its series, or more if some are new. A sender that catches up fills its rows; one that fills none could
+#: stop the loop for minutes.
+MOST_RETURNED, RETURN_COST, LAYOUT_COST = 300_000, 100, 15
 #: Readings that wait for the loop. More than this of a backlog are dropped, oldest first.
 MOST_READINGS = 100_000
+#: Readings that the loop gets at once, of them those of a backlog, and series of nodes that get a new layout for it. It
+#: needs about a second for all of them.
+MOST_AT_ONCE, MOST_EARLY, MOST_LAID_OUT = 10_000, 5_000, 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
@@ -297,13 +301,13 @@ class PushedSamples:
         rows = (self._row_ms, self._row_s, self._filled, self._expected, self._returned_ms)
         limits = (now_s, round((now_s - OLDEST_S) * 1000), round((now_s + AHEAD_S) * 1000))
         samples = (request.series_of, request.times_ms, request.bits)
-        at, reason, left = 0, "", MOST_RETURNED + len(request.times_ms)
+        at, reason, left = 0, "", MOST_RETURNED + 3 * len(request.times_ms)
         while at < len(request.times_ms):
             at = _put(at, samples, numbers, series, rows, limits, counts)
             if at < len(request.times_ms):
                 place = int(self._node_of[numbers[request.series_of[at]]])
                 node = self._at_place[place]
-                left -= RETURN_COST + len(node.numbers)
+                left -= RETURN_COST + len(node.numbers) * (LAYOUT_COST if node.layout is None else 1)
                 if left < 0:
                     counts[_LATE] += len(request.times_ms) - at
                     reason = "samples of too many different times"
@@ -314,20 +318,31 @@ class PushedSamples:
         return reason
 
     def due(self, now_s: float) -> list[tuple[PushedNode, NodeReading]]:
-        """The readings that are complete, or that nothing more is expected of, in the order of their times."""
-        readings, self._early = self._early, []
+        """The readings that are complete, or that nothing more is expected of. Those of a node are in order.
+
+        If there are more than the loop can use at once, the nodes take turns.
+        """
+        readings, self._early = self._early[:MOST_EARLY], self._early[MOST_EARLY:]
+        held = {node.place for node, _ in self._early}  # what is in their rows comes after that
         nodes = list(self._nodes.items())
         places = np.array([node.place for _, node in nodes], np.int64)
         until_ms = np.empty(len(places), np.int64)
         _until(places, (self._row_ms, self._row_s, self._filled, self._expected, self._begun_s), now_s, until_ms)
+        laid_out = 0
         for (key, node), until in zip(nodes, until_ms.tolist(), strict=True):
-            if until != _FREE:
-                times_ms = self._row_ms[node.place]
-                for row in np.argsort(times_ms).tolist():
-                    if _FREE < times_ms[row] <= until:
-                        self._return(node, row, readings)
-            elif abs(now_s - node.heard_s) > HELD_S:  # also after the clock was set back: its newer rows would be late
-                self._forget(key)
+            if until == _FREE:
+                if abs(now_s - node.heard_s) > HELD_S:  # also if the clock was set back: its newer rows would be late
+                    self._forget(key)
+                continue
+            new = len(node.columns) if node.layout is None else 0
+            if node.place in held or len(readings) >= MOST_AT_ONCE or (laid_out and laid_out + new > MOST_LAID_OUT):
+                continue
+            laid_out += new
+            self._nodes[key] = self._nodes.pop(key)  # in the next call, the others come first
+            times_ms = self._row_ms[node.place]
+            for row in np.argsort(times_ms).tolist():
+                if _FREE < times_ms[row] <= until:
+                    self._return(node, row, readings)
         return readings
 
     def _return(self, node: PushedNode, row: int, readings: list[tuple[PushedNode, NodeReading]]) -> None:
