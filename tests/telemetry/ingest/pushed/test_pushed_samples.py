@@ -21,6 +21,7 @@ from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     WAIT_S,
     PushedSamples,
 )
+from clustertwin.telemetry.ingest.pushed.series_registry import SeriesRegistry
 from clustertwin.telemetry.ingest.pushed.write_request import parse_labels, parse_write_request
 
 T = 1_700_000_000.0
@@ -392,3 +393,17 @@ def test_nodes_with_new_series_take_turns(pushes: Pushes, monkeypatch: pytest.Mo
             pushes.at(now_s, [*node, cpu(9, f"new{turn}", node[0]["instance"])], [now_s])
         seen.append({reading.node for reading in pushes.readings(now_s)} - {"n1"})
     assert seen == [{"m0"}, {"m1"}, {"m2"}]
+
+
+@pytest.mark.parametrize("kept", [[], [0, 1, 2], [1, 3, 4, 9], list(range(10))])
+def test_series_that_are_kept_have_new_numbers_and_their_labels(kept: list[int]) -> None:
+    registry = SeriesRegistry(("up",), 100, 1 << 20)
+    labels = [f"{number}".encode() * (number + 1) for number in range(10)]
+    hashes = [np.uint64(7 * number) for number in range(10)]
+    for text, hashed in zip(labels, hashes, strict=True):
+        registry.add(text, 1, hashed)
+    registry.keep(np.array(kept, np.intp))
+    new = registry.add(b"new", 1, np.uint64(5))
+    assert [registry.labels(number) for number in range(new + 1)] == [*(labels[number] for number in kept), b"new"]
+    found = [registry.find_one(text, 1, hashed) for text, hashed in zip(labels, hashes, strict=True)]
+    assert [number for number in range(10) if found[number] >= 0] == kept

@@ -256,9 +256,9 @@ class PushedSamples:
         for array in (self._node_of, self._active, self._orphan, self._newest_ms, self._heard_s, self._bits):
             array[: len(kept)] = array[kept]
         for node in self._nodes.values():
-            node.numbers, node.layout = renamed[node.numbers].tolist(), None
-        waiting = {key: [int(renamed[n]) for n in numbers if renamed[n] >= 0] for key, numbers in self._waiting.items()}
-        self._waiting = {key: numbers for key, numbers in waiting.items() if numbers}
+            node.numbers = renamed[node.numbers].tolist()
+        waiting = {key: renamed[numbers] for key, numbers in self._waiting.items()}
+        self._waiting = {key: found[found >= 0].tolist() for key, found in waiting.items() if (found >= 0).any()}
 
     def _grow(self, number: int) -> None:
         if number == len(self._node_of):
