@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cache
 from dataclasses import dataclass
+from functools import cache
 from typing import get_args
 
 import numpy as np
