@@ -66,6 +66,14 @@ def test_a_command_that_hangs_is_one_sentence(tmp_path, monkeypatch):
         run_command(["scontrol", "show", "job", "42"])
 
 
+def test_a_command_that_prints_without_end_is_one_sentence(tmp_path, monkeypatch):
+    """Gigabytes of it were kept until the time was over."""
+    script(tmp_path, monkeypatch, "exec yes")
+    monkeypatch.setattr(slurm_commands, "MOST_BYTES", 1_000_000)
+    with pytest.raises(SourceError, match="Slurm does not answer: scontrol: prints more than 1,000,000 bytes"):
+        run_command(["scontrol", "show", "job", "42"])
+
+
 @pytest.mark.parametrize("program", ["squeue", "sinfo", "sacct"])
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_about_the_queue_keeps_the_evidence(tmp_path, store, program, text):

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.foreign_files import read_output
 from clustertwin.telemetry.diagnosis.evidence import clean
 
 TIMEOUT_S = 20.0
+MOST_BYTES = 64 << 20  # the queue of a large site
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
@@ -58,24 +60,20 @@ class JobFacts:
 def run_command(arguments: Sequence[str]) -> str:
     """Run a command of Slurm."""
     try:
-        done = subprocess.run(
-            list(arguments),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",  # a job's name may have any bytes
-            timeout=TIMEOUT_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        done = read_output(list(arguments), MOST_BYTES, TIMEOUT_S, {**os.environ, "LC_ALL": "C"})
     except FileNotFoundError as error:
         raise SourceError(f"{arguments[0]} is not installed") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
         raise SourceError(f"Slurm does not answer: {arguments[0]} took longer than {TIMEOUT_S:.0f} s") from error
+    except OSError as error:
+        raise SourceError(f"Slurm does not answer: {arguments[0]}: {error.strerror}") from error
+    output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))  # names have any bytes
     if done.returncode:
-        if any(text in done.stderr for text in _UNREACHABLE):
+        if any(text in errors for text in _UNREACHABLE):
             raise SourceError(f"Slurm does not answer: {arguments[0]} does not reach slurmctld")
-        reason = clean(" ".join((done.stderr or done.stdout).split()))
+        reason = clean(" ".join((errors or output).split()))
         raise SourceError(f"{arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
-    return done.stdout
+    return output
 
 
 def describe(arguments: Sequence[str], run: RunCommand = run_command) -> str:

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
+from clustertwin.core.foreign_files import read_output
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
@@ -26,7 +27,7 @@ EVERY_S = 60.0
 #: Jobs that are remembered. An older one is forgotten first.
 MOST_JOBS = 100_000
 #: The longest answer of squeue that is read, and how long it may take.
-MOST_BYTES, ANSWER_S = 16 << 20, 10.0
+MOST_BYTES, ANSWER_S = 64 << 20, 10.0
 
 
 class JobName(NamedTuple):
@@ -68,13 +69,11 @@ def names_in_slurm(squeue: str) -> NameSource:
         # A name may have line ends in it, and then what looks like another job: only squeue knows the mark.
         mark = f"{secrets.token_hex(8)}|"
         command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", f"--format={mark}%A|%u|%a|%j"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            try:
-                output, _ = process.communicate(timeout=ANSWER_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return {}
-        lines = output[:MOST_BYTES].decode(errors="replace").split("\n")
+        try:
+            output = read_output(command, MOST_BYTES, ANSWER_S).stdout
+        except subprocess.TimeoutExpired:
+            return {}
+        lines = output.decode(errors="replace").split("\n")
         return dict(parse_queue(line.removeprefix(mark) for line in lines if line.startswith(mark)))
 
     return ask

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, SourceError
+from clustertwin.core.foreign_files import read_output
 from clustertwin.core.formatting import visible
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import Jobs
@@ -23,6 +24,8 @@ COMMAND = ("squeue", "--noheader", "--array", "--states=RUNNING,PENDING", "--sor
 
 #: No job takes longer, or has more CPUs or nodes.
 LONGEST_S, MOST_COUNTED = 1e10, 2**31
+#: Of the answer; a line has about 100.
+MOST_BYTES = 256 << 20
 
 #: Reasons for waiting other than resources: no scheduling decision can start these jobs.
 HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime")
@@ -56,19 +59,12 @@ class _SqueueLine(NamedTuple):
 def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
     """Run squeue on this machine and return its output."""
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",  # what users write may have any bytes
-            timeout=60,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        done = read_output(command, MOST_BYTES, 60, {**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"{command[0]} did not answer: {error}") from error
     if done.returncode:
-        raise SourceError(f"{command[0]} failed: {done.stderr.strip()}")
-    return done.stdout
+        raise SourceError(f"{command[0]} failed: {visible(done.stderr.decode('utf-8', 'replace').strip()[:500])}")
+    return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
 
 
 def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
