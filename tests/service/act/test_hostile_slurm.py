@@ -121,6 +121,17 @@ def test_an_event_is_looked_at_again_after_the_clock_was_set_back(tmp_path, stor
     assert len(hand.evidence.of("ab12")) == 2
 
 
+@pytest.mark.parametrize("text", ["{", "{}", "\x00", "[]"])
+@pytest.mark.parametrize("column", ["document", "outcomes"])
+def test_a_look_that_is_damaged_on_the_disk_leaves_the_others(tmp_path, store, slurm, column, text):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([EVENT], NOW_S + 70)
+    with store.database.transaction() as connection:
+        connection.execute(f"UPDATE evidence SET {column} = ? WHERE id = 1", (text,))
+    assert [entry.id for entry in hand.evidence.of("ab12")][:1] == [2]
+
+
 def test_a_job_that_ended_is_no_problem_of_the_site(tmp_path, store, slurm):
     hand = hand_of(tmp_path, store, slurm, "auto")
     slurm.state = "COMPLETED"
