@@ -132,6 +132,13 @@ def test_a_look_that_is_damaged_on_the_disk_leaves_the_others(tmp_path, store, s
     assert [entry.id for entry in hand.evidence.of("ab12")][:1] == [2]
 
 
+def test_an_event_that_has_closed_is_forgotten(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([], NOW_S + 5)
+    assert hand._looked_s == {}
+
+
 def test_a_job_that_ended_is_no_problem_of_the_site(tmp_path, store, slurm):
     hand = hand_of(tmp_path, store, slurm, "auto")
     slurm.state = "COMPLETED"

@@ -165,6 +165,7 @@ class Hand:
         """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
         now_open = {event.id for event in events}
         self._health = {id: health for id, health in self._health.items() if id in now_open}
+        self._looked_s = {id: at_s for id, at_s in self._looked_s.items() if id in now_open}
         self._unfit = frozenset(node for event in events if not event.jobs for node in event.nodes)
 
     def policy(self) -> ActionPolicy:
