@@ -9,10 +9,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
 
 from clustertwin import __version__
+from clustertwin.core.formatting import visible
 
 #: extra -> (the distribution that stands for it, what it gives)
 EXTRAS: dict[str, tuple[str, str]] = {
@@ -124,6 +126,6 @@ def _reach(url: str, timeout_s: float) -> Inspected:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
             return Inspected("server", url, True, f"answers {answer.status}", needed=True)
     except urllib.error.HTTPError as refusal:
-        return Inspected("server", url, False, f"answers {refusal.code} {refusal.reason}", needed=True)
-    except (OSError, ValueError) as failure:
-        return Inspected("server", url, False, str(failure), needed=True)
+        return Inspected("server", url, False, f"answers {refusal.code} {visible(refusal.reason)}", needed=True)
+    except (OSError, ValueError, HTTPException) as failure:
+        return Inspected("server", url, False, visible(str(failure)) or type(failure).__name__, needed=True)

@@ -1,4 +1,4 @@
-"""Files from elsewhere, read with a budget: a path -> the bytes of a regular file; texts -> JSON and TOML values.
+"""What others wrote, read with a budget: files -> bytes, texts -> JSON and TOML values, programs -> their output.
 
 A reader of a job log, a recording or a model cannot know who wrote it. A FIFO would block it for ever, a device or a
 huge file would fill the memory, and a deeply nested document would end in an error that nobody expects.
@@ -9,8 +9,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import selectors
 import stat
+import subprocess
+import time
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +82,43 @@ def parse_json(data: bytes) -> Any:
     except RecursionError:
         raise ValueError("the document is nested too deeply") from None
     return document
+
+
+def read_output(
+    command: Sequence[str], most_bytes: int, within_s: float, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end. `OSError` if it prints more than the budget, `subprocess.TimeoutExpired` if it hangs.
+
+    `subprocess.run` would keep whatever a program prints until the time is over, which can be gigabytes.
+    """
+    with (
+        subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process,
+        selectors.DefaultSelector() as selector,
+    ):
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pieces: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+        for pipe in pieces:
+            selector.register(pipe, selectors.EVENT_READ)
+        left, end_s = most_bytes, time.monotonic() + within_s
+        try:
+            while selector.get_map():
+                ready = selector.select(max(end_s - time.monotonic(), 0.0))
+                if not ready and time.monotonic() >= end_s:
+                    raise subprocess.TimeoutExpired(command, within_s)
+                for key, _ in ready:
+                    piece = os.read(key.fd, 1 << 16)
+                    if not piece:
+                        selector.unregister(key.fd)
+                    pieces[key.fd].append(piece)
+                    left -= len(piece)
+                    if left < 0:
+                        raise OSError(errno.EFBIG, f"prints more than {most_bytes:,} bytes", command[0])
+            code = process.wait(max(end_s - time.monotonic(), 0.1))
+        except BaseException:
+            process.kill()
+            raise
+        output, errors = (b"".join(part) for part in pieces.values())
+    return subprocess.CompletedProcess(command, code, output, errors)

@@ -47,5 +47,6 @@ def _recode(
     distinct, index = np.unique(codes, return_inverse=True)
     words = [pseudonym(names[code] if names else str(code), kind, secret) for code in distinct if code >= 0]
     ordered = sorted(words)
-    new = [-1] * int((distinct < 0).sum()) + [ordered.index(word) for word in words]
+    place = {word: number for number, word in reversed(list(enumerate(ordered)))}  # of two equal ones, the first
+    new = [-1] * int((distinct < 0).sum()) + [place[word] for word in words]
     return np.array(new, dtype=np.int64)[index], tuple(ordered)

@@ -66,6 +66,14 @@ def test_a_command_that_hangs_is_one_sentence(tmp_path, monkeypatch):
         run_command(["scontrol", "show", "job", "42"])
 
 
+def test_a_command_that_prints_without_end_is_one_sentence(tmp_path, monkeypatch):
+    """Gigabytes of it were kept until the time was over."""
+    script(tmp_path, monkeypatch, "exec yes")
+    monkeypatch.setattr(slurm_commands, "MOST_BYTES", 1_000_000)
+    with pytest.raises(SourceError, match="Slurm does not answer: scontrol: prints more than 1,000,000 bytes"):
+        run_command(["scontrol", "show", "job", "42"])
+
+
 @pytest.mark.parametrize("program", ["squeue", "sinfo", "sacct"])
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_about_the_queue_keeps_the_evidence(tmp_path, store, program, text):
@@ -104,6 +112,31 @@ def test_a_problem_is_shown_until_a_look_succeeds(tmp_path, store, slurm):
     slurm.silent = False
     hand.turn([EVENT], NOW_S + 70)
     assert hand.problem == ""
+
+
+def test_an_event_is_looked_at_again_after_the_clock_was_set_back(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([EVENT], NOW_S - 3600)
+    assert len(hand.evidence.of("ab12")) == 2
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "\x00", "[]"])
+@pytest.mark.parametrize("column", ["document", "outcomes"])
+def test_a_look_that_is_damaged_on_the_disk_leaves_the_others(tmp_path, store, slurm, column, text):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([EVENT], NOW_S + 70)
+    with store.database.transaction() as connection:
+        connection.execute(f"UPDATE evidence SET {column} = ? WHERE id = 1", (text,))
+    assert [entry.id for entry in hand.evidence.of("ab12")][:1] == [2]
+
+
+def test_an_event_that_has_closed_is_forgotten(tmp_path, store, slurm):
+    hand = hand_of(tmp_path, store, slurm, "ask")
+    hand.turn([EVENT], NOW_S)
+    hand.turn([], NOW_S + 5)
+    assert hand._looked_s == {}
 
 
 def test_a_job_that_ended_is_no_problem_of_the_site(tmp_path, store, slurm):

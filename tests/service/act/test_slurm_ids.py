@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from clustertwin.core.errors import SettingsError, SourceError
@@ -19,7 +21,16 @@ HET = f"JobId=200 HetJobId=200 HetJobOffset=0 HetJobIdSet=200-201 JobName=x {USE
 
 
 def slurm(text: str):
-    return lambda arguments: arguments[-1] if "hostnames" in arguments else text
+    """Answers about all parts of a job, or about the one that is asked for."""
+
+    def run(arguments):
+        if "hostnames" in arguments:
+            return arguments[-1]
+        _, sign, part = re.split(r"([_+])", arguments[-1]) if not arguments[-1].isdecimal() else ("", "", "")
+        wanted = {"_": f"ArrayTaskId={part} ", "+": f"HetJobOffset={part} ", "": ""}[sign]
+        return "\n".join(line for line in text.split("\n") if wanted in line)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -72,6 +83,27 @@ def test_a_name_or_comment_that_looks_like_a_field_is_not_believed(text):
 def test_an_answer_about_another_job_or_none_is_one_sentence(text):
     with pytest.raises(SourceError, match="Slurm's answer about job 42 cannot be read"):
         read_facts("42", slurm(text))
+
+
+def test_ids_of_other_jobs_in_the_name_of_a_job_are_not_its_own():
+    """An action would have meant the job of another user."""
+    name = "x ArrayJobId=9 ArrayTaskId=3 HetJobId=8 HetJobOffset=1"
+    facts = read_facts("42", slurm(f"JobId=42 JobName={name} {USER} {REST} NodeList=n1"))
+    assert (facts.target, facts.het_job) == ("42", "")
+
+
+@pytest.mark.parametrize("end", ["\n", "\x0b", "\x85", "\u2028"])
+def test_a_name_that_ends_its_line_does_not_speak_for_the_job(end):
+    name = f"x UserId=root(0) {REST} NodeList=n7{end}JobId=43"
+    with pytest.raises(SourceError, match="Slurm's answer about job 42"):
+        read_facts("42", slurm(f"JobId=42 JobName={name} {USER} {REST} NodeList=n1"))
+
+
+def test_a_name_of_a_task_with_the_line_of_another_task_does_not_speak_for_it():
+    name = f"x UserId=root(0) {REST} NodeList=n7\nJobId=124 ArrayJobId=123 ArrayTaskId=4 JobName=y"
+    text = f"JobId=123 ArrayJobId=123 ArrayTaskId=9 JobName={name} {USER} {REST} NodeList=n9"
+    with pytest.raises(SourceError, match="Slurm's answer about job 123 cannot be read"):
+        read_facts("123", lambda arguments: arguments[-1] if "hostnames" in arguments else text)
 
 
 def test_a_user_id_that_is_too_large_is_one_sentence():

@@ -105,6 +105,14 @@ def test_a_job_that_works_is_looked_at_after_ten_minutes_and_then_ever_less_ofte
     assert hand.suspects.hanging_s == {}
 
 
+def test_a_clock_that_was_set_back_does_not_stop_the_looks(tmp_path, store):
+    helper = Helper("computes")
+    hand = hand_of(tmp_path, store, helper)
+    hand.turn([], NOW_S, [suspect()])
+    hand.turn([], NOW_S - 3600, [suspect(since_s=int(NOW_S) - 3700)])
+    assert helper.asked == 2
+
+
 def test_a_second_look_that_claims_something_else_confirms_nothing(tmp_path, store):
     helper = Helper()
     hand = hand_of(tmp_path, store, helper)

@@ -81,6 +81,16 @@ def test_a_helper_speaks_for_its_own_node_only(tmp_path, stack):
     assert find(evidence).kind == "unknown"
 
 
+def test_the_clocks_of_nodes_do_not_tell_how_long_a_finding_holds(tmp_path, stack):
+    """A rule waits for minutes. A node whose clock is ahead, or lies, made it act at the second look."""
+    ahead = part("x", range(2), taken_s=9e10, window_s=9e10)
+    helpers = Helpers({NODES[0]: taking(ahead), NODES[1]: taking(replace(ahead, window_s=-9.0))}, stack)
+    evidence = from_helpers(helpers.settings(tmp_path), clock=lambda: 7.0)("42", 0, NODES)
+    assert (evidence.taken_s, evidence.window_s) == (7.0, 0.0)
+    evidence = from_helpers(helpers.settings(tmp_path), clock=lambda: 7.0)("42", 0, NODES[:1])
+    assert (evidence.taken_s, evidence.window_s) == (7.0, 30.0)
+
+
 def test_evidence_of_another_job_is_not_believed(tmp_path, stack):
     helpers = Helpers({node: taking(part(node, range(2), job="41")) for node in NODES}, stack)
     with pytest.raises(SourceError, match="evidence of another job"):

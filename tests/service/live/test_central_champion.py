@@ -102,6 +102,14 @@ def test_a_centre_with_the_bundled_detector_changes_nothing(edge):
     assert champion_store.read_champion(edge.home) is None
 
 
+def test_a_champion_whose_files_cannot_be_read_is_one_sentence(app, state, detector):
+    (state.home / version_store.DIRECTORY / promote(state.home, detector) / "more").mkdir()
+    client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    for path in (CARD, f"{CARD}/more"):
+        answer = client.get(path)
+        assert (answer.status_code, "cannot be read: not a regular file" in answer.text) == (503, True)
+
+
 def lying(answers: Answers, change: Any) -> None:
     """Change the card or the files on the way."""
     told = answers._get

@@ -74,3 +74,18 @@ def test_a_node_that_is_gone_has_no_wrong_clock(loop_of):
     feed.passed_s = 30.0
     loop.turn()
     assert not any("clock" in problem for problem in loop.turn().problems)
+
+
+def test_a_node_that_died_before_the_clock_was_set_back_does_not_hide_the_others(loop_of):
+    """Its last second was the newest of all, so nothing newer was looked at until the clock had come there again."""
+    feed = Given(
+        [idle("here", NOW_S), idle("dead", NOW_S)], [idle("here", NOW_S - HOUR_S)], [idle("here", NOW_S - HOUR_S + 10)]
+    )
+    loop = loop_of(feed)
+    loop.turn()
+    feed.passed_s = -float(HOUR_S)
+    loop.turn()
+    feed.passed_s += 10
+    moment = loop.turn().moment
+    assert moment is not None
+    assert moment.end_s == NOW_S - HOUR_S + 20

@@ -93,7 +93,8 @@ def test_the_number_of_remembered_jobs_is_bounded(monkeypatch):
 def squeue(tmp_path: Path):
     def write(script: str) -> str:
         path = tmp_path / "squeue"
-        path.write_text(f"#!/bin/sh\n{script}\n")
+        mark = "mark=${3#--format=}; mark=${mark%%|*}"  # squeue prints what comes before its fields
+        path.write_text(f"#!/bin/sh\n{mark}\n{script}\n")
         path.chmod(0o755)
         return str(path)
 
@@ -101,8 +102,16 @@ def squeue(tmp_path: Path):
 
 
 def test_slurm_is_asked_with_one_command(squeue):
-    answer = names_in_slurm(squeue("echo '17|ada|phys|my|job'; echo damaged"))()
+    answer = names_in_slurm(squeue('echo "$mark|17|ada|phys|my|job"; echo "$mark|damaged"; echo damaged'))()
     assert answer == {"17": JobName("ada", "my|job", "phys")}
+
+
+@pytest.mark.parametrize("end", [r"\n", r"\302\205", r"\342\200\250"])
+def test_a_job_whose_name_ends_the_line_speaks_for_no_other_job(squeue, end):
+    """Its user could have given any job another owner."""
+    script = f"printf '%s|17|ada|phys|x{end}18|root|adm|mine\\n%s|18|bob|chem|y\\n' $mark $mark"
+    assert names_in_slurm(squeue(script))()["18"] == JobName("bob", "y", "chem")
+    assert names_in_slurm(squeue(script.replace("|18|bob|chem|y", "|19|bob|chem|y")))().keys() == {"17", "19"}
 
 
 def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
@@ -120,6 +129,30 @@ def test_user_ids_become_logins_and_unknown_ones_stay_numbers():
             return [Series({"jobid": "17"}, np.array([99.0]), np.array([4e9]))]
 
     assert owners_in_prometheus(Server(), lambda: 100.0)() == {"17": JobName("4000000000")}
+
+
+@pytest.mark.parametrize("uid", [np.inf, -np.inf, np.nan, -1.0, 1e300])
+def test_a_user_id_that_is_none_ends_neither_the_names_nor_the_loop(uid):
+    """Its OverflowError was raised again in every turn of the loop, until the service gave up."""
+
+    class Server:
+        def raw(self, metric, start_s, end_s):
+            return [
+                Series({"jobid": job}, np.array([99.0]), np.array([value])) for job, value in (("16", uid), ("17", 4e9))
+            ]
+
+    names = JobNames([owners_in_prometheus(Server(), lambda: 100.0)], Clock())
+    asked(names, "17")
+    assert names.named(SPAN).user == "4000000000"
+
+
+def test_a_source_that_raises_anything_leaves_the_names_empty():
+    def broken():
+        raise ZeroDivisionError
+
+    names = JobNames([broken], Clock())
+    asked(names, "17")
+    assert names.named(SPAN) == SPAN
 
 
 def test_a_feed_gives_its_jobs_their_names():

@@ -102,6 +102,16 @@ def test_nodes_are_ordered_by_the_threshold_of_their_own_cluster_and_unknown_one
     assert [(each.name, node.node) for each, node in board.nodes(1.0, "ALPHA 2")] == [("alpha", "n2")]
 
 
+def test_infinite_numbers_of_one_cluster_do_not_disturb_the_order_of_the_others():
+    """Infinity over infinity is not a number, and a list with one in it stays unsorted."""
+    liar = member("liar", threshold=float("inf"), nodes=[{**NODE, "score": float("inf")}])
+    calm, alarmed = (
+        member(name, threshold=1.0, nodes=[{**NODE, "score": score}]) for name, score in (("c", 1), ("d", 2))
+    )
+    names = [state.name for state, _ in MemberBoard((calm, liar, alarmed)).nodes(0.0)]
+    assert names == ["d", "c", "liar"]
+
+
 def test_a_stale_cluster_that_answers_is_not_watched():
     stale = member("alpha", phase="stale")
     assert not stale.is_watched(1.0)

@@ -244,6 +244,16 @@ def test_a_header_of_hundreds_of_megabytes_is_refused_before_it_is_read(tmp_path
     assert peak < 100 << 20
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("size", [-512, -(1 << 70)])
+def test_a_header_of_a_negative_size_is_refused(tmp_path: Path, kind: bytes, size: int):
+    info = tarfile.TarInfo("header")
+    info.type, info.size = kind, size
+    (tmp_path / "x.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_240))
+    with pytest.raises(InputError, match=f"is not a complete backup: a header of {size} bytes"):
+        backup.check(tmp_path / "x.tar")
+
+
 @pytest.mark.parametrize("made_s", ["1e308", "-1e308", "NaN", "1e400", "true", "1" + "0" * 400])
 def test_a_backup_from_no_time_is_refused(home: Path, tmp_path: Path, made_s: str):
     def at_no_time(name: str, data: bytes) -> bytes:

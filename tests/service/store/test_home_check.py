@@ -57,6 +57,16 @@ def test_a_sound_home_is_sound_and_nothing_changes(home):
     assert {path: at for path, at in after.items() if path.suffix not in (".sqlite-wal", ".sqlite-shm")} == before
 
 
+def test_files_of_actions_and_of_learning_are_known(home):
+    for name in ("fence", "fence.lock", "act.lock"):
+        (home / name).write_text("1\n")
+    (home / "outbox-owners").mkdir()
+    (home / "outbox-owners/a1.json").write_text("{")
+    findings = {found.part: found for found in check_home(home)}
+    assert "other files" not in findings
+    assert not findings["outbox-owners/a1.json"].ok
+
+
 def hurt_page(home, name):
     path = home / "state.sqlite"
     with sqlite3.connect(path) as database:

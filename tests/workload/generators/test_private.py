@@ -207,6 +207,12 @@ def test_a_load_that_is_public_costs_nothing(crowd: Jobs) -> None:
     assert model.guarantee.load_is_public
 
 
+@pytest.mark.parametrize("load", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_public_load_that_is_none_is_refused(load: float, crowd: Jobs) -> None:
+    with pytest.raises(SettingsError, match="is not an offered load"):
+        Private(public_load=load).fit(crowd, np.random.default_rng(0))
+
+
 def test_one_user_is_refused_and_told_what_still_works(crowd: Jobs) -> None:
     with pytest.raises(TraceError, match=r"one user is too few.*only noise.*anonymise"):
         Private(math.inf).fit(crowd.take(crowd.user == 3), np.random.default_rng(0))

@@ -1,12 +1,15 @@
 """Start times of a live queue, with known run times and over drawn futures."""
 
+import os
+
 import numpy as np
 import pytest
 
 from clustertwin.core.errors import InputError, SettingsError, SourceError
 from clustertwin.workload.jobs import Jobs
-from clustertwin.workload.simulator.forecast.squeue import parse_squeue, read_squeue
+from clustertwin.workload.simulator.forecast.squeue import parse_squeue, read_size, read_squeue
 from clustertwin.workload.simulator.forecast.start_times import Scenario, draw_futures, predict_start_times
+from clustertwin.workload.slurm.live.site_queue import parse_site_queue
 
 # 8 processors: two jobs run, three wait, one is held by its user.
 QUEUE = """\
@@ -102,6 +105,52 @@ def test_faulty_lines_of_squeue_are_named():
         parse_squeue("11|anna")
     with pytest.raises(InputError, match="squeue:1: not a duration"):
         parse_squeue("11|anna|RUNNING|4|1|soon|30:00|None")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"11|anna|RUNNING|{'9' * 30}|1|1:00|0:30|None",
+        "11|anna|RUNNING|-1|1|1:00|0:30|None",
+        f"11|anna|RUNNING|1|1|1:00|{'9' * 400}:30|None",
+        f"11|anna|RUNNING|1|1|{'9' * 400}:00|{'9' * 400}:30|None",
+    ],
+)
+def test_a_number_that_no_job_has_is_one_sentence(line):
+    with pytest.raises(InputError, match="squeue:1: "):
+        parse_squeue(line)
+    with pytest.raises(InputError, match="squeue:1: "):
+        parse_site_queue(f"{line}|p|q|a|1|1G|N/A||OK|(null)")
+
+
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """Slurm's commands, which print a text."""
+
+    def answer(text: str) -> None:
+        for name in ("squeue", "sinfo"):
+            (tmp_path / name).write_text(f"#!/bin/sh\nprintf '{text}'\n")
+            (tmp_path / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    return answer
+
+
+def test_bytes_that_are_no_text_do_not_stop_the_reader(answers):
+    answers(r"11|anna|RUNNING|4|1|1:00:00|0:30|\377\n")
+    assert parse_squeue(read_squeue()).running == 1
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "1/2", "1/2/3/x", "9" * 30 + "/1/1/1"])
+def test_a_size_that_is_none_is_one_sentence(answers, text):
+    answers(text)
+    with pytest.raises(InputError, match="sinfo: not allocated/idle/other/total"):
+        read_size("cpus")
+
+
+def test_the_size_is_what_is_allocated_or_idle(answers):
+    answers(r"3/4/5/12\n1/0/0/1\n")
+    assert read_size("cpus") == 8
 
 
 def test_a_missing_squeue_is_an_error():

@@ -124,6 +124,21 @@ def test_a_requeued_job_counts_once_and_assumptions_are_counted():
     assert [job.run_s for job in log.jobs if job.id == 3] == [60]
 
 
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_command_line_cannot_end_its_row(end):
+    """With `str.splitlines` a user could make a log unreadable, or add the jobs of other users to it."""
+    header = "JobIDRaw|User|Submit|SubmitLine\n"
+    log = parse_sacct(f"{header}1|ann|100|sbatch a{end}9|bob|50|sbatch b\n2|ann|101|sbatch a\n", "x.sacct")
+    assert [(job.id, job.user) for job in log.jobs] == [(1, "ann"), (2, "ann")]
+
+
+def test_a_header_of_very_many_columns_is_read_once():
+    """Counting each name among all others took hours."""
+    header = "|".join(["JobIDRaw", "Submit", *(f"c{number}" for number in range(300_000))])
+    with pytest.raises(TraceError, match="2 columns, the header has 300002"):
+        parse_sacct(f"{header}\n1|100\n", "x.sacct")
+
+
 @pytest.mark.parametrize("separator", [";", ",", "\t"])
 def test_another_separator_is_named(tmp_path, separator):
     (tmp_path / "x.txt").write_text(f"JobID{separator}Submit\n1{separator}100\n")

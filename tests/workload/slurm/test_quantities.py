@@ -60,3 +60,9 @@ def test_node_ranges_keep_zeros_order_and_several_brackets():
     for text in ("n[1-", "n[3-1]", "n[a-b]", "n]1["):
         with pytest.raises(ValueError, match=r"range|brackets"):
             expand_hosts(text)
+
+
+@pytest.mark.parametrize("text", ["n" + 2000 * "[1]", 4000 * "n" + "[1-1000000]", f"n[{4000 * '0'}-999999]"])
+def test_a_short_text_is_not_a_deep_or_a_huge_list_of_nodes(text):
+    with pytest.raises(ValueError, match=r"ranges in one name|characters"):
+        expand_hosts(text)

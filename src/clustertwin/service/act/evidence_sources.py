@@ -45,7 +45,7 @@ def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence
     return evidence
 
 
-def from_helpers(settings: HelperSettings) -> TakeEvidence:
+def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.time) -> TakeEvidence:
     """Ask the helper of each node of the job. Evidence without some nodes is evidence of the others."""
     if "{node}" not in settings.url:
         raise SettingsError(f"hand.helper: {settings.url!r} must contain {{node}}, as in https://{{node}}:9753")
@@ -61,10 +61,16 @@ def from_helpers(settings: HelperSettings) -> TakeEvidence:
                 url = settings.url.replace("{node}", check_node(node)).rstrip("/") + "/evidence"
                 return _ask(client, url, node, job, owner)
 
+            asked_s = clock()
             # At the same time, so that the windows of all nodes overlap.
             with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as pool:
                 answers = list(pool.map(ask, nodes[:MOST_NODES]))
-        parts = [answer for answer in answers if isinstance(answer, JobEvidence)]
+        # For how long a finding holds is told by the clock of this service. Those of nodes may differ, or lie.
+        parts = [
+            replace(answer, taken_s=asked_s, window_s=min(max(answer.window_s, 0.0), TIMEOUT_S))
+            for answer in answers
+            if isinstance(answer, JobEvidence)
+        ]
         if not parts:
             errors = [answer for answer in answers if isinstance(answer, str)]
             raise SourceError(f"no helper gave evidence of job {job}: {', '.join(errors)[:200]}")

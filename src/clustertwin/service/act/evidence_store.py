@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clustertwin.core.errors import InputError
 from clustertwin.service.store.database import Database
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, parse_evidence, to_json
 from clustertwin.telemetry.diagnosis.odd_rank import find
@@ -40,12 +41,16 @@ class EvidenceStore:
             )
 
     def of(self, event: str) -> list[StoredEvidence]:
-        """The evidence of an event, newest first."""
+        """The evidence of an event that can be read, newest first."""
         rows = self._db.rows("SELECT * FROM evidence WHERE event = ? ORDER BY id DESC", (event,))
         stored = []
         for row in rows:
-            evidence = parse_evidence(row["document"].encode(), "state.sqlite")
-            stored.append(StoredEvidence(int(row["id"]), evidence, find(evidence), tuple(json.loads(row["outcomes"]))))
+            try:
+                evidence = parse_evidence(row["document"].encode(), "state.sqlite")
+                outcomes = tuple(json.loads(row["outcomes"]))
+            except (InputError, ValueError, TypeError, AttributeError):
+                continue  # damaged on the disk; the other looks still count
+            stored.append(StoredEvidence(int(row["id"]), evidence, find(evidence), outcomes))
         return stored
 
 

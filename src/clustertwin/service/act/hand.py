@@ -165,6 +165,7 @@ class Hand:
         """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
         now_open = {event.id for event in events}
         self._health = {id: health for id, health in self._health.items() if id in now_open}
+        self._looked_s = {id: at_s for id, at_s in self._looked_s.items() if id in now_open}
         self._unfit = frozenset(node for event in events if not event.jobs for node in event.nodes)
 
     def policy(self) -> ActionPolicy:
@@ -222,7 +223,7 @@ class Hand:
         due = [
             event
             for event in events
-            if event.job and now_s - self._looked_s.get(event.id, 0.0) >= self.settings.every_s
+            if event.job and not 0 <= now_s - self._looked_s.get(event.id, 0.0) < self.settings.every_s
         ]
         return min(due, key=lambda event: self._looked_s.get(event.id, 0.0), default=None)
 

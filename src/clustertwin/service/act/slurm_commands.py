@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.foreign_files import read_output
 from clustertwin.telemetry.diagnosis.evidence import clean
 
 TIMEOUT_S = 20.0
+MOST_BYTES = 64 << 20  # the queue of a large site
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
 #: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
-_READ = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "Account", "Partition", "JobState",
+_IDS = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")
+_READ = (*_IDS, "UserId", "Account", "Partition", "JobState",
          "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
 _DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
 #: What Slurm's commands print, in several lines, without a controller or without a configuration.
@@ -57,24 +60,20 @@ class JobFacts:
 def run_command(arguments: Sequence[str]) -> str:
     """Run a command of Slurm."""
     try:
-        done = subprocess.run(
-            list(arguments),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",  # a job's name may have any bytes
-            timeout=TIMEOUT_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        done = read_output(list(arguments), MOST_BYTES, TIMEOUT_S, {**os.environ, "LC_ALL": "C"})
     except FileNotFoundError as error:
         raise SourceError(f"{arguments[0]} is not installed") from error
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
         raise SourceError(f"Slurm does not answer: {arguments[0]} took longer than {TIMEOUT_S:.0f} s") from error
+    except OSError as error:
+        raise SourceError(f"Slurm does not answer: {arguments[0]}: {error.strerror}") from error
+    output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))  # names have any bytes
     if done.returncode:
-        if any(text in done.stderr for text in _UNREACHABLE):
+        if any(text in errors for text in _UNREACHABLE):
             raise SourceError(f"Slurm does not answer: {arguments[0]} does not reach slurmctld")
-        reason = clean(" ".join((done.stderr or done.stdout).split()))
+        reason = clean(" ".join((errors or output).split()))
         raise SourceError(f"{arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
-    return done.stdout
+    return output
 
 
 def describe(arguments: Sequence[str], run: RunCommand = run_command) -> str:
@@ -98,28 +97,42 @@ def check_node(node: str) -> str:
 def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
     """What Slurm knows of a job now."""
     text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
-    hosts = record_of(job, text).get("NodeList", "")
+    fields = record_of(job, text)
+    if _has_lines(text) and " JobName=" in text:
+        # The name of a part may have lines in it that look like other parts. Asked alone, a part has one line.
+        text = run(["scontrol", "--oneliner", "show", "job", check_job(_task(fields) or _component(fields) or job)])
+        if _has_lines(text):
+            raise SourceError(f"Slurm's answer about job {job} cannot be read")
+        fields = record_of(job, text)
+    hosts = fields.get("NodeList", "")
     known = hosts not in ("", "(null)", "None")
     return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
+
+
+def _has_lines(text: str) -> bool:
+    return "\n" in text.strip()
 
 
 def record_of(job: str, text: str) -> dict[str, str]:
     """The fields of one job. For an array or a heterogeneous job, `scontrol show job` prints a line for each part.
 
+    The name of a job is its user's text, and may have line ends and ids of other jobs in it. So ids are read before the
+    name only, and an answer with a line about another job is not believed.
+
     >>> record_of("7", "JobId=7 ArrayJobId=7 ArrayTaskId=2\\nJobId=8 ArrayJobId=7 ArrayTaskId=1")["ArrayTaskId"]
     '2'
     """
-    found = []
-    for line in text.splitlines():
-        pairs = _FIELD.findall(line)
-        fields = dict(pairs)
-        if job not in (fields.get("JobId"), _task(fields), _component(fields)):
+    found, wholes = [], set()
+    for line in filter(str.strip, text.split("\n")):
+        pairs, ids = _FIELD.findall(line), dict(_FIELD.findall(line.partition(" JobName=")[0]))
+        wholes.add(ids.get("ArrayJobId") or ids.get("HetJobId") or ids.get("JobId"))
+        if job not in (ids.get("JobId"), _task(ids), _component(ids)):
             continue
         for name in _READ:
             if len({value for key, value in pairs if key == name}) > 1:
                 raise SourceError(f"Slurm's answer about job {job} has two values of {name}, so it is not believed")
-        found.append(fields)
-    if len(found) != 1:
+        found.append({name: value for name, value in pairs if name not in _IDS} | ids)
+    if len(found) != 1 or len(wholes) != 1:
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return found[0]
 

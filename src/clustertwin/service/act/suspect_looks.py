@@ -49,7 +49,8 @@ class SuspectLooks:
         """
         since_s = {finding.job: finding.since_s for finding in suspects}
         self.hanging_s = {job: at_s for job, at_s in self.hanging_s.items() if since_s.get(job, at_s + 1) <= at_s}
-        self._looks = {job: look for job, look in self._looks.items() if now_s - look.at_s <= LONGEST_S}
+        # A look from the future is from before the clock was set back.
+        self._looks = {job: look for job, look in self._looks.items() if 0 <= now_s - look.at_s <= LONGEST_S}
         while self._recent_s and not 0 <= now_s - self._recent_s[0] < 60:
             self._recent_s.popleft()
         if len(self._recent_s) >= MOST_A_MINUTE:

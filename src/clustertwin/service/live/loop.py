@@ -256,7 +256,9 @@ class Loop:
         A node that lags a little but sends every second is waited for. A node that sends nothing delays no other: its
         last seconds are unknown, which does no harm, and they are added if they arrive later.
         """
-        for node in [node for node, heard_s in self._heard_s.items() if heard_s < now_s - self.settings.forget_s]:
+        # After the clock was set back, a node that sends nothing any more would be the newest for as long as that.
+        oldest_s, latest_s = now_s - self.settings.forget_s, now_s + self.settings.in_step_s
+        for node in [node for node, heard_s in self._heard_s.items() if not oldest_s <= heard_s <= latest_s]:
             del self._heard_s[node]
             self._known_s.pop(node, None)
             self._growth.forget(node)

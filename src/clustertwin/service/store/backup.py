@@ -196,7 +196,7 @@ class _InPieces:
         self._file, self.seek, self.tell, self.close = file, file.seek, file.tell, file.close
 
     def read(self, count: int) -> bytes:
-        if count > _MANIFEST_BYTES:
+        if not 0 <= count <= _MANIFEST_BYTES:
             raise tarfile.ReadError(f"a header of {count} bytes")
         return self._file.read(count)
 
@@ -223,7 +223,7 @@ def _extract(source: Path, draft: Path | None) -> BackupSummary:
                     manifest = json.loads(content.read())
                     continue
                 seen[info.name] = _write_member(content, draft / info.name if draft else None, info.mode)  # type: ignore[arg-type]
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, OverflowError) as error:
         raise InputError(source, f"is not a complete backup: {error}") from error
     except OSError as error:
         raise InputError(source, f"cannot be read: {error.strerror or error}") from error

@@ -31,7 +31,7 @@ from clustertwin.telemetry.recording import Recording, layout
 KNOWN = frozenset(
     {FORMAT, "state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "recording", "models", "champion.json", "nights",
      "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, "mlflow", "outbox", "replay",
-     "source.json", "service.lock", ASIDE}
+     "source.json", "service.lock", "fence", "fence.lock", "act.lock", "outbox-owners", ASIDE}
 )  # fmt: skip
 _MOST_JSON_BYTES = 1 << 26
 
@@ -270,7 +270,8 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
 
 def _documents(home: _Home) -> Iterator[HomeFinding]:
     """JSON files of nights, messages and the source."""
-    paths = [home.path / "source.json", *home.path.glob("nights/**/*.json"), *home.path.glob("outbox/**/*.json")]
+    folders = ("nights/**", "outbox/**", "outbox-owners")
+    paths = [home.path / "source.json", *(path for each in folders for path in home.path.glob(f"{each}/*.json"))]
     sound = 0
     for path in sorted(paths):
         try:

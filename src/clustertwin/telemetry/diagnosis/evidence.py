@@ -20,7 +20,8 @@ LONGEST_TEXT = 200
 MOST_FRAMES = 40
 MOST_PROCESSES = 512
 MOST_RANKS = 10_000_000
-LATEST_S = 1e11  # in the year 5138
+EARLIEST_S, LATEST_S = -6e10, 1e11  # in the years 68 and 5138
+MOST_COUNTED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,15 @@ def clean(text: str, longest: int = LONGEST_TEXT) -> str:
 def to_json(evidence: JobEvidence) -> bytes:
     """The document. If it is too large, stacks are shortened, then dropped, and then processes are left out."""
     kept = replace(evidence, processes=evidence.processes[:MOST_PROCESSES])
-    kept = replace(kept, left_out=evidence.left_out + len(evidence.processes) - len(kept.processes))
+    kept = replace(kept, left_out=_limited(evidence.left_out + len(evidence.processes) - len(kept.processes)))
     frames = MOST_FRAMES
     while len(data := _document(_shortened(kept, frames))) > MAX_BYTES:
         if not frames:  # a process without frames still has texts of its user
+            if not kept.processes:  # names of nodes and counters alone: nobody sends so many in earnest
+                kept = replace(kept, nodes=kept.nodes[:1], cgroup={})
             fewer = kept.processes[: len(kept.processes) // 2]
-            kept = replace(kept, processes=fewer, left_out=kept.left_out + len(kept.processes) - len(fewer))
+            left_out = _limited(kept.left_out + len(kept.processes) - len(fewer))
+            kept = replace(kept, processes=fewer, left_out=left_out)
         frames = 8 if frames > 8 else 0
     return data
 
@@ -161,7 +165,7 @@ def merge(parts: list[JobEvidence], wanted_nodes: int = 0) -> JobEvidence:
     cgroup: dict[str, int] = {}
     for part in parts:
         for name, value in part.cgroup.items():
-            cgroup[name] = cgroup.get(name, 0) + value
+            cgroup[name] = _limited(cgroup.get(name, 0) + value)
     return replace(
         first,
         nodes=tuple(node for part in parts for node in part.nodes),
@@ -171,11 +175,16 @@ def merge(parts: list[JobEvidence], wanted_nodes: int = 0) -> JobEvidence:
         size=sizes.pop() if len(sizes) == 1 else None,  # nodes that do not agree have started several programs
         wanted_nodes=max(wanted_nodes, *(part.wanted_nodes for part in parts)),
         messages_pass=True if True in passes else None if None in passes else False,
-        refused=sum(part.refused for part in parts),
-        left_out=sum(part.left_out for part in parts),
-        cpu_s=sum(part.cpu_s for part in parts),
+        refused=_limited(sum(part.refused for part in parts)),
+        left_out=_limited(sum(part.left_out for part in parts)),
+        cpu_s=min(max(sum(part.cpu_s for part in parts), 0.0), LATEST_S / 2),
         cgroup=cgroup,
     )
+
+
+def _limited(count: int) -> int:
+    """A sum of counts, as large as a document may have them: `parse_evidence` must be able to read it again."""
+    return max(min(count, MOST_COUNTED), -MOST_COUNTED)
 
 
 def _document(evidence: JobEvidence) -> bytes:
@@ -224,7 +233,7 @@ def _frames(names: list[Any]) -> tuple[str, ...]:
     return tuple(clean(str(name)) for name in names[:MOST_FRAMES])
 
 
-def _whole(value: Any, most: int = 1 << 62) -> int:
+def _whole(value: Any, most: int = MOST_COUNTED) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > most:
         raise ValueError(f"{str(value)[:20]} is not a whole number of a reasonable size")
     return value
@@ -232,6 +241,6 @@ def _whole(value: Any, most: int = 1 << 62) -> int:
 
 def _real(value: Any) -> float:
     """A number of seconds, also since 1970; nothing that a clock cannot show."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LATEST_S:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not EARLIEST_S < value < LATEST_S:
         raise ValueError(f"{str(value)[:20]} is not a number of seconds")
     return float(value)

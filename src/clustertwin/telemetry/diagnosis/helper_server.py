@@ -26,7 +26,7 @@ from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import read_web_config
 
 LOOPBACK = ("127.", "::1", "localhost")
-_JOB = re.compile(r"[A-Za-z0-9_.+\[\]-]{1,64}")
+_JOB, _OWNER = re.compile(r"[A-Za-z0-9_.+\[\]-]{1,64}"), re.compile(r"[0-9]{0,10}")
 Take = Callable[[str, int | None], JobEvidence | None]
 
 
@@ -47,9 +47,9 @@ class EvidenceRoutes:
             return refusal(404, "the path is /evidence?job=ID")
         if request.method != "GET":
             return refusal(405, "only GET", "Allow: GET")
-        query = parse_qs(request.query, max_num_fields=4)
+        query = _query(request.query)
         job, owner = query.get("job", [""])[0], query.get("owner", [""])[0]
-        if not _JOB.fullmatch(job) or not (owner == "" or owner.isdecimal()):
+        if not _JOB.fullmatch(job) or not _OWNER.fullmatch(owner):
             return refusal(400, "job must be the id of a job, and owner a user id")
         if not self._taking.acquire(blocking=False):
             return refusal(503, "evidence of another job is being taken; try again", "Retry-After: 3")
@@ -73,6 +73,14 @@ class EvidenceRoutes:
             return False
         self._taken_s.append(now_s)
         return True
+
+
+def _query(text: str) -> dict[str, list[str]]:
+    """The fields of a query; none if there are more than anybody asks for."""
+    try:
+        return parse_qs(text, max_num_fields=4)
+    except ValueError:
+        return {}
 
 
 def serve(address: str, config_path: str | None, node: str, per_minute: int, as_json: bool = False) -> int:

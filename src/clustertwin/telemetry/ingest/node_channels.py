@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from typing import get_args
 
 import numpy as np
@@ -59,6 +60,17 @@ def is_selected(name: str, labels: Mapping[str, str], operand: tuple[Selector, .
     return any(selector.selects(name, labels) for selector in operand)
 
 
+@cache
+def _operands_of(dialect: str, schema: Schema) -> tuple[int, dict[str, list[tuple[int, Selector]]]]:
+    """The number of operands, and the operands and selectors of each metric."""
+    operands = selectors(dialect, schema)
+    of_metric: dict[str, list[tuple[int, Selector]]] = {}
+    for number, operand in enumerate(operands):
+        for selector in operand:
+            of_metric.setdefault(selector.metric, []).append((number, selector))
+    return len(operands), of_metric
+
+
 class OperandSlots:
     """Where the operands of the channels of a node or a job are among some series. `places` are the numbers of these
     series among all that are read; without them, these are all."""
@@ -70,14 +82,16 @@ class OperandSlots:
         schema: Schema | None = None,
         places: Sequence[int] | None = None,
     ) -> None:
+        operands, of_metric = _operands_of(dialect, schema or NODE)
+        found: list[list[int]] = [[] for _ in range(operands)]
+        for i, (name, labels) in zip(range(len(series)) if places is None else places, series, strict=True):
+            for operand, selector in of_metric.get(name, ()):  # most series have none: those of the threads
+                if found[operand][-1:] != [i] and selector.selects(name, labels):
+                    found[operand].append(i)
         slots: list[int] = []
         starts: list[int] = []
-        numbers = range(len(series)) if places is None else places
-        for operand in selectors(dialect, schema or NODE):
+        for chosen in found:
             starts.append(len(slots))
-            chosen = [
-                i for i, (name, labels) in zip(numbers, series, strict=True) if is_selected(name, labels, operand)
-            ]
             slots += chosen or [-1]
         self._slots, self._starts = np.array(slots, np.intp), np.array(starts, np.intp)
 

@@ -10,6 +10,7 @@ requested if it never started. Lines of job steps are skipped, because each job 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -53,7 +54,7 @@ def read_raw(
             "the columns JobID and Submit are missing; create the file with sacct --parsable2 --format=JobID,Submit,…"
         )
         raise TraceError(path, reason, 1)
-    if repeated := [name for name in names if name in _USED and names.count(name) > 1]:
+    if repeated := [name for name, count in Counter(names).items() if name in _USED and count > 1]:
         raise TraceError(path, f"the column {repeated[0]} appears twice", 1)
     report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
     wanted = [name for name in names if name in _USED]

@@ -131,9 +131,9 @@ def _public(shared: SharedLog) -> str:
     facts = shared.model.facts
     load = ", the offered load" if shared.model.guarantee.load_is_public else ""
     return (
-        f"Taken from the log without noise, as public facts: the size of the machine, cpus per node, the first day and "
-        f"the number of days ({facts.days}), the time zone, which columns it has{load}. Busy and quiet weeks and the "
-        "reaction of users to long queues are assumptions of the model, the same for all logs.\n"
+        "Taken from the log without noise, as public facts: the name and the size of the machine, cpus per node, the "
+        f"first day and the number of days ({facts.days}), the time zone, which columns it has{load}. Busy and quiet "
+        "weeks and the reaction of users to long queues are assumptions of the model, the same for all logs.\n"
     )
 
 

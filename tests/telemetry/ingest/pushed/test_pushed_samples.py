@@ -10,6 +10,7 @@ from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.ingest.pushed import pushed_samples
+from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     BEHIND_ROWS,
     HELD_S,
@@ -20,7 +21,8 @@ from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     WAIT_S,
     PushedSamples,
 )
-from clustertwin.telemetry.ingest.pushed.write_request import parse_write_request
+from clustertwin.telemetry.ingest.pushed.series_registry import SeriesRegistry
+from clustertwin.telemetry.ingest.pushed.write_request import parse_labels, parse_write_request
 
 T = 1_700_000_000.0
 Labels = dict[str, str]
@@ -301,3 +303,107 @@ def test_the_owner_of_a_job_is_noted(pushes: Pushes) -> None:
     pushes.at(NEXT, [owner("17")], [NEXT, NEXT + 1], 1000.0)
     pushes.readings(NEXT + 1)
     assert pushes.samples.owners == {"17": 1000}
+
+
+def test_a_request_with_a_sample_for_every_millisecond_returns_few_rows(pushes: Pushes) -> None:
+    """Each new time displaced a row, while the loop waited: one request of three megabytes took a minute."""
+    times_s = [NEXT - 290 + i / 1000 for i in range(20_000)]
+    known = Pushes()
+    assert known.at(NEXT, NODE, [NEXT - 300]) == ""
+    assert known.at(NEXT, NODE[:1], times_s) == "samples of too many different times"
+    assert len(known.readings(NEXT + SETTLE_S)) < 5000
+    assert known.samples.counts["late"] > 10_000
+    assert pushes.at(NEXT, NODE, [NEXT - 5 + i for i in range(100)]) == ""  # who catches up is not meant
+
+
+def test_series_that_waited_for_their_node_are_given_to_it_with_their_next_samples(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once they stopped the loop: a sender can let a million of them wait for one more series."""
+    waiting = [owner(str(job)) | {"instance": "late:1"} for job in range(3000)]
+    pushes.at(NEXT, waiting, [NEXT])
+    parsed = []
+    monkeypatch.setattr(pushed_samples, "parse_labels", lambda text: parsed.append(text) or parse_labels(text))
+    node = [cpu(0, mode, "late:1") for mode in ("user", "idle")]
+    pushes.at(NEXT, node, [NEXT])
+    assert len(parsed) == len(node)
+    pushes.at(NEXT + 1, [*node, *waiting[:10]], [NEXT + 1])
+    assert len(pushes.samples._nodes["site", "late:1", "twin"].numbers) == len(node) + 10
+
+
+def test_a_node_that_cannot_be_used_is_found_out_once(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    monkeypatch.setattr(pushed_samples, "layout_of", lambda *args: found.append(args) or layout_of(*args))
+    wrong = {**allocated("17", 0), "cpu": "many"}
+    for second in range(5):
+        pushes.at(NEXT + second, [*NODE, wrong], [NEXT + second])
+        pushes.readings(NEXT + second)
+    assert len(found) == 1
+    assert "is not a hardware thread" in pushes.samples.refused["n1:9752"]
+
+
+def test_nodes_are_read_again_after_the_clock_was_set_back(pushes: Pushes) -> None:
+    """Every sample was late until the clock had reached its old time again."""
+    back_s = NEXT - 3600
+    for second in range(int(SETTLE_S) + 4):
+        pushes.at(back_s + second, NODE, [back_s + second])
+        readings = pushes.readings(back_s + second)
+    assert times(readings) == [back_s + SETTLE_S + 2]
+    pushes.at(back_s + SETTLE_S + 4, [*NODE[1:]], [back_s + SETTLE_S + 4])
+    pushes.at(back_s + SETTLE_S + 4, NODE[:1], [back_s + SETTLE_S + 4], STALE)  # it ends now
+    pushes.at(back_s + SETTLE_S + 5, NODE[1:], [back_s + SETTLE_S + 5])
+    assert times(pushes.readings(back_s + SETTLE_S + 5))[-1] == back_s + SETTLE_S + 4
+
+
+def test_the_backlog_of_one_node_is_returned_in_parts_and_delays_no_other(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand readings at once stopped the loop for ten seconds."""
+    monkeypatch.setattr(pushed_samples, "MOST_EARLY", 10)
+    other = [cpu(0, mode, "n2:9752") for mode in ("user", "idle")]
+    for second in range(int(SETTLE_S) + 1):
+        pushes.at(NEXT + second, other, [NEXT + second])
+    now_s = NEXT + SETTLE_S
+    backlog = [now_s - 100 + i for i in range(3 * ROWS)]
+    late = [cpu(0, mode, "n3:9752") for mode in ("user", "idle")]
+    pushes.at(now_s, late, backlog)
+    seen: dict[str, list[float]] = {}
+    for turn in range(1, 12):
+        pushes.at(now_s + turn, other, [now_s + turn])
+        found = pushes.readings(now_s + turn)
+        assert len(found) < 10 + ROWS + 3
+        for reading in found:
+            seen.setdefault(reading.node, []).append(reading.time_s - T)
+        assert seen["n2"][-1] == now_s + turn - 1
+    assert seen["n3"] == backlog[: len(seen["n3"])]
+    assert len(seen["n3"]) >= 3 * ROWS - 1
+
+
+def test_nodes_with_new_series_take_turns(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layout takes microseconds for each series, and a sender can add one to every node in every second."""
+    monkeypatch.setattr(pushed_samples, "MOST_LAID_OUT", 10)
+    nodes = [[cpu(thread, mode, f"m{i}:1") for thread in range(4) for mode in ("user", "idle")] for i in range(3)]
+    for second in range(int(SETTLE_S) + 2):
+        for node in nodes:
+            pushes.at(NEXT + second, node, [NEXT + second])
+    seen = []
+    for turn in range(3):
+        now_s = NEXT + SETTLE_S + 2 + turn
+        for node in nodes:
+            pushes.at(now_s, [*node, cpu(9, f"new{turn}", node[0]["instance"])], [now_s])
+        seen.append({reading.node for reading in pushes.readings(now_s)} - {"n1"})
+    assert seen == [{"m0"}, {"m1"}, {"m2"}]
+
+
+@pytest.mark.parametrize("kept", [[], [0, 1, 2], [1, 3, 4, 9], list(range(10))])
+def test_series_that_are_kept_have_new_numbers_and_their_labels(kept: list[int]) -> None:
+    registry = SeriesRegistry(("up",), 100, 1 << 20)
+    labels = [f"{number}".encode() * (number + 1) for number in range(10)]
+    hashes = [np.uint64(7 * number) for number in range(10)]
+    for text, hashed in zip(labels, hashes, strict=True):
+        registry.add(text, 1, hashed)
+    registry.keep(np.array(kept, np.intp))
+    new = registry.add(b"new", 1, np.uint64(5))
+    assert [registry.labels(number) for number in range(new + 1)] == [*(labels[number] for number in kept), b"new"]
+    found = [registry.find_one(text, 1, hashed) for text, hashed in zip(labels, hashes, strict=True)]
+    assert [number for number in range(10) if found[number] >= 0] == kept

@@ -72,6 +72,25 @@ def test_a_response_above_the_size_limit_is_not_read(server: Any) -> None:
         quick(server.url, most_bytes=1000).get("/x")
 
 
+def test_cookies_of_a_server_are_neither_kept_nor_sent_back(server: Any) -> None:
+    """A hostile server could add a thousand to every answer, for as long as the service runs."""
+
+    def set_cookies(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        for number in range(20):
+            request.send_header("Set-Cookie", f"c{len(server.requests)}x{number}=1; Max-Age=999999")
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    server.answers.append(set_cookies)
+    client = quick(server.url)
+    for _ in range(3):
+        client.get("/x")
+    assert client._client is not None
+    assert not client._client.cookies
+    assert [headers["Cookie"] for _, headers in server.requests] == [None] * 3
+
+
 def test_user_and_token_are_sent_and_never_shown(server: Any) -> None:
     server.say("ok")
     user, token = Endpoint(server.url, username="u", password="secret"), Endpoint(server.url, bearer_token="secret")

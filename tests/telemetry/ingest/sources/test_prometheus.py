@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clustertwin.core.channels import NODE
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.traces import JobSpan
+from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS
 from clustertwin.telemetry.ingest.sources import traces
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
@@ -161,6 +162,18 @@ def test_one_node_with_a_name_that_is_too_long_does_not_hide_the_others(server: 
     history = source(server, dialect="node")
     assert [counters.node for counters in history.counters(10, 12)] == ["good"]
     assert "liar:1: the name of a node has 300 characters" in history.refused["liar:1"]
+
+
+@pytest.mark.parametrize("ends", [[], [(11, 0)]])
+def test_one_node_with_too_many_jobs_does_not_hide_the_others(server: Any, ends: list[tuple[float, Any]]) -> None:
+    """The loop had to go through a hundred thousand of them in every turn."""
+    server.say(matrix(*(thread(node, "0", "user", [(10, 1), (11, 2)]) for node in ("liar:1", "good:1"))))
+    server.say(matrix(({"instance": "liar:1", "node": "liar"}, [(10, 1)])))
+    labels = ({"instance": "liar:1", "jobid": str(job), "cpu": "0"} for job in range(MOST_JOBS + 1))
+    server.say(matrix(*((each, [(10, 1), *ends]) for each in labels)))
+    history = source(server)
+    assert [counters.node for counters in history.counters(10, 12)] == ["good"]
+    assert f"{MOST_JOBS + 1} jobs; the limit is {MOST_JOBS}" in history.refused["liar:1"]
 
 
 def test_one_node_that_is_scraped_rarely_is_left_out_and_named(server: Any) -> None:

@@ -7,6 +7,7 @@ kept and bounded. A source that fails or hangs leaves the names empty: they are 
 from __future__ import annotations
 
 import pwd
+import secrets
 import shutil
 import subprocess
 import time
@@ -15,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from clustertwin.core.errors import TwinError
+from clustertwin.core.foreign_files import read_output
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
@@ -26,7 +27,7 @@ EVERY_S = 60.0
 #: Jobs that are remembered. An older one is forgotten first.
 MOST_JOBS = 100_000
 #: The longest answer of squeue that is read, and how long it may take.
-MOST_BYTES, ANSWER_S = 16 << 20, 10.0
+MOST_BYTES, ANSWER_S = 64 << 20, 10.0
 
 
 class JobName(NamedTuple):
@@ -47,7 +48,8 @@ def owners_in_prometheus(server: Prometheus, clock: Callable[[], float] = time.t
     def ask() -> Mapping[str, JobName]:
         now_s = clock()
         series = server.raw(OWNER_METRIC, now_s - EVERY_S, now_s)
-        return {each.labels.get("jobid", ""): JobName(user_of(int(each.values[-1]))) for each in series}
+        uids = ((each.labels.get("jobid", ""), float(each.values[-1])) for each in series)
+        return {job: JobName(user_of(int(uid))) for job, uid in uids if 0 <= uid < 2**32}  # neither NaN nor infinite
 
     return ask
 
@@ -64,14 +66,15 @@ def names_in_slurm(squeue: str) -> NameSource:
     """The users, accounts and names of all running jobs, from one call of squeue."""
 
     def ask() -> Mapping[str, JobName]:
-        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", "--format=%A|%u|%a|%j"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            try:
-                output, _ = process.communicate(timeout=ANSWER_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return {}
-        return dict(parse_queue(output[:MOST_BYTES].decode(errors="replace").splitlines()))
+        # A name may have line ends in it, and then what looks like another job: only squeue knows the mark.
+        mark = f"{secrets.token_hex(8)}|"
+        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", f"--format={mark}%A|%u|%a|%j"]
+        try:
+            output = read_output(command, MOST_BYTES, ANSWER_S).stdout
+        except subprocess.TimeoutExpired:
+            return {}
+        lines = output.decode(errors="replace").split("\n")
+        return dict(parse_queue(line.removeprefix(mark) for line in lines if line.startswith(mark)))
 
     return ask
 
@@ -126,7 +129,7 @@ class JobNames:
         for source in self._sources:
             try:
                 answer = source()
-            except (TwinError, OSError, ValueError):
+            except Exception:  # whatever a source answers, the loop must not end with it
                 continue
             for job, found in answer.items():
                 before = answers.get(job, JobName())

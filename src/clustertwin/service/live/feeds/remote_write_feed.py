@@ -119,9 +119,9 @@ class RemoteWriteFeed:
         traces: list[Trace] = []
         for node, reading in due:
             traces += self._push(node, reading, now_s)
-        for name in [name for name, (_, until_s) in self._claims.items() if now_s > until_s]:
+        for name in [name for name, (_, until_s) in self._claims.items() if not until_s - NAMED_S <= now_s <= until_s]:
             del self._claims[name]
-        for name in [name for name, (node, _) in self._streams.items() if now_s - node.heard_s > HELD_S]:
+        for name in [name for name, (node, _) in self._streams.items() if abs(now_s - node.heard_s) > HELD_S]:
             self._end(name)
         self._note_dropped(now_s)
         return traces

@@ -112,6 +112,5 @@ class MemberBoard:
 
 def _relative(score: float, threshold: float) -> float:
     """An unknown score comes after every known one. Before a detector is loaded there is no threshold."""
-    if isnan(score):
-        return -1.0
-    return score / threshold if threshold > 0 else score
+    ratio = score / threshold if threshold > 0 else score
+    return -1.0 if isnan(ratio) else ratio  # also if both are infinite: nothing can be sorted beside NaN

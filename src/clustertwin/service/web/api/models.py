@@ -71,21 +71,20 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         champion, directory = champion_files()
         if champion is None or directory is None:
             return {"version": "", "sha256": "", "files": {}}
-        contents = {path.name: read_regular(path, MOST_FILE_BYTES) for path in sorted(directory.iterdir())}
-        listed = {
-            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-            for name, content in contents.items()
-        }
+        listed = {}
+        for path in _files(directory):  # one after the other: together they may fill the memory
+            content = _content(path)
+            listed[path.name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
         return {"version": champion.version, "sha256": champion.sha256, "files": listed}
 
     @api.get("/models/champion/{name}", summary="Send one file of the champion")
     def champion_file(name: str, version: str = "") -> Response:
         champion, directory = champion_files()
-        if champion is None or directory is None or name not in {path.name for path in directory.iterdir()}:
+        if champion is None or directory is None or name not in {path.name for path in _files(directory)}:
             raise HTTPException(404, f"the champion has no file {name[:80]!r}")
         if version not in ("", champion.version):
             raise HTTPException(409, f"the champion is {champion.version} now")
-        return Response(read_regular(directory / name, MOST_FILE_BYTES), media_type="application/octet-stream")
+        return Response(_content(directory / name), media_type="application/octet-stream")
 
     def champion_files() -> tuple[Champion | None, Path | None]:
         from clustertwin.telemetry.learning.champions import champion_store, version_store
@@ -144,3 +143,17 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
 
 ROUTES = RouteGroup(paths=("/models", "/learning"), router=router, change_role="admin")
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:  # it was deleted meanwhile
+        raise InputError(directory, f"cannot be read: {error.strerror}") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, MOST_FILE_BYTES)
+    except OSError as error:
+        raise InputError(path, f"cannot be read: {error.strerror}") from error

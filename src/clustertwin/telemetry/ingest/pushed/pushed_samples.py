@@ -45,8 +45,15 @@ MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 10
 MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
 #: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
 MOST_NEW_SERIES = 5000
+#: What the rows may cost that one request returns, besides three for each of its samples. A row costs this much and one
+#: for each of its series, or more if some are new. A sender that catches up fills its rows; one that fills none could
+#: stop the loop for minutes.
+MOST_RETURNED, RETURN_COST, LAYOUT_COST = 300_000, 100, 15
 #: Readings that wait for the loop. More than this of a backlog are dropped, oldest first.
 MOST_READINGS = 100_000
+#: Readings that the loop gets at once, of them those of a backlog, and series of nodes that get a new layout for it. It
+#: needs about a second for all of them.
+MOST_AT_ONCE, MOST_EARLY, MOST_LAID_OUT = 10_000, 5_000, 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
@@ -71,7 +78,7 @@ class PushedNode:
     place: int  # in the arrays of nodes
     columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
     numbers: list[int] = field(default_factory=list)  # of the same series
-    layout: PushedLayout | None = None  # None: the columns have changed
+    layout: PushedLayout | str | None = None  # None: the columns have changed; a text: why they cannot be used
     jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
     heard_s: float = 0.0  # when the first sample of its last returned row arrived
 
@@ -139,8 +146,7 @@ class PushedSamples:
         for orphan in known[self._orphan[known]][:MOST_NEW_SERIES].tolist():
             if self._orphan[orphan]:  # an earlier one may have brought it along
                 self._attach(orphan, sender, parse_labels(self._registry.labels(orphan)), now_s)
-        self._spread(request, numbers, now_s)
-        return reason
+        return self._spread(request, numbers, now_s) or reason
 
     def _bad_labels(self, request: WriteSeries) -> str:
         wrong = np.flatnonzero(request.problem != SOUND)
@@ -211,8 +217,8 @@ class PushedSamples:
         target = frozenset(labels.items() - _own(labels))
         node = PushedNode(key[0], key[1], dialect, target, place, heard_s=now_s)
         self._nodes[key] = self._at_place[place] = node
-        for number in self._waiting.pop(key, []):
-            self._attach(number, key[0], parse_labels(self._registry.labels(number)), now_s)
+        # Each of them is given to the node with its next sample: all at once could stop the loop for a minute.
+        self._orphan[self._waiting.pop(key, [])] = True
         return node
 
     def _forget(self, key: tuple[str, str, str]) -> None:
@@ -231,6 +237,7 @@ class PushedSamples:
         ended = numbers[gone]
         self._expected[node.place] -= int(self._active[ended].sum())
         self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
+        self._newest_ms[ended] = 0  # perhaps from before the clock was set back
         self._attached -= len(ended)
         node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
         node.numbers = numbers[~gone].tolist()
@@ -249,9 +256,9 @@ class PushedSamples:
         for array in (self._node_of, self._active, self._orphan, self._newest_ms, self._heard_s, self._bits):
             array[: len(kept)] = array[kept]
         for node in self._nodes.values():
-            node.numbers, node.layout = renamed[node.numbers].tolist(), None
-        waiting = {key: [int(renamed[n]) for n in numbers if renamed[n] >= 0] for key, numbers in self._waiting.items()}
-        self._waiting = {key: numbers for key, numbers in waiting.items() if numbers}
+            node.numbers = renamed[node.numbers].tolist()
+        waiting = {key: renamed[numbers] for key, numbers in self._waiting.items()}
+        self._waiting = {key: found[found >= 0].tolist() for key, found in waiting.items() if (found >= 0).any()}
 
     def _grow(self, number: int) -> None:
         if number == len(self._node_of):
@@ -284,37 +291,58 @@ class PushedSamples:
 
     # Samples and their rows ----------------------------------------------------------------------------------------
 
-    def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> None:
-        """Put the samples into the rows of their nodes. A full node returns its oldest row first."""
+    def _spread(self, request: WriteSeries, numbers: NDArray[np.int64], now_s: float) -> str:
+        """Put the samples into the rows of their nodes. A full node returns its oldest row first.
+
+        The reason if some are dropped because they would return too many rows while the loop waits.
+        """
         counts = np.zeros(len(SAMPLE_OUTCOMES), np.int64)
         series = (self._node_of, self._active, self._newest_ms, self._bits)
         rows = (self._row_ms, self._row_s, self._filled, self._expected, self._returned_ms)
         limits = (now_s, round((now_s - OLDEST_S) * 1000), round((now_s + AHEAD_S) * 1000))
         samples = (request.series_of, request.times_ms, request.bits)
-        at = 0
+        at, reason, left = 0, "", MOST_RETURNED + 3 * len(request.times_ms)
         while at < len(request.times_ms):
             at = _put(at, samples, numbers, series, rows, limits, counts)
             if at < len(request.times_ms):
                 place = int(self._node_of[numbers[request.series_of[at]]])
-                self._return(self._at_place[place], int(np.argmin(self._row_ms[place])), self._early)
+                node = self._at_place[place]
+                left -= RETURN_COST + len(node.numbers) * (LAYOUT_COST if node.layout is None else 1)
+                if left < 0:
+                    counts[_LATE] += len(request.times_ms) - at
+                    reason = "samples of too many different times"
+                    break
+                self._return(node, int(np.argmin(self._row_ms[place])), self._early)
         del self._early[: max(len(self._early) - MOST_READINGS, 0)]
         self.counts.update({kind: int(count) for kind, count in zip(SAMPLE_OUTCOMES, counts, strict=True) if count})
+        return reason
 
     def due(self, now_s: float) -> list[tuple[PushedNode, NodeReading]]:
-        """The readings that are complete, or that nothing more is expected of, in the order of their times."""
-        readings, self._early = self._early, []
+        """The readings that are complete, or that nothing more is expected of. Those of a node are in order.
+
+        If there are more than the loop can use at once, the nodes take turns.
+        """
+        readings, self._early = self._early[:MOST_EARLY], self._early[MOST_EARLY:]
+        held = {node.place for node, _ in self._early}  # what is in their rows comes after that
         nodes = list(self._nodes.items())
         places = np.array([node.place for _, node in nodes], np.int64)
         until_ms = np.empty(len(places), np.int64)
         _until(places, (self._row_ms, self._row_s, self._filled, self._expected, self._begun_s), now_s, until_ms)
+        laid_out = 0
         for (key, node), until in zip(nodes, until_ms.tolist(), strict=True):
-            if until != _FREE:
-                times_ms = self._row_ms[node.place]
-                for row in np.argsort(times_ms).tolist():
-                    if _FREE < times_ms[row] <= until:
-                        self._return(node, row, readings)
-            elif now_s - node.heard_s > HELD_S:
-                self._forget(key)
+            if until == _FREE:
+                if abs(now_s - node.heard_s) > HELD_S:  # also if the clock was set back: its newer rows would be late
+                    self._forget(key)
+                continue
+            new = len(node.columns) if node.layout is None else 0
+            if node.place in held or len(readings) >= MOST_AT_ONCE or (laid_out and laid_out + new > MOST_LAID_OUT):
+                continue
+            laid_out += new
+            self._nodes[key] = self._nodes.pop(key)  # in the next call, the others come first
+            times_ms = self._row_ms[node.place]
+            for row in np.argsort(times_ms).tolist():
+                if _FREE < times_ms[row] <= until:
+                    self._return(node, row, readings)
         return readings
 
     def _return(self, node: PushedNode, row: int, readings: list[tuple[PushedNode, NodeReading]]) -> None:
@@ -344,7 +372,9 @@ class PushedSamples:
 
     def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
         if node.layout is None:
-            node.layout, node.jobs = layout_of(node.columns, node.dialect), (b"", ())
+            node.layout, node.jobs = _layout_or_reason(node), (b"", ())
+        if isinstance(node.layout, str):
+            raise ValueError(node.layout)
         layout = node.layout
         name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
         reading = layout.page.reading(name, time_s, values)
@@ -363,6 +393,14 @@ class PushedSamples:
                 self.owners[labels.get("jobid", "")[:NAME_CHARS]] = int(value)
         for job in list(self.owners)[: max(len(self.owners) - MOST_OWNERS, 0)]:
             del self.owners[job]
+
+
+def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
+    """The layout of a node's columns, or why there is none. Both are found once, not for every row."""
+    try:
+        return layout_of(node.columns, node.dialect)
+    except ValueError as error:
+        return str(error)
 
 
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:

@@ -81,11 +81,7 @@ class SeriesRegistry:
 
     def keep(self, kept: NDArray[np.intp]) -> None:
         """Forget all series but these, whose numbers become their places among these."""
-        pieces = [self._labels[self._ends[n] : self._ends[n + 1]] for n in kept.tolist()]
-        lengths = np.array([len(piece) for piece in pieces], np.int64)
-        self._count, self._used_bytes = len(kept), int(lengths.sum())
-        self._labels[: self._used_bytes] = np.concatenate([*pieces, np.zeros(0, np.uint8)])
-        self._ends[: len(kept) + 1] = np.concatenate([[0], np.cumsum(lengths)])
+        self._count, self._used_bytes = len(kept), int(_pack(self._labels, self._ends, kept))
         self._hash[: len(kept)], self._sender[: len(kept)] = self._hash[kept], self._sender[kept]
         self._table.fill(-1)
         _fill(self._table, self._hash[: self._count])
@@ -102,6 +98,19 @@ def _hash_of(data, begin, end, seed):  # type: ignore[no-untyped-def]
         hashed ^= hashed >> np.uint64(29)
         begin += 8
     return hashed
+
+
+@borrowing
+def _pack(labels, ends, kept):  # type: ignore[no-untyped-def]
+    """Move the labels of the kept series, whose numbers ascend, to the front -> the bytes that they take."""
+    at = 0
+    for i in range(len(kept)):
+        begin, end = ends[kept[i]], ends[kept[i] + 1]
+        for k in range(begin, end):
+            labels[at + k - begin] = labels[k]
+        at += end - begin
+        ends[i + 1] = at
+    return at
 
 
 @borrowing

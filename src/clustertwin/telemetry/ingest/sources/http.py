@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import urlsplit
 
 import httpx
@@ -141,7 +142,9 @@ class HttpClient:
             end = self.endpoint
             headers = {"Authorization": f"Bearer {end.bearer_token}"} if end.bearer_token else {}
             auth = (end.username, end.password) if end.username else None
-            self._client = httpx.Client(auth=auth, headers=headers, verify=trust(end) or False)
+            # A server that sets new cookies with each answer would fill the memory, and then every request.
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+            self._client = httpx.Client(auth=auth, headers=headers, cookies=no_cookies, verify=trust(end) or False)
         return self._client
 
     def close(self) -> None:

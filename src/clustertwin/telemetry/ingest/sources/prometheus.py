@@ -25,10 +25,12 @@ from clustertwin.telemetry.ingest.counters import (
     MOST_JOB_SAMPLES,
     Counters,
     JobCounters,
+    JobCpus,
     job_spans,
     short_name,
 )
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
+from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
 from clustertwin.telemetry.ingest.sources.http import AnswerTooLong, Endpoint, HttpClient
 from clustertwin.telemetry.ingest.sources.query_answer import LabelReader, Labels, MatrixAnswer, Series, T, read_answer
@@ -188,14 +190,22 @@ class Prometheus:
         """The job of each thread at each scrape -> spans."""
         pairs = [(short_name(s.labels.get("jobid", ""), "job"), self._thread(s)) for s in allocations]
         if all(np.array_equal(series.times_s, times_s) and (series.values > 0).all() for series in allocations):
-            jobs = jobs_of(pairs)  # the usual case: no job begins or ends
+            jobs = _jobs_at_once(pairs)  # the usual case: no job begins or ends
             return job_spans(node, [(time_s, jobs) for time_s in times_s.tolist()])
         at: dict[float, list[tuple[str, int]]] = {time_s: [] for time_s in times_s.tolist()}
         for pair, series in zip(pairs, allocations, strict=True):
             for time_s, value in zip(series.times_s.tolist(), series.values.tolist(), strict=True):
                 if value > 0 and time_s in at:
                     at[time_s].append(pair)
-        return job_spans(node, [(time_s, jobs_of(at_once)) for time_s, at_once in at.items()])
+        return job_spans(node, [(time_s, _jobs_at_once(at_once)) for time_s, at_once in at.items()])
+
+
+def _jobs_at_once(allocations: list[tuple[str, int]]) -> tuple[JobCpus, ...]:
+    """The jobs of a node at one instant; ValueError if there are more than the loop can use, as of a page."""
+    jobs = jobs_of(allocations)
+    if len(jobs) > MOST_JOBS:
+        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
+    return jobs
 
 
 @contextmanager

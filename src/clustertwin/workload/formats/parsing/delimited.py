@@ -64,15 +64,16 @@ class DelimitedBatch:
         distinct = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         values = np.full(len(distinct), np.nan)
+        reasons: dict[int, str] = {}  # of the words that are faults
         for code, word in enumerate(distinct):
             if not word.strip():
                 continue
             try:
                 values[code] = parse(word)
             except ValueError as error:
-                reason = str(error) if parse is not float else "not a number"
-                for i in np.flatnonzero(codes == code):
-                    findings.repair(int(self.lines[i]), f"{name} is {word!r}: {reason}", "treated as unknown")
+                reasons[code] = f"{name} is {word!r}: {error if parse is not float else 'not a number'}"
+        for i in np.flatnonzero(np.isin(codes, list(reasons))):
+            findings.repair(int(self.lines[i]), reasons[int(codes[i])], "treated as unknown")
         return values[codes]
 
 

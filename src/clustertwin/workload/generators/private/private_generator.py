@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.errors import TraceError
+from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.private.daily_work import DailyWork
 from clustertwin.workload.generators.private.noisy_sums import NoisySums, secret_noise
@@ -50,6 +50,8 @@ class Private:
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedPrivate:
         """The seed of `rng` may be known, so the noise does not come from it."""
+        if self.public_load is not None and not 0 < self.public_load < float("inf"):
+            raise SettingsError(f"a public load of {self.public_load:g} is not an offered load, such as 0.7")
         check_log(jobs)
         units = protected_units(jobs)
         _check_units(units)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, SourceError
+from clustertwin.core.foreign_files import read_output
+from clustertwin.core.formatting import visible
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import Jobs
 
@@ -19,6 +21,11 @@ FORMAT = "%i|%u|%T|%C|%D|%l|%M|%r"
 #: In the order of Slurm's priorities. `--array` prints a line for each task of a waiting array, because each task has
 #: its own start time.
 COMMAND = ("squeue", "--noheader", "--array", "--states=RUNNING,PENDING", "--sort=-p,i", f"--format={FORMAT}")
+
+#: No job takes longer, or has more CPUs or nodes.
+LONGEST_S, MOST_COUNTED = 1e10, 2**31
+#: Of the answer; a line has about 100.
+MOST_BYTES = 256 << 20
 
 #: Reasons for waiting other than resources: no scheduling decision can start these jobs.
 HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime")
@@ -52,12 +59,12 @@ class _SqueueLine(NamedTuple):
 def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
     """Run squeue on this machine and return its output."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "LC_ALL": "C"})
+        done = read_output(command, MOST_BYTES, 60, {**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"{command[0]} did not answer: {error}") from error
     if done.returncode:
-        raise SourceError(f"{command[0]} failed: {done.stderr.strip()}")
-    return done.stdout
+        raise SourceError(f"{command[0]} failed: {visible(done.stderr.decode('utf-8', 'replace').strip()[:500])}")
+    return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
 
 
 def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
@@ -76,11 +83,14 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
             limit_s = parse_duration(limit)
             elapsed_s = max(parse_duration(elapsed), 0.0)
             left_s = max((limit_s if limit_s > 0 else unlimited_s) - elapsed_s, 1.0)
-            lines.append(_SqueueLine(name, number, user, state == "RUNNING", int(cpus), int(nodes), left_s, elapsed_s))
+            if not left_s + elapsed_s < LONGEST_S:
+                raise ValueError("a time is too long")
+            sizes = _count(cpus), _count(nodes)
+            lines.append(_SqueueLine(name, number, user, state == "RUNNING", *sizes, left_s, elapsed_s))
         except ValueError as error:
             raise InputError("squeue", str(error), number) from error
     lines.sort(key=lambda line: not line.is_running)  # a stable sort keeps Slurm's order
-    users = tuple(sorted({line.user for line in lines}))
+    users = {user: code for code, user in enumerate(sorted({line.user for line in lines}))}
     running = sum(line.is_running for line in lines)
     # Running jobs are submitted a second before the waiting ones, so that they start first under every policy.
     ahead_s = np.where(np.arange(len(lines)) < running, 1.0, 0.0)
@@ -92,16 +102,29 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
         id=[line.line for line in lines],
         cpus=[line.cpus for line in lines],
         nodes=[line.nodes for line in lines],
-        user=[users.index(line.user) for line in lines],
-        names={"user": users},
+        user=[users[line.user] for line in lines],
+        names={"user": tuple(users)},
     )
     names = tuple(line.name for line in lines)
     return LiveQueue(jobs, names, np.array([line.elapsed_s for line in lines]), running, held)
+
+
+def _count(text: str) -> int:
+    """A whole number that a job table can hold; ValueError for anything else."""
+    number = int(text)
+    if not 0 <= number < MOST_COUNTED:
+        raise ValueError(f"{text[:20]} is not a number of CPUs or nodes")
+    return number
 
 
 def read_size(unit: str) -> int:
     """The number of CPUs or nodes of this Slurm cluster that are not down, according to sinfo."""
     field = "%C" if unit == "cpus" else "%F"  # allocated/idle/other/total
     text = read_squeue(("sinfo", "--noheader", f"--format={field}"))
-    counts = np.array([[int(part) for part in line.split("/")] for line in text.split()])
-    return int(counts[:, 0].sum() + counts[:, 1].sum())
+    try:
+        rows = [[_count(part) for part in line.split("/")] for line in text.split()]
+        if not rows:
+            raise ValueError("nothing")
+        return sum(allocated + idle for allocated, idle, _, _ in rows)
+    except ValueError:
+        raise InputError("sinfo", f"not allocated/idle/other/total ({field}): {visible(text[:60])!r}") from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ NOT_MODELLED = {
 def read_log(path: Path) -> SlurmLog:
     """A log, plain or gzip; the first line tells which format it is."""
     text = _text(path)
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in text.split("\n", 1000) if line.strip()), "")
     if first.lstrip().startswith("-dt"):
         return parse_events(text, path)
     if "|" in first and "Submit" in first:
@@ -98,7 +99,7 @@ def parse_events(text: str, where: Path | str) -> SlurmLog:
     """Lines `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER <sbatch options>`."""
     report = SiteReport()
     jobs: list[SlurmJob] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         head, bar, rest = line.partition("|")
@@ -221,11 +222,12 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
 def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     """A report of `sacct --parsable2`; lines of job steps are skipped."""
     report = SiteReport()
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # Only a line feed ends a row: command lines are texts of users, who may know other characters that end lines.
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     header = [name.strip() for name in (lines[0][1] if lines else "").rstrip("|").split("|")]
     if "Submit" not in header or not {"JobID", "JobIDRaw"} & set(header):
         raise TraceError(where, "no columns JobIDRaw and Submit; print them with sacct --format", 1)
-    if repeated := [name for name in header if header.count(name) > 1]:
+    if repeated := [name for name, count in Counter(header).items() if count > 1]:
         raise TraceError(where, f"the column {repeated[0]} appears twice", lines[0][0])
     last_runs: dict[str, SlurmJob] = {}  # `sacct --duplicates` has a row for each run of a requeued job
     for number, line in lines[1:]:

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 
 from clustertwin.core.errors import InputError
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
-from clustertwin.workload.simulator.forecast.squeue import COMMAND, FORMAT, HELD
+from clustertwin.workload.simulator.forecast.squeue import COMMAND, FORMAT, HELD, LONGEST_S
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
-from clustertwin.workload.slurm.site.quantities import Gres, expand_hosts, parse_gres, parse_memory_mb
+from clustertwin.workload.slurm.site.quantities import (
+    Gres,
+    expand_hosts,
+    parse_count,
+    parse_gres,
+    parse_memory_mb,
+    parse_size,
+)
 
 #: After the fields of `FORMAT`: partition, QOS, account, priority, memory, GRES on each node, nodes, sharing, features.
 SITE_FORMAT = f"{FORMAT}|%P|%q|%a|%Q|%m|%b|%N|%h|%f"
@@ -67,18 +74,20 @@ def _live_job(fields: list[str], number: int, unlimited_s: float) -> LiveJob:
     (name, user, _, cpus, nodes, limit, elapsed, _, partition, qos, account, priority, memory, gres, hosts, sharing,
      features) = fields  # fmt: skip
     limit_s = parse_duration(limit)
-    count = int(nodes)
+    elapsed_s, count = max(parse_duration(elapsed), 0.0), parse_size(nodes)
+    if not max(limit_s, elapsed_s) < LONGEST_S:
+        raise ValueError("a time is too long")
     base = name.partition("_")[0]
     job = SlurmJob(
         number, 0.0, float("inf"), user, "" if account in _NONE else account,
         tuple(filter(None, partition.split(","))), "" if qos in _NONE else qos,
-        limit_s if limit_s > 0 else unlimited_s, nodes_min=count, nodes_max=count, tasks=int(cpus),
+        limit_s if limit_s > 0 else unlimited_s, nodes_min=count, nodes_max=count, tasks=parse_size(cpus),
         memory_per_node_mb=parse_memory_mb(memory), gres=gres_of(gres),
         constraint="" if features in _NONE else features, exclusive=sharing == "NO",
-        array=int(base) if "_" in name and base.isdigit() else 0,
+        array=parse_count(base) if "_" in name and base.isdigit() else 0,
     )  # fmt: skip
     held_nodes = () if hosts in _NONE else tuple(expand_hosts(hosts))
-    return LiveJob(name, job, int(priority), max(parse_duration(elapsed), 0.0), held_nodes)
+    return LiveJob(name, job, parse_count(priority), elapsed_s, held_nodes)
 
 
 def gres_of(text: str) -> tuple[Gres, ...]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 UNLIMITED = frozenset({"unlimited", "infinite", "-1"})
 #: More nodes than any machine has; a longer range is a mistyped one.
 MOST_NODES = 1_000_000
+#: Of the name of a node, and its ranges; `rack[1-4]node[01-32]` has two.
+LONGEST_NAME, MOST_BRACKETS = 255, 8
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)b?$", re.IGNORECASE)
 _MEGABYTES = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
@@ -168,7 +170,11 @@ def expand_hosts(text: str) -> list[str]:
     """
     names: list[str] = []
     for part in _outside_brackets(text):
+        if part.count("[") > MOST_BRACKETS:
+            raise ValueError(f"{part[:40]!r} has more than {MOST_BRACKETS} ranges in one name")
         for name in _expanded(part):
+            if len(name) > LONGEST_NAME:  # before there are a million of them
+                raise ValueError(f"{name[:40]!r}: the name of a node has {len(name)} characters")
             names.append(name)
             if len(names) > MOST_NODES:
                 raise ValueError(f"{text[:40]!r} names more than {MOST_NODES:,} nodes")
@@ -180,7 +186,7 @@ def _outside_brackets(text: str) -> Iterator[str]:
     for letter in text:
         depth += (letter == "[") - (letter == "]")
         if depth not in (0, 1):
-            raise ValueError(f"{text!r}: unbalanced brackets")
+            raise ValueError(f"{text[:40]!r}: unbalanced brackets")
         if letter == "," and depth == 0:
             if part.strip():
                 yield part.strip()
@@ -188,7 +194,7 @@ def _outside_brackets(text: str) -> Iterator[str]:
         else:
             part += letter
     if depth:
-        raise ValueError(f"{text!r}: unbalanced brackets")
+        raise ValueError(f"{text[:40]!r}: unbalanced brackets")
     if part.strip():
         yield part.strip()
 
@@ -208,7 +214,7 @@ def _numbers(text: str) -> Iterator[str]:
     for word in text.split(","):
         first, dash, last = word.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ValueError(f"{text!r} is not a node range; write [001-087,100]")
+            raise ValueError(f"{text[:40]!r} is not a node range; write [001-087,100]")
         if not dash:
             yield first
             continue
