@@ -50,6 +50,7 @@ RIGHT = {
     "straggler": ("straggler", "hung-rank", "idle"),
     "lost-message": ("spinning",),
     "misbound": ("misbound",),
+    "spinning": ("spinning",),
     "leak": ("leak",),
     "idle": ("idle",),
     "contention": ("cpu-contention",),
@@ -77,17 +78,19 @@ class Outcome:
     titles: list[str]
     delay_s: float | None
     named: bool
+    evidence: str  # the sentence of the newest look at its processes
 
 
 EPISODES = (
     Episode("nwchem", "stopped"),
     Episode("mpi", "lost-message"),
-    Episode("espresso", "straggler"),
+    Episode("bwa", "spinning"),
+    Episode("cp2k", "straggler"),
     Episode("bwa", "leak"),
     Episode("abinit", "misbound"),
     Episode("hmmer", "contention"),
     Episode("mpi", "idle"),
-    Episode("cp2k", ""),
+    Episode("espresso", ""),
 )
 
 
@@ -111,42 +114,54 @@ def busiest(job: str) -> int:
     return max(processes_of(job), key=ticks)
 
 
-def stop_one(job: str, lasts_s: float) -> None:
+def stop_one(job: str, folder: Path, lasts_s: float) -> None:
+    del folder
     os.kill(busiest(job), signal.SIGSTOP)
     time.sleep(lasts_s)
 
 
-def slow_one(job: str, lasts_s: float) -> None:
+def slow_one(job: str, folder: Path, lasts_s: float) -> None:
     """Half of the time of the busiest process is taken from it; of the next one if it ends."""
+    del folder
     end_s = time.monotonic() + lasts_s
     while time.monotonic() < end_s:
         with suppress(ProcessLookupError, ValueError):
             slow = busiest(job)
-            for _ in range(20):
+            for _ in range(5):
                 os.kill(slow, signal.SIGSTOP)
                 time.sleep(DUTY_S / 2)
                 os.kill(slow, signal.SIGCONT)
                 time.sleep(DUTY_S / 2)
 
 
-def compute_beside(job: str, lasts_s: float) -> None:
-    del job
+def compute_beside(job: str, folder: Path, lasts_s: float) -> None:
+    del job, folder
     subprocess.run(["stress-ng", "--cpu", str(os.cpu_count()), "-q", "-t", str(round(lasts_s))], check=True)
 
 
-def bind_to_one(job: str, lasts_s: float) -> None:
+def bind_to_one(job: str, folder: Path, lasts_s: float) -> None:
     """All processes of the job share the first CPU; those that they start inherit it."""
+    del folder
     for process in processes_of(job):
         with suppress(ProcessLookupError):
             os.sched_setaffinity(process, {0})
     time.sleep(lasts_s)
 
 
-IMPOSED: dict[str, Callable[[str, float], None]] = {
+def let_spin(job: str, folder: Path, lasts_s: float) -> None:
+    """The program ends, and a loop on every CPU waits for a flag that nobody sets."""
+    (folder / "spin").touch()
+    with suppress(ProcessLookupError):
+        os.kill(busiest(job), signal.SIGKILL)
+    time.sleep(lasts_s)
+
+
+IMPOSED: dict[str, Callable[[str, Path, float], None]] = {
     "stopped": stop_one,
     "straggler": slow_one,
     "contention": compute_beside,
     "misbound": bind_to_one,
+    "spinning": let_spin,
 }
 
 
@@ -156,7 +171,11 @@ def script_of(episode: Episode, folder: Path, inputs: Path, healthy_s: float, la
         options = f"{episode.fault or 'healthy-exchange'} 1 {folder} --after {healthy_s} --lasts {lasts_s}"
         return f"{HERE}\nexec {MPIEXEC} -launcher fork -n {os.cpu_count()} {sys.executable} {MPI_PROGRAM} {options}"
     program = find_program(episode.program)
-    loop = f"while :; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 1\ndone"
+    loop = f"while [ ! -e spin ]; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 0.2\ndone"
+    if episode.fault == "spinning":
+        (folder / "waits.c").write_text("int main(void) { volatile int flag = 0; while (!flag); }\n")
+        subprocess.run(["gcc", "-o", str(folder / "waits"), str(folder / "waits.c")], check=True)
+        loop += "".join(f"\n{folder}/waits &" for _ in range(os.cpu_count() or 1)) + "\nwait"
     if episode.fault == "leak":
         grow = Path(sys.modules[find_program.__module__].__file__ or "").parent / "hogs" / "grow_memory.py"
         loop = f"(sleep {healthy_s}; date +%s.%N >{folder}/fault; exec {sys.executable} {grow} 10 6000) &\n{loop}"
@@ -176,21 +195,24 @@ def run_episode(episode: Episode, slurm: Slurm, service: str, cache: Path, optio
     script.write_text(f"#!/bin/bash\n{script_of(episode, folder, inputs, options.healthy_s, lasts_s)}\n")
     asked = ("--parsable", "-n", str(os.cpu_count()), "-t", "60", "-D", str(folder), "-J", episode.program)
     job = slurm.run("sbatch", *asked, "-o", "/dev/null", str(script)).strip()
-    before = {event["id"] for event in ask(service)}
+    url = f"{service}/api/v1/events?limit=100"
+    before = {event["id"] for event in ask(url)["events"]}
     opened_s: dict[str, float] = {}
     events: dict[str, dict[str, Any]] = {}
     fault_s = time.time() + options.healthy_s
     with ThreadPoolExecutor() as pool:
-        impose = IMPOSED.get(episode.fault, lambda _, lasts_s: time.sleep(lasts_s))
-        fault = pool.submit(lambda: (time.sleep(fault_s - time.time()), impose(job, options.fault_s)))
+        impose = IMPOSED.get(episode.fault, lambda *arguments: time.sleep(arguments[-1]))
+        fault = pool.submit(lambda: (time.sleep(fault_s - time.time()), impose(job, folder, options.fault_s)))
         while not fault.done():
             time.sleep(2.0)
-            for event in (event for event in ask(service) if event["id"] not in before):
+            for event in (event for event in ask(url)["events"] if event["id"] not in before):
                 opened_s.setdefault(event["id"], time.time())
                 events[event["id"]] = event
         fault.result()
     if (folder / "fault").exists():
         fault_s = float((folder / "fault").read_text())
+    looks = [look for event in events for look in ask(f"{service}/api/v1/evidence/{event}")]
+    sentence = str(looks[0]["finding"]["sentence"]) if looks else ""
     slurm.run("scancel", "--signal=KILL", "--full", job)
     slurm.run("scancel", job)
     after = [event for key, event in events.items() if episode.fault and opened_s[key] > fault_s]
@@ -201,13 +223,13 @@ def run_episode(episode: Episode, slurm: Slurm, service: str, cache: Path, optio
         [event["title"] for event in after],
         round(opened_s[after[0]["id"]] - fault_s) if after else None,
         any(event["cause"] in RIGHT[episode.fault] for event in after),
+        sentence,
     )
 
 
-def ask(service: str) -> list[dict[str, Any]]:
-    """All events, the newest first."""
-    with urllib.request.urlopen(f"{service}/api/v1/events?limit=100", timeout=30) as answer:
-        return list(json.load(answer)["events"])
+def ask(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)
 
 
 @contextmanager
@@ -240,7 +262,8 @@ def print_table(outcomes: list[Outcome]) -> None:
         found = ", ".join(each.causes) or ("" if each.episode.endswith("healthy") else "not found")
         print(f"| {each.episode} | {len(each.false)} | {found} | {delay} | {'yes' if each.named else ''} |")
     for each in outcomes:
-        print(*(f"{each.episode}: {title}" for title in (*each.false, *each.titles)), sep="\n")
+        lines = (*each.false, *each.titles, *filter(None, [each.evidence]))
+        print("\n".join(f"{each.episode}: {line}" for line in lines))
 
 
 def main() -> None:
@@ -259,7 +282,8 @@ def main() -> None:
     cpus = tuple(range(os.cpu_count() or 1))
     outcomes = []
     site = Path(tempfile.mkdtemp(prefix="live-slurm-"))
-    with slurm_cluster(site, {"n1": cpus}, cgroups=True) as slurm, running_service(slurm, cache) as service:
+    name = os.uname().nodename.partition(".")[0]  # evidence is taken of jobs whose node Slurm and the service agree on
+    with slurm_cluster(site, {name: cpus}, cgroups=True) as slurm, running_service(slurm, cache) as service:
         for episode in (episode for episode in EPISODES if episode.name in options.only):
             outcomes.append(run_episode(episode, slurm, service, cache, options))
             print(json.dumps(asdict(outcomes[-1])), file=sys.stderr, flush=True)

@@ -27,6 +27,14 @@ def test_a_node_with_new_jobs_every_second_keeps_the_newest_spans():
     assert {span.job for span in left} >= {f"99-{i}" for i in range(200)}
 
 
+def test_a_job_that_runs_when_its_recording_ends_has_an_open_end():
+    jobs = NodeJobs(remember_s=300)
+    for second in range(3):
+        jobs.push(trace(second, (0,), JobSpan("1", "n1", (0,), 0, np.inf), JobSpan("2", "n1", (0,), 99, np.inf)))
+    assert [(span.job, span.end_s) for span in jobs.spans_at(3)] == [("1", np.inf)]
+    assert [span.end_s for span in jobs.spans_at(100)] == [np.inf, np.inf]
+
+
 def test_a_node_with_new_threads_every_second_is_refused_at_the_limit_and_the_other_stays():
     buffer = TraceBuffer(CPU)
     buffer.push(trace(0, (0, 1), node="honest"))

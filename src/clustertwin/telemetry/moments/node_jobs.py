@@ -8,7 +8,7 @@ says otherwise, so a missing sample does not end a job.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil, inf, isinf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,8 @@ class NodeJobs:
             return  # a late trace; one that is older still means that the clock was set back
         self._newest_s = trace.end_s
         # A sampler's second can end a little before the clock's: a job seen at 99.7 held the second up to 100.
-        running = {k for k, span in zip(keys, reported, strict=True) if span.start_s < trace.end_s <= ceil(span.end_s)}
-        expired = [key for key, span in self._spans.items() if ceil(span.end_s) < trace.end_s - self.remember_s]
+        running = {k for k, span in zip(keys, reported, strict=True) if span.start_s < trace.end_s < span.end_s + 1}
+        expired = [key for key, span in self._spans.items() if span.end_s + 1 <= trace.end_s - self.remember_s]
         if len(self._spans) - len(expired) > MOST_SPANS:  # drop those that ended first
             left = sorted(self._spans, key=lambda key: (key in running, self._spans[key].end_s))
             expired = left[: len(left) - MOST_SPANS]
@@ -67,7 +67,7 @@ class NodeJobs:
     def spans_at(self, end_s: int) -> list[JobSpan]:
         """The spans that began before `end_s`, with ends in whole seconds; a running span ends at infinity."""
         return [
-            replace(span, end_s=inf if key in self._running else ceil(span.end_s))
+            replace(span, end_s=inf if key in self._running or isinf(span.end_s) else ceil(span.end_s))
             for key, span in self._spans.items()
             if span.start_s < end_s
         ]
