@@ -16,7 +16,7 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.diagnosis.evidence import to_json
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, find_processes, find_tree
-from clustertwin.telemetry.diagnosis.memory_signatures import private_signature
+from clustertwin.telemetry.diagnosis.memory_signatures import present_pages, private_signature
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.process_files import look
 from clustertwin.telemetry.diagnosis.stack_tools import native_stack, tool
@@ -30,6 +30,13 @@ library.pthread_spin_init(lock, 0)
 library.pthread_spin_lock(lock)
 print("ready", flush=True)
 library.pthread_spin_lock(lock)  # a second time: it waits for itself
+"""
+UNTOUCHED_CODE = """
+import ctypes, mmap
+memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+print(ctypes.addressof(ctypes.c_char.from_buffer(memory)), flush=True)
+while True:
+    pass
 """
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -281,3 +288,29 @@ while True:
         time.sleep(0.1)
     if does == "computes":
         assert all(first != second for first, second in pairwise(seen[2:]))
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
+@pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
+def test_a_look_gives_a_process_no_page_that_it_never_touched() -> None:
+    """The kernel counts such a page as a page fault of the job, which looks like a sign of its progress."""
+    process = subprocess.Popen([sys.executable, "-c", UNTOUCHED_CODE], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        begin = int(process.stdout.readline())
+        end_s = time.monotonic() + 90
+        while (
+            private_signature(process.pid, native_stack(process.pid).loop) is None
+        ):  # a neighbour keeps it from stopping
+            assert time.monotonic() < end_s
+        pagemap = os.open(f"/proc/{process.pid}/pagemap", os.O_RDONLY)
+        assert list(present_pages(pagemap, begin, begin + (1 << 16))) == []
+        # One read of it, as of any memory that is there, makes a page.
+        with open(f"/proc/{process.pid}/mem", "rb") as memory:
+            os.pread(memory.fileno(), 1, begin + 4096)
+        assert list(present_pages(pagemap, begin, begin + (1 << 16))) == [(begin + 4096, begin + 8192)]
+        os.close(pagemap)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -5,13 +5,16 @@ only read it. The memory is read through the file of the mapping, and holes are 
 
 A loop that only waits writes nothing to its private memory and keeps its registers. A loop that computes writes its
 results, or changes registers. At most `MAX_PRIVATE` are read, from the stack and from the small writable mappings
-first.
+first. Only pages that the process has are read: the kernel would count any other one as a page fault of the job, and
+page faults are what tells a job that works from one that stands still.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import StoppedLoop
@@ -24,6 +27,8 @@ MOST_LINES = 100_000
 _CHUNK = 1 << 20
 MAX_PRIVATE = 3 << 20
 MAX_OF_MAPPING = 256 << 10
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PRESENT = 1 << 63  # of an entry of /proc/PID/pagemap
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,11 @@ def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
     maps = maps_of(pid)
     try:
         memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            os.close(memory)
+            raise
     except OSError:
         return None
     checksum, read = loop.registers, 0
@@ -107,13 +117,29 @@ def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
             if read >= MAX_PRIVATE:
                 break
             try:
-                piece = os.pread(memory, min(end - begin, MAX_OF_MAPPING), begin)
+                for first, last in present_pages(pages, begin, min(end, begin + MAX_OF_MAPPING)):
+                    piece = os.pread(memory, last - first, first)
+                    place = zlib.crc32(first.to_bytes(8, "little"), checksum)
+                    checksum, read = zlib.crc32(_without(piece, first, loop.rseq), place), read + len(piece)
             except OSError:
                 continue
-            checksum, read = zlib.crc32(_without(piece, begin, loop.rseq), checksum), read + len(piece)
     finally:
         os.close(memory)
+        os.close(pages)
     return checksum if read else None
+
+
+def present_pages(pagemap: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The addresses of this memory that its process has: stretches of pages, in order."""
+    entries = array("Q")
+    entries.frombytes(os.pread(pagemap, (end - begin) // _PAGE * entries.itemsize, begin // _PAGE * entries.itemsize))
+    first = None
+    for page, entry in enumerate((*entries, 0)):
+        if entry & _PRESENT and first is None:
+            first = page
+        elif not entry & _PRESENT and first is not None:
+            yield begin + first * _PAGE, begin + page * _PAGE
+            first = None
 
 
 def _without(piece: bytes, begin: int, part: tuple[int, int]) -> bytes:
