@@ -54,6 +54,25 @@ def test_a_stopped_rank_is_named_even_if_messages_pass():
     assert (finding.kind, finding.ranks) == ("stopped", (0,))
 
 
+def test_the_shell_that_waits_for_a_program_does_not_hide_that_it_spins():
+    shell = ProcessEvidence("n1", 1, None, "sleeps", "S", waiting=Waiting("wait4", ""))
+    loops = [ProcessEvidence("n1", pid, None, "spins", "R", stack=Stack(("main",))) for pid in (2, 3)]
+    finding = find(of([shell, *loops], size=None))
+    assert (finding.kind, finding.hang) == ("spins", True)
+    assert finding.sentence == "2 processes are using CPU time without writing to memory at main."
+    assert find(of([shell, loops[0]], size=None)).sentence.startswith("Process 2 is using CPU time")
+    # One that a signal has stopped is still told from a job that is suspended as a whole, shell and all.
+    stopped = replace(loops[0], does="stopped", state="T")
+    assert find(of([shell, stopped], size=None)).kind == "stopped"
+    assert find(of([shell], size=None)).kind == "idle"
+
+
+def test_a_rank_that_waits_for_a_program_excludes_a_hang():
+    ranks = waiting(3)
+    ranks[0] = replace(ranks[0], does="sleeps", state="S", mpi_call="", waiting=Waiting("wait4", ""))
+    assert not find(of(ranks)).hang
+
+
 def test_a_suspended_job_is_not_a_hang():
     ranks = [replace(rank, does="stopped", state="T") for rank in waiting(4)]
     assert (find(of(ranks)).kind, find(of(ranks)).hang) == ("suspended", False)

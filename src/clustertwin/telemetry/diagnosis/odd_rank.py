@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
 from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
 from clustertwin.telemetry.diagnosis.rank_state import caller
+from clustertwin.telemetry.diagnosis.system_calls import WAITS
 
 #: kind -> its meaning. Those in `HANGS` are hangs.
 KINDS: dict[str, str] = {
@@ -46,6 +47,10 @@ def find(evidence: JobEvidence) -> JobFinding:
         return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
     if stopped:
         return _finding("stopped", stopped, seen, evidence, 0.99)
+    # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
+    unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
+    seen = _workers(seen)
+    does = Counter(process.does for process in seen)
     if twice := _twice(evidence):
         text = f"Rank {twice[0]} is on {twice[1]} nodes: the job runs several MPI programs."
         return JobFinding("unknown", False, text)
@@ -57,8 +62,6 @@ def find(evidence: JobEvidence) -> JobFinding:
     if (evidence.size or 0) > 2 * len(evidence.processes):
         text = f"The evidence has {len(evidence.processes)} of {evidence.size} ranks: {_counts(does)}."
         return JobFinding("unknown", False, text)
-    # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
-    unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
     if gone := _missing(evidence, ended):
         if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
             others = _others(_those(seen, "waits-in-mpi"), seen)
@@ -79,6 +82,19 @@ def find(evidence: JobEvidence) -> JobFinding:
     if spinning := _those(seen, "spins"):
         return _finding("spins", spinning, seen, evidence, 0.6)
     return _in_mpi(seen, evidence, sure)
+
+
+def _workers(seen: list[ProcessEvidence]) -> list[ProcessEvidence]:
+    """Without the shells and launchers that wait for a program which they have started, if other processes are left.
+
+    Ranks stay: one that waits for a program holds up the others.
+    """
+    starters = [
+        process
+        for process in seen
+        if process.rank is None and process.does == "sleeps" and process.waiting and process.waiting.call in WAITS
+    ]
+    return [process for process in seen if process not in starters] or seen
 
 
 def _in_mpi(seen: Sequence[ProcessEvidence], evidence: JobEvidence, sure: float) -> JobFinding:
@@ -138,7 +154,8 @@ def _finding(
     since_s = _since(odd)
     when = f" since {_clock(since_s, evidence.taken_s)}" if since_s is not None else ""
     numbers = _numbers(odd)
-    who = _ranks(numbers, evidence) if numbers else f"process {odd[0].pid}"
+    alone = f"process {odd[0].pid}" if len(odd) == 1 else f"{len(odd)} processes"
+    who = _ranks(numbers, evidence) if numbers else alone
     if len(evidence.nodes) > 1:
         who += f" on {', '.join(sorted({process.node for process in odd})[:4])}"
     text = f"{who} {_verb(odd, 'is', 'are')} {_action(kind, odd[0])}{when}"

@@ -36,6 +36,8 @@ FIRST_IS_DESCRIPTOR = frozenset(
 FILE_CALLS = FIRST_IS_DESCRIPTOR | {"open", "openat", "stat", "newfstatat", "statx"}
 #: Calls that return by themselves after a time, or that wait for an event of any kind.
 SLEEPS = frozenset({"nanosleep", "clock_nanosleep", "pause", "rt_sigtimedwait", "rt_sigsuspend"})
+#: Calls that wait for a child.
+WAITS = frozenset({"wait4", "waitid"})
 
 
 def name_of(number: int, machine: str = os.uname().machine) -> str:
