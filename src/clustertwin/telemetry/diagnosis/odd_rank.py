@@ -259,9 +259,13 @@ def _counts(does: Counter[str]) -> str:
 
     >>> _counts(Counter({"computes": 1, "communicates": 3, "blocked": 2}))
     'of 6 processes, 2 are blocked, 3 communicate, 1 computes'
+    >>> _counts(Counter({"communicates": 1}))
+    'its process communicates'
     """
-    parts = (f"{n} {_DOING.get(word, (word, word.removesuffix('s')))[n > 1]}" for word, n in sorted(does.items()))
-    return f"of {does.total()} processes, {', '.join(parts)}"
+    parts = [(n, _DOING.get(word, (word, word.removesuffix("s")))[n > 1]) for word, n in sorted(does.items())]
+    if does.total() == 1:
+        return f"its process {parts[0][1]}"
+    return f"of {does.total()} processes, {', '.join(f'{n} {verb}' for n, verb in parts)}"
 
 
 def _sentence(text: str) -> str:
