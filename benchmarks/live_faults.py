@@ -1,8 +1,9 @@
 """Real programs with real faults in jobs of a real Slurm, watched by a real service: episodes -> events and delays.
 
-    python benchmarks/live_faults.py [--only nwchem-stopped bwa-leak …] [--healthy-s 200] [--fault-s 240] [--json FILE]
+    python benchmarks/live_faults.py [--only nwchem-stopped bwa-leak …] [--healthy-s 200] [--fault-s 240]
+                                     [--cpus 2] [--json FILE]
 
-One node with all CPUs of this host, and Slurm's own cgroups. `twin serve` reads the kernel of this host, with the
+One node with the first CPUs of this host, and Slurm's own cgroups. `twin serve` reads the kernel of this host, with the
 detector that ships and with evidence of jobs (`hand.on`), as a newcomer would start it. Each episode is a job that
 works and then has one known fault; the job is cancelled afterwards. Every event that opens before the fault is
 false. It needs root, the packages of deploy/install-test-servers and deploy/install-zoo, and a machine without other
@@ -165,23 +166,24 @@ IMPOSED: dict[str, Callable[[str, Path, float], None]] = {
 }
 
 
-def script_of(episode: Episode, folder: Path, inputs: Path, healthy_s: float, lasts_s: float) -> str:
-    """The shell script of the job."""
+def script_of(episode: Episode, folder: Path, inputs: Path, cpus: int, phases_s: tuple[float, float]) -> str:
+    """The shell script of the job; `phases_s` is when its own fault begins, and when it ends."""
+    healthy_s, lasts_s = phases_s
     if episode.program == "mpi":
         options = f"{episode.fault or 'healthy-exchange'} 1 {folder} --after {healthy_s} --lasts {lasts_s}"
-        return f"{HERE}\nexec {MPIEXEC} -launcher fork -n {os.cpu_count()} {sys.executable} {MPI_PROGRAM} {options}"
+        return f"{HERE}\nexec {MPIEXEC} -launcher fork -n {cpus} {sys.executable} {MPI_PROGRAM} {options}"
     program = find_program(episode.program)
     loop = f"while [ ! -e spin ]; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 0.2\ndone"
     if episode.fault == "spinning":
         (folder / "waits.c").write_text("int main(void) { volatile int flag = 0; while (!flag); }\n")
         subprocess.run(["gcc", "-o", str(folder / "waits"), str(folder / "waits.c")], check=True)
-        loop += "".join(f"\n{folder}/waits &" for _ in range(os.cpu_count() or 1)) + "\nwait"
+        loop += "".join(f"\n{folder}/waits &" for _ in range(cpus)) + "\nwait"
     if episode.fault == "leak":
         grow = Path(sys.modules[find_program.__module__].__file__ or "").parent / "hogs" / "grow_memory.py"
         loop = f"(sleep {healthy_s}; date +%s.%N >{folder}/fault; exec {sys.executable} {grow} 10 6000) &\n{loop}"
     exports = "\n".join(
         f"export {name}={value!r}"
-        for name, value in program_environment(inputs, os.cpu_count() or 1, program.kind).items()
+        for name, value in program_environment(inputs, cpus, program.kind).items()
         if os.environ.get(name) != value
     )
     return f"{HERE}\n{exports}\n{loop}"
@@ -192,8 +194,10 @@ def run_episode(episode: Episode, slurm: Slurm, service: str, cache: Path, optio
     inputs = cache if episode.program == "mpi" else prepare_inputs(episode.program, cache)
     lasts_s = options.healthy_s + options.fault_s + 120
     script = folder / "job.sh"
-    script.write_text(f"#!/bin/bash\n{script_of(episode, folder, inputs, options.healthy_s, lasts_s)}\n")
-    asked = ("--parsable", "-n", str(os.cpu_count()), "-t", "60", "-D", str(folder), "-J", episode.program)
+    script.write_text(
+        f"#!/bin/bash\n{script_of(episode, folder, inputs, options.cpus, (options.healthy_s, lasts_s))}\n"
+    )
+    asked = ("--parsable", "-n", str(options.cpus), "-t", "60", "-D", str(folder), "-J", episode.program)
     job = slurm.run("sbatch", *asked, "-o", "/dev/null", str(script)).strip()
     url = f"{service}/api/v1/events?limit=100"
     before = {event["id"] for event in ask(url)["events"]}
@@ -272,6 +276,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--healthy-s", type=float, default=200.0)
     parser.add_argument("--fault-s", type=float, default=240.0)
+    parser.add_argument("--cpus", type=int, default=os.cpu_count(), help="of each job, beginning with the first")
     parser.add_argument("--cache", type=Path, help="inputs of the programs, and the service's home and log")
     parser.add_argument("--json", type=Path, help="write the outcomes to this file too")
     options = parser.parse_args()
@@ -279,7 +284,7 @@ def main() -> None:
         sys.exit(f"live faults: {reason}")
     cache = options.cache or Path(tempfile.mkdtemp(prefix="live-faults-"))
     cache.mkdir(parents=True, exist_ok=True)
-    cpus = tuple(range(os.cpu_count() or 1))
+    cpus = tuple(range(options.cpus))
     outcomes = []
     site = Path(tempfile.mkdtemp(prefix="live-slurm-"))
     name = os.uname().nodename.partition(".")[0]  # evidence is taken of jobs whose node Slurm and the service agree on
