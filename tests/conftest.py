@@ -39,6 +39,9 @@ LONGEST = (
     "tests/service/web/pages/test_accessibility.py",
     "tests/cli/test_base_install.py",
     "tests/deploy/test_alert_delivery.py",
+    "tests/service/live/test_remote_write.py",
+    "tests/service/live/test_central_champion.py",
+    "tests/telemetry/learning/test_crash.py",
     "tests/service/act/test_duel.py",
     "tests/service/test_chaos.py",
 )
