@@ -184,7 +184,13 @@ print('ready', flush=True); time.sleep(60)"""
 
 
 def test_the_id_of_a_job_in_the_environment_finds_its_processes(start):
-    environment = {**os.environ, "SLURM_JOB_ID": "77123", "SLURM_PROCID": "1", "SECRET": "hunter2"}
+    environment = {
+        **os.environ,
+        "SLURM_JOB_ID": "77123",
+        "SLURM_PROCID": "1",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SECRET": "hunter2",
+    }
     process = start("import time; print('ready', flush=True); time.sleep(60)", env=environment)
     found = find_processes("77123")
     assert [rank.pid for rank in found.ranks] == [process.pid]
@@ -314,3 +320,11 @@ def test_a_look_gives_a_process_no_page_that_it_never_touched() -> None:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_a_batch_script_is_no_rank_however_many_tasks_its_job_has(start):
+    environment = {**os.environ, "SLURM_JOB_ID": "77125", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    start("import time; print('ready', flush=True); time.sleep(60)", env=environment)
+    found = find_processes("77125")
+    assert [process.rank for process in found.ranks] == [None]
+    assert found.size is None

@@ -21,7 +21,9 @@ LAUNCHER_RANKS = (b"PMI_RANK", b"PMIX_RANK", b"OMPI_COMM_WORLD_RANK", b"MV2_COMM
 LAUNCHER_SIZES = (b"PMI_SIZE", b"OMPI_COMM_WORLD_SIZE", b"MV2_COMM_WORLD_SIZE")
 #: Ranks of the job on this node, as the launcher counts them.
 LOCAL_SIZES = (b"MPI_LOCALNRANKS", b"OMPI_COMM_WORLD_LOCAL_SIZE", b"MV2_COMM_WORLD_LOCAL_SIZE")
-SLURM_RANK, SLURM_SIZE, SLURM_NODES = (b"SLURM_PROCID",), (b"SLURM_NTASKS",), (b"SLURM_JOB_NUM_NODES", b"SLURM_NNODES")
+#: A batch script has number 0 too, and as many tasks as the job asked for: only srun starts ranks, and counts them.
+SLURM_RANK, SLURM_SIZE = (b"SLURM_PROCID",), (b"SLURM_STEP_NUM_TASKS",)
+SLURM_NODES = (b"SLURM_JOB_NUM_NODES", b"SLURM_NNODES")
 JOB_IDS = (b"SLURM_JOB_ID", b"SLURM_JOBID")
 #: A node has at most this many processes that are looked at.
 MOST_SCANNED = 65_536
@@ -91,7 +93,8 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
     for rank_names, size_names in ((LAUNCHER_RANKS, LAUNCHER_SIZES), (SLURM_RANK, SLURM_SIZE)):
         by_rank: dict[int, list[ProcessLook]] = defaultdict(list)
         for seen, values in looks:
-            if (rank := _first(values, rank_names)) is not None:
+            rank, started_by_srun = _first(values, rank_names), _first(values, SLURM_SIZE) is not None
+            if rank is not None and (rank_names is not SLURM_RANK or started_by_srun):
                 by_rank[rank].append(seen)
         if by_rank:
             chosen = [(rank, _main(same), same) for rank, same in sorted(by_rank.items())]
