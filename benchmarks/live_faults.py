@@ -47,7 +47,7 @@ HERE = (
 )
 #: Fault -> causes of events that name it.
 RIGHT = {
-    "stopped": ("hung-rank", "idle", "spinning"),
+    "stopped": ("hung-rank", "idle"),
     "straggler": ("straggler", "hung-rank", "idle"),
     "lost-message": ("spinning",),
     "misbound": ("misbound",),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
-from clustertwin.telemetry.detection.questions.no_progress import stands_still
+from clustertwin.telemetry.detection.questions.no_progress import busy_threads, stands_still
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual
 
@@ -62,7 +62,7 @@ def change_candidates(
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now)
     # The other ranks wait, and waiting is busy. Page faults and traffic tell this from a serial phase.
-    waits_for_rank = stands_still(now, usual, settings) & (_busy_threads(parts, now) > settings.still_busy)
+    waits_for_rank = stands_still(now, usual, settings) & (busy_threads(parts, now) > settings.still_busy)
     bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
     transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
     peers = np.nan_to_num(peers, nan=np.inf)
@@ -134,13 +134,8 @@ def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
     """
     busiest, n = signals[:, S["busiest"]], parts.count
     rest_idle = (n * signals[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
-    busy = _busy_threads(parts, signals)
+    busy = busy_threads(parts, signals)
     return np.asarray((busiest > 0.8) & (rest_idle > 0.8) | (n > 1) & (abs(busy - 1) < _ONE_TASK))
-
-
-def _busy_threads(parts: JobParts, signals: Signals) -> PerPart:
-    """(part,) how many threads the job keeps busy, wherever its tasks run."""
-    return np.asarray(parts.count * (signals[:, S["user"]] + signals[:, S["system"]]))
 
 
 def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

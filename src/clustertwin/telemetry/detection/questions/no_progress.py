@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.questions.candidate import Candidate
+from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
 from clustertwin.telemetry.detection.questions.finding import CONFIRMED, SUSPECTED, Finding
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
@@ -27,12 +27,15 @@ def suspicion(
     A job on several nodes is suspected if it is on each of them: a rank elsewhere may still work.
     """
     value, before = longer[:, S["progress"]], usual.centre[:, S["progress"]]
-    # A task that is not bound moves between the threads, so that no thread alone is as busy as it is.
-    busy = parts.count * (longer[:, S["user"]] + longer[:, S["system"]])
-    suspected = stands_still(longer, usual, settings) & (busy > settings.still_busy) & own
+    suspected = stands_still(longer, usual, settings) & (busy_threads(parts, longer) > settings.still_busy) & own
     working = {job for job, suspect in zip(parts.jobs, suspected.tolist(), strict=True) if not suspect}
     everywhere = np.array([job not in working for job in parts.jobs], np.bool_)
     return Candidate("change", SUSPECTED, "progress", np.where(everywhere, 2.0, 0.0), value, before)
+
+
+def busy_threads(parts: JobParts, signals: Signals) -> PerPart:
+    """(part,) how many threads the job keeps busy. A task that is not bound moves between them, so all are counted."""
+    return np.asarray(parts.count * (signals[:, S["user"]] + signals[:, S["system"]]))
 
 
 def stands_still(signals: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
