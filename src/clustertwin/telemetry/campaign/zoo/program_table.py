@@ -317,6 +317,22 @@ PROGRAMS: dict[str, ZooProgram] = {
         "sqlite3 --version",
         needs=("sqlite3",),
     ),
+    "openfoam": ZooProgram(
+        "flow in a lid-driven cavity, 160 by 160 cells",
+        "MPI",
+        'export WM_PROJECT_DIR=/usr/share/openfoam; rm -rf processor*; bash "$DECKS/cavity.sh" $RANKS; blockMesh; '
+        "if [ $RANKS = 1 ]; then icoFoam; else decomposePar -force && mpirun -n $RANKS icoFoam -parallel; fi",
+        "dpkg-query -W openfoam",
+        needs=("icoFoam", "blockMesh", "decomposePar", "mpirun"),
+    ),
+    "iqtree": ZooProgram(
+        "maximum-likelihood tree of 40 sequences with bootstrap",
+        "threads",
+        'iqtree2 -s "$INPUTS/data.phy" -m GTR+G -B 1000 -T $THREADS --seed 1 --prefix run -redo',
+        "iqtree2 --version",
+        f"{_SEQUENCES} phylip --count 40 --length 1500 --error 0.05 >data.phy",
+        ("iqtree2",),
+    ),
 }
 
 
