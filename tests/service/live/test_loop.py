@@ -243,6 +243,31 @@ def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
     assert not np.isnan(after.scores.score).all()
 
 
+@pytest.mark.parametrize("back_s", [101, 250, 299, 301])
+def test_after_a_clock_set_back_over_a_window_the_loop_warms_up_again_and_says_so(loop_of, clock, back_s):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 310)
+    clock.now_s -= back_s
+    assert play(loop, clock, [source], 20).phase == "warming-up"
+    after = play(loop, clock, [source], 110)
+    assert (after.phase, after.events, after.problems) == ("watching", (), ())
+    assert after.scored.end_s > clock.now_s - 10
+
+
+def test_a_clock_set_back_a_little_is_named_until_scoring_goes_on(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    clock.now_s -= 60
+    assert any("the clock was set back; no thread is scored" in each for each in play(loop, clock, [source], 5).problems)
+    after = play(loop, clock, [source], 65)
+    assert (after.phase, after.problems) == ("watching", ())
+    assert after.scored.end_s > clock.now_s - 10
+
+
 def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loop_of, clock):
     clock.now_s = 1_000_000.0
     ahead = Clock(clock.now_s + 5000)

@@ -155,7 +155,7 @@ class Loop:
             detector = self._detector(now_s)
         with self._failures.isolated("scoring", "this second could not be scored"):
             end_s = self._end_s(now_s)
-            if end_s is not None:
+            if end_s is not None and not self._was_set_back(end_s):
                 self._score_or_show(detector, end_s, now_s)
         if self._failures.in_a_row("scoring") >= RESTART_AFTER:
             self._restart()
@@ -188,14 +188,32 @@ class Loop:
             self._tables.save(self._questions, now=True)
 
     def _restart(self) -> None:
-        """Forget all seconds: something among them makes every scoring fail."""
+        """Start again: something among the seconds makes every scoring fail."""
+        self._forget_seconds()
+        self._failures.restarted()
+
+    def _was_set_back(self, end_s: int) -> bool:
+        """Whether all seconds are forgotten because the clock was set back over a window.
+
+        After a smaller step the seconds that are lived again were scored already: scoring goes on at the last of them.
+        """
+        back_s = self._now.scored.end_s - end_s if self._now.scored is not None else 0
+        if back_s <= self.settings.in_step_s:
+            self._problems.pop("clock", None)
+            return False
+        if back_s > WINDOW_S:
+            self._forget_seconds()
+            return True
+        self._problems["clock"] = f"the clock was set back; no thread is scored for the next {back_s} s"
+        return False
+
+    def _forget_seconds(self) -> None:
         with self._failures.isolated("store", "what is usual for programs is not stored"):
             self._store_tables()
         self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._heard_s.clear()
         self._known_s.clear()
-        self._failures.restarted()
         self._now = replace(self._now, moment=None, scored=None, scores=None, information=(), suspects=())
 
     def _add(self, trace: Trace, now_s: float) -> None:
@@ -276,11 +294,9 @@ class Loop:
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
             return self._first_s is not None and end_s - self._first_s >= WINDOW_S
-        wait_s, since_s = self._stride.seconds, self._round_s
         if self._now.scored_total == 0 or not self._round.over:
-            wait_s, since_s = 1, self._now.scored.end_s
-        # The second condition: a clock that was set back by more than the buffer's length must not stop scoring.
-        return end_s - since_s >= wait_s or end_s - since_s < -self._buffer.length_s
+            return end_s > self._now.scored.end_s
+        return end_s - self._round_s >= self._stride.seconds
 
     def _score_or_show(self, detector: Detector | None, end_s: int, now_s: float) -> None:
         """Score the moment if a scoring is due, else only show it. Before the first scoring, all scores are unknown."""
@@ -461,7 +477,7 @@ class Loop:
     def _phase(self, now_s: float, newest_s: int | None) -> tuple[Phase, int | None]:
         if newest_s is not None and newest_s < now_s - self.settings.stale_s:
             return "stale", None
-        if self._now.scored_total:
+        if self._now.scored_total and self._now.scored is not None:
             return "watching", None
         if self._first_s is None or newest_s is None:
             return "warming-up", None
