@@ -1,6 +1,7 @@
 """What a service costs by CPU time, second by second: a figure that does not depend on how busy the machine is.
 
     python benchmarks/shard_cost.py [--threads 25600 25600 102400 204800] [--stride 10] [--seconds 40] [--json]
+    python benchmarks/shard_cost.py --shards 40 --threads 25600 --seconds 20      # all shards of a million, in turn
 
 As `service.py`, but the clock of the loop advances by one second with each turn, whenever the turn is done: simulated
 exporters give the next second at each request, over HTTP, and the loop waits for all of them. Everything is read,
@@ -9,7 +10,8 @@ The wait of a score is the CPU time from the begin of its turn to its publicatio
 seconds of that clock: the wait on an idle core. The duration of a scoring, which sets the stride, is CPU time too.
 
 Each row is measured in a fresh process and with another seed. A line is fitted to the rows of the smallest size and to
-a quarter of it, and its prediction is printed beside the larger ones.
+a quarter of it, and its prediction is printed beside the larger ones. With `--shards` every shard of a large site is
+measured, one after the other, and the last line adds them up: what they need together, if each has its share of a core.
 """
 
 from __future__ import annotations
@@ -124,14 +126,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0, help="of the first row; each further row adds one")
     parser.add_argument("--one", action="store_true", help="measure in this process and print a row as JSON")
+    parser.add_argument("--shards", type=int, default=0, help="measure so many services of the first size, and add up")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     if chosen.one:
         print(json.dumps(measure(chosen.threads[0], chosen.stride, chosen.seconds, chosen.seed)))
         return
     smallest = min(chosen.threads)
+    sizes = chosen.threads[:1] * chosen.shards if chosen.shards else [smallest // 4, *chosen.threads]
     rows = []
-    for i, threads in enumerate([smallest // 4, *chosen.threads]):  # each in a fresh process, for its memory
+    for i, threads in enumerate(sizes):  # each in a fresh process, for its memory
         command = [sys.executable, __file__, "--one", "--threads", str(threads), "--stride", str(chosen.stride)]
         command += ["--seconds", str(chosen.seconds), "--seed", str(chosen.seed + i)]
         rows.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
@@ -139,6 +143,18 @@ def main() -> None:
             print(_row(rows[-1], _line(rows, smallest) if threads > smallest else None), flush=True)
     if chosen.json:
         print(json.dumps(rows))
+    elif chosen.shards:
+        print(_together(rows))
+
+
+def _together(rows: list[dict[str, Any]]) -> str:
+    """What all rows need together, and the longest wait of any."""
+    loads = [row["load"] for row in rows]
+    return (
+        f"{len(rows)} shards, {sum(row['threads'] for row in rows):,} threads: {sum(loads):.1f} cores "
+        f"({min(loads):.1%} to {max(loads):.1%} each), {sum(row['rss_mb'] for row in rows) / 1024:.1f} GB, "
+        f"longest p99 {max(row['p99_s'] for row in rows):.2f} s, {sum(row['scored_threads'] for row in rows):,} scored"
+    )
 
 
 def _line(rows: list[dict[str, Any]], largest: int) -> dict[str, tuple[float, float]]:

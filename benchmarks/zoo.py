@@ -3,7 +3,8 @@
     python benchmarks/zoo.py data/zoo                    programs at odd places of the table: the report
     python benchmarks/zoo.py data/zoo --half select      programs at even places, on which settings were chosen
     python benchmarks/zoo.py data/zoo --half blind       programs recorded after the settings were fixed
-    python benchmarks/zoo.py data/zoo --half two-cpus    runs with two ranks or threads, recorded last
+    python benchmarks/zoo.py data/zoo --half two-cpus    runs on two CPUs on which two rules were changed
+    python benchmarks/zoo.py data/zoo --half two-cpus-blind    runs on two CPUs that were recorded after that
     python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
 
@@ -66,6 +67,8 @@ SAME = {"straggler": ("idle", "hung-rank"), "idle": ("hung-rank",), "swapping": 
 
 #: The first programs of the table were recorded while settings were chosen; the others afterwards.
 FIRST_RECORDED = 20
+#: The runs on two CPUs on which the rules for stopped ranks and misbound jobs were changed.
+FIRST_ON_TWO = ("cp2k", "espresso", "lammps")
 SPINNING = "spinning"
 _NOT_IN_V1 = ("job_cpu_pressure", "job_memory_pressure", "job_io_pressure", "job_io_traffic")
 
@@ -375,12 +378,13 @@ def suspicions(judged: Sequence[JudgedRun]) -> dict[str, list[str]]:
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
     """Of the programs recorded first, those at even places are for choosing, those at odd places for the report.
 
-    Runs on two CPUs are a part of their own.
+    Runs on two CPUs are parts of their own.
     """
     names = list(PROGRAMS)
     first = {name: ("select", "report")[place % 2] for place, name in enumerate(names[:FIRST_RECORDED])}
     halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind")
-    of_run = [halves[run.program] if len(run.raw.labels["cpus"]) == 1 else "two-cpus" for run in runs]
+    on_two = dict.fromkeys(names, "two-cpus-blind") | dict.fromkeys(FIRST_ON_TWO, "two-cpus")
+    of_run = [(halves if len(run.raw.labels["cpus"]) == 1 else on_two)[run.program] for run in runs]
     return [run for run, its_half in zip(runs, of_run, strict=True) if half in ("all", its_half)]
 
 
@@ -415,7 +419,8 @@ def print_tables(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
-    parser.add_argument("--half", choices=("report", "select", "blind", "two-cpus", "all"), default="report")
+    halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "all")
+    parser.add_argument("--half", choices=halves, default="report")
     parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     parser.add_argument("--ours-only", action="store_true", help="leave the rivals out")
