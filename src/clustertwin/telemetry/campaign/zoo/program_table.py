@@ -323,7 +323,7 @@ PROGRAMS: dict[str, ZooProgram] = {
         'export WM_PROJECT_DIR=/usr/share/openfoam; rm -rf processor*; bash "$DECKS/cavity.sh" $RANKS; blockMesh; '
         "if [ $RANKS = 1 ]; then icoFoam; else decomposePar -force && mpirun -n $RANKS icoFoam -parallel; fi",
         "dpkg-query -W openfoam",
-        needs=("icoFoam", "blockMesh", "decomposePar", "mpirun"),
+        needs=("icoFoam", "mpirun"),
     ),
     "iqtree": ZooProgram(
         "maximum-likelihood tree of 40 sequences with bootstrap",
