@@ -20,7 +20,7 @@ from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Jou
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
-from clustertwin.service.act.evidence_store import EvidenceStore, lasting
+from clustertwin.service.act.evidence_store import LONGEST_GAP_S, EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
@@ -34,6 +34,8 @@ from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
+#: The clock was set if it differs by more than this from the time that has passed since the last turn.
+STEP_S = 5.0
 #: Which outcome belongs to which action.
 CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
 
@@ -53,13 +55,15 @@ class Hand:
         deliver: Deliver | None = None,
     ) -> None:
         self.store, self.settings = store, settings
-        self.journal, self.evidence = Journal(store.database), EvidenceStore(store.database)
+        self.journal = Journal(store.database)
+        self.evidence = EvidenceStore(store.database, max(LONGEST_GAP_S, 3 * settings.every_s))
         self.executor = Executor(home, self.journal, run, deliver=deliver)
         self.problem = ""  # why the last turn did less than it should, in one sentence
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
         self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
         self._unfit: frozenset[str] = frozenset()
+        self._clock_ahead_s: float | None = None  # of the wall clock, before the monotonic one
         self.suspects = SuspectLooks()
         self._told: set[str] = set()  # events that have the evidence which opened them
 
@@ -262,6 +266,12 @@ class Hand:
                 if (hours := measure_action(action, overrun_s, self._run)) is not None:
                     self.journal.measure(action.id, hours)
 
+    def check_clock(self, wall_s: float, monotonic_s: float) -> None:
+        """Begin the findings anew if the wall clock was set since the last turn: it tells how long a finding lasts."""
+        before_s, self._clock_ahead_s = self._clock_ahead_s, wall_s - monotonic_s
+        if before_s is not None and abs(self._clock_ahead_s - before_s) > STEP_S:
+            self.evidence.begin_anew()
+
 
 def _path(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
@@ -273,6 +283,7 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         hand.executor.recover()
     while not stop.wait(check_s):
         try:
+            hand.check_clock(time.time(), time.monotonic())
             snapshot = state.snapshot
             hand.turn(snapshot.events, time.time(), snapshot.suspects)
             state.hanging_s = hand.suspects.hanging_s
