@@ -24,7 +24,7 @@ from clustertwin.service.act.evidence_store import LONGEST_GAP_S, EvidenceStore,
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
-from clustertwin.service.act.savings import future_overruns, measure_action, middle_of, read_overruns
+from clustertwin.service.act.savings import SavingsMeter, future_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.act.suspect_looks import SuspectLooks
 from clustertwin.service.live.snapshot import ServiceState
@@ -58,11 +58,13 @@ class Hand:
         self.journal = Journal(store.database)
         self.evidence = EvidenceStore(store.database, max(LONGEST_GAP_S, 3 * settings.every_s))
         self.executor = Executor(home, self.journal, run, deliver=deliver)
+        self.meter = SavingsMeter(self.journal, run)
         self.problem = ""  # why the last turn did less than it should, in one sentence
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
         self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
         self._unfit: frozenset[str] = frozenset()
+        self._no_outcomes = ""  # why the last look has no outcomes
         self._clock_ahead_s: float | None = None  # of the wall clock, before the monotonic one
         self.suspects = SuspectLooks()
         self._told: set[str] = set()  # events that have the evidence which opened them
@@ -78,6 +80,8 @@ class Hand:
             self._suspend_after_errors(now_s)
             self._listen(events)
             self._hand_over(events)
+            if not events:
+                self._no_outcomes = ""
             event = self._due(events, now_s)
             suspect = self.suspects.due(suspects if self.settings.suspects else (), events, now_s)
             if event is not None:
@@ -89,9 +93,9 @@ class Hand:
                 nodes = [finding.node for finding in suspects if finding.job == suspect.job]
                 with suppress(JobEnded):
                     self.look_at_suspect(suspect.job, nodes, now_s)
-            self._measure()
+            self.meter.turn(now_s)
             if event is not None or suspect is not None or not events:
-                self.problem = ""
+                self.problem = self._no_outcomes or self.meter.problem
         except TwinError as error:
             self.problem = str(error)
 
@@ -125,13 +129,18 @@ class Hand:
 
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
-        with suppress(TwinError):
+        self._no_outcomes = ""
+        try:
             settings = ActionSettings(
-                overruns_s=future_overruns(read_overruns(self._run)),
+                overruns_s=future_overruns(self.meter.overruns_s(now_s)),
                 releases_s=self._releases(),
                 known=self.known_health(event),
             )
             outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
+        except SettingsError:
+            pass  # not in the queue: the job has just ended, or is a part of a heterogeneous job
+        except TwinError as error:
+            self._no_outcomes = f"no outcomes of job {facts.job}: {error}"
         self.evidence.add(event.id, evidence, outcomes)
         self._health[event.id] = JobHealth(facts.target, finding.hang, finding.sure)
         self._withdraw(event, finding, now_s)
@@ -256,15 +265,6 @@ class Hand:
                     suspended[action.rule] = why
                     if action.state == "proposed":
                         self.journal.dismiss(action.id, case.who, now_s, why)
-
-    def _measure(self) -> None:
-        states = ("done", "advised", "dismissed", "expired")
-        unmeasured = [a for a in self.journal.actions(states, limit=200) if a.measured_node_hours is None]
-        if unmeasured:
-            overrun_s = middle_of(read_overruns(self._run))
-            for action in unmeasured[:10]:
-                if (hours := measure_action(action, overrun_s, self._run)) is not None:
-                    self.journal.measure(action.id, hours)
 
     def check_clock(self, wall_s: float, monotonic_s: float) -> None:
         """Begin the findings anew if the wall clock was set since the last turn: it tells how long a finding lasts."""
