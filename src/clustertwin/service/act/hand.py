@@ -36,8 +36,6 @@ from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettin
 
 #: The clock was set if it differs by more than this from the time that has passed since the last turn.
 STEP_S = 5.0
-#: Which outcome belongs to which action.
-CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
 
 
 class JobEnded(SettingsError):
@@ -57,9 +55,10 @@ class Hand:
         self.store, self.settings = store, settings
         self.journal = Journal(store.database)
         self.evidence = EvidenceStore(store.database, max(LONGEST_GAP_S, 3 * settings.every_s))
-        self.executor = Executor(home, self.journal, run, deliver=deliver)
+        self.executor = Executor(home, self.journal, run, sleep=self._sleep, deliver=deliver)
         self.meter = SavingsMeter(self.journal, run)
         self.problem = ""  # why the last turn did less than it should, in one sentence
+        self.alive_s = time.monotonic()  # the last turn, or the last second of a wait
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
         self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
@@ -197,7 +196,7 @@ class Hand:
         outcomes: tuple[dict[str, Any], ...],
         now_s: float,
     ) -> ActionRecord | None:
-        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == CHOICE.get(rule.action)), None)
+        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == rule.action), None)
         if rule.mode == "advise":  # an advice is checked against the time that the job really goes on
             saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
         promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}
@@ -272,6 +271,11 @@ class Hand:
         if before_s is not None and abs(self._clock_ahead_s - before_s) > STEP_S:
             self.evidence.begin_anew()
 
+    def _sleep(self, seconds: float) -> None:
+        """The grace of a cancellation: a wait that is no standstill."""
+        self.alive_s = time.monotonic()
+        time.sleep(seconds)
+
 
 def _path(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
@@ -279,9 +283,11 @@ def _path(text: str) -> Path | None:
 
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:
     """Take turns until `stop` is set; the work of a thread beside the loop."""
+    state.hand_age_s = lambda: time.monotonic() - hand.alive_s
     with suppress(TwinError):
         hand.executor.recover()
     while not stop.wait(check_s):
+        hand.alive_s = time.monotonic()
         try:
             hand.check_clock(time.time(), time.monotonic())
             snapshot = state.snapshot
@@ -293,3 +299,4 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
             hand.problem = f"unexpected {type(error).__name__}; nothing is done"
         state.hand_problem, state.known_health = hand.problem, hand.hanging_jobs()
+    state.hand_age_s = lambda: 0.0
