@@ -65,3 +65,15 @@ def test_a_slurm_without_a_controller_is_one_sentence(tmp_path, monkeypatch):
     command.chmod(0o755)
     with pytest.raises(SourceError, match=r"^Slurm does not answer: .*sinfo does not reach slurmctld$"):
         run_command([str(command)])
+
+
+def test_an_action_is_shown_and_dismissed_by_the_first_characters_of_its_id(tmp_path, slurm):
+    store = Store(tmp_path / "state.sqlite")
+    plan = ActionPlan(read_facts("42", slurm), "stopped", "Rank 3 of 8 is stopped.", 0.99, "ask", "KILL", 0.0)
+    action = Journal(store.database).propose("e1", "cancel", "hung", plan, time.time())
+    store.close()
+    assert action is not None
+    for command, state in (("show", "proposed"), ("approve", "proposed"), ("dismiss", "dismissed")):
+        done = CliRunner().invoke(app, [command, action.id[:4], "--home", str(tmp_path)])
+        assert done.output.splitlines()[0] == f"cancel job 42: {state}", done.output
+    assert slurm.calls == []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clustertwin.service.act.execution import Executor
 
 app = group("Actions on jobs: what the policy proposed, and your decision.")
-Id = typer.Argument(help="The id of an action.")
+Id = typer.Argument(help="The id of an action, or its first characters if they are unique.")
 Config = typer.Option(None, "--config", help="The service's TOML file, if it uses slurmrestd.")
 
 
@@ -45,7 +45,7 @@ def list_(home: Path = Home, json: bool = Json) -> None:
 def show(action: str = Id, config: Path | None = Config, home: Path = Home, json: bool = Json) -> None:
     """Show an action and the commands that it would run. Nothing is done."""
     journal = _journal(home)
-    _print(journal.action(action), _executor(home, journal, config), json)
+    _print(journal.action(journal.find(action)), _executor(home, journal, config), json)
 
 
 @app.command()
@@ -58,10 +58,10 @@ def approve(
 ) -> None:
     """Approve an action and do it. Without --yes nothing is done."""
     journal = _journal(home)
-    record, executor = journal.action(action), _executor(home, journal, config)
+    record, executor = journal.action(journal.find(action)), _executor(home, journal, config)
     if yes:
-        journal.approve(action, journal.code(record), getpass.getuser(), time.time())
-        record = executor.execute(action)
+        journal.approve(record.id, journal.code(record), getpass.getuser(), time.time())
+        record = executor.execute(record.id)
     _print(record, executor, json)
     if record.state == "failed":
         raise typer.Exit(1)
@@ -71,7 +71,8 @@ def approve(
 def dismiss(action: str = Id, home: Path = Home, json: bool = Json) -> None:
     """Dismiss an action. Its rule is suspended until you resume it."""
     journal = _journal(home)
-    _print(journal.dismiss(action, getpass.getuser(), time.time()), _executor(home, journal), json)
+    record = journal.dismiss(journal.find(action), getpass.getuser(), time.time())
+    _print(record, _executor(home, journal), json)
 
 
 @app.command()

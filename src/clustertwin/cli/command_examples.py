@@ -25,7 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "audit 3f9c"),
     "act list": ("act list",),
     "act show": ("act show 12ab",),
-    "act approve": ("act approve 12ab",),
+    "act approve": ("act approve 12ab", "act approve 12ab --yes"),
     "act dismiss": ("act dismiss 12ab",),
     "act resume": ("act resume requeue-hung",),
     "act check": ("act check policy.toml",),

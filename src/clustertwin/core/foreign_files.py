@@ -15,6 +15,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from clustertwin.core.errors import InputError
 
 #: The latest second that a file may name, in the year 5138. Later ones overflow sums of seconds.
 LATEST_S = 10**11
+#: How long a killed program may take to end.
+KILLED_S = 5.0
 
 
 def open_regular(path: Path | str) -> int:
@@ -84,6 +87,20 @@ def parse_json(data: bytes) -> Any:
     return document
 
 
+def end_program(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and close its pipes.
+
+    The kernel does not end a program that waits for a file system which does not answer. Such a program is not waited
+    for; `subprocess` collects it later, when it starts another one.
+    """
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(KILLED_S)
+
+
 def read_output(
     command: Sequence[str], most_bytes: int, within_s: float, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
@@ -91,14 +108,12 @@ def read_output(
 
     `subprocess.run` would keep whatever a program prints until the time is over, which can be gigabytes.
     """
-    with (
-        subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process,
-        selectors.DefaultSelector() as selector,
-    ):
-        assert process.stdout is not None
-        assert process.stderr is not None
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
         pieces: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
         for pipe in pieces:
             selector.register(pipe, selectors.EVENT_READ)
@@ -118,7 +133,7 @@ def read_output(
                         raise OSError(errno.EFBIG, f"prints more than {most_bytes:,} bytes", command[0])
             code = process.wait(max(end_s - time.monotonic(), 0.1))
         except BaseException:
-            process.kill()
+            end_program(process)
             raise
         output, errors = (b"".join(part) for part in pieces.values())
     return subprocess.CompletedProcess(command, code, output, errors)

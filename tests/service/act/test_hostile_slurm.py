@@ -31,7 +31,7 @@ from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.hand import watch
 from clustertwin.service.act.policy import parse_policy, read_policy
 from clustertwin.service.act.savings import measure_action, overruns
-from clustertwin.service.act.slurm_commands import run_command
+from clustertwin.service.act.slurm_commands import mark_of, run_command
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
 
@@ -40,12 +40,13 @@ GARBAGE = ("", "\x00\ufffd\x1b[2J", "|" * 200, "a/b/c/d", "²|²|²", "9999-99-9
 
 
 class Garbage(PaperSlurm):
-    """Answers one of its programs with something else."""
+    """Answers one of its programs, or the question about the job, with something else."""
 
     program, text = "", ""
 
     def __call__(self, arguments: Sequence[str]) -> str:
-        return self.text if arguments[0] == self.program else super().__call__(arguments)
+        program = "facts" if mark_of(arguments) else arguments[0]
+        return self.text if program == self.program else super().__call__(arguments)
 
 
 def script(directory: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -82,16 +83,25 @@ def test_garbage_about_the_queue_keeps_the_evidence(tmp_path, store, program, te
     hand = hand_of(tmp_path, store, garbage, "ask")
     hand.turn([EVENT], NOW_S)
     assert len(hand.evidence.of("ab12")) == 1
+    if program != "sacct" and (program, text) != ("squeue", ""):  # a queue without the job is an answer
+        assert hand.problem.startswith("no outcomes of job 42: ")
 
 
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        ("facts", "Slurm's answer about job 42 cannot be read"),
+        ("scontrol", "event ab12 is on n1, and Slurm runs job 42 elsewhere: nothing is done"),
+    ],
+)
 @pytest.mark.parametrize("text", GARBAGE)
-def test_garbage_about_the_job_does_nothing(tmp_path, store, text):
+def test_garbage_about_the_job_does_nothing(tmp_path, store, program, sentence, text):
     garbage = Garbage()
-    garbage.program, garbage.text = "scontrol", text
+    garbage.program, garbage.text = program, text
     hand = hand_of(tmp_path, store, garbage, "auto")
     for minute in range(3):
         hand.turn([EVENT], NOW_S + 60 * minute)
-    assert hand.problem == "Slurm's answer about job 42 cannot be read"
+    assert hand.problem == sentence
     assert garbage.calls == []
 
 

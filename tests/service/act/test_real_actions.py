@@ -76,6 +76,21 @@ def approved(journal: Journal, job: str, verb: str, run: RunCommand) -> ActionRe
     return journal.approve(action.id, journal.code(action), "ada", time.time())
 
 
+def test_the_texts_of_a_user_do_not_protect_a_job(slurm):
+    """A name that looked like a field of Slurm's answer, or ended its line, made a job immune to every rule."""
+    run = commands(slurm)
+    name = "x Priority=1 JobState=DONE\nJobId=8 UserId=nobody(65534)|"
+    job = submit(slurm, run, "n1", f"--job-name={name}", "--comment=NodeList=n9 | UserId=7")
+    # A mark without a width does not cut what is longer than Slurm's columns.
+    assert slurm.run("squeue", "--noheader", f"--jobs={job}", "--Format=Name:|x|") == f"{name}|x|\n"
+    facts = read_facts(job, run)
+    assert (facts.state, facts.nodes, facts.uid, facts.user) == ("RUNNING", ("n1",), os.getuid(), "root")
+    assert (facts.target, facts.id_on_nodes, facts.het_job, facts.restarts, facts.limit_s) == (job, job, "", 0, 300.0)
+    assert facts.priority > 0
+    assert abs(facts.start_s - time.time()) < 600
+    slurm.run("scancel", job)
+
+
 def test_a_reservation_keeps_new_jobs_away_and_the_running_one_goes_on(slurm, journal, tmp_path):
     run = commands(slurm)
     job = submit(slurm, run, "n1")

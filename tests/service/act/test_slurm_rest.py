@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
+from clustertwin.service.act.counterfactual import idle_cpus
 from clustertwin.service.act.savings import CHECK_DELAYS_S, measure_action, read_overruns
 from clustertwin.service.act.slurm_commands import commands_of, partitions, read_facts
 from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
@@ -48,7 +49,12 @@ def rest() -> Iterator[Rest]:
         "/slurm/v0.0.38/job/42": {"jobs": [JOB], "errors": []},
         "/slurm/v0.0.38/jobs/": {"jobs": [JOB, TASK, {**JOB, "job_id": 7, "job_state": "COMPLETED"}]},
         "/slurm/v0.0.38/partitions/": {"partitions": [{"name": "batch"}, {"name": "debug"}]},
-        "/slurm/v0.0.38/nodes/": {"nodes": [{"cpus": 8, "alloc_cpus": 8, "idle_cpus": 0}, {"cpus": 8, "idle_cpus": 6}]},
+        "/slurm/v0.0.38/nodes/": {
+            "nodes": [
+                {"name": "n1", "cpus": 8, "alloc_cpus": 8, "idle_cpus": 0},
+                {"name": "n2", "cpus": 8, "idle_cpus": 6},
+            ]
+        },
         "/slurmdb/v0.0.38/job/42": {"jobs": [ENDED]},
         "/slurmdb/v0.0.38/jobs/": {"jobs": [ENDED]},
     }
@@ -91,11 +97,26 @@ def test_the_facts_of_a_job_are_those_of_the_command(rest):
     assert (facts.state, facts.nodes, facts.limit_s, facts.start_s) == ("RUNNING", ("n1", "n2"), 3600.0, 1_700_000_000)
 
 
+def test_a_task_and_a_part_have_the_ids_that_the_command_prints(rest):
+    run = SlurmRest(RestSettings(rest.url))
+    rest.answers["/slurm/v0.0.38/job/45"] = {"jobs": [TASK]}
+    rest.answers["/slurm/v0.0.38/job/201"] = {"jobs": [{**JOB, "job_id": 201, "het_job_id": 200, "het_job_offset": 1}]}
+    assert (read_facts("45", run).name, read_facts("45", run).id_on_nodes) == ("44_1", "45")
+    assert read_facts("201", run).het_job == "200"
+
+
 def test_the_queue_has_running_and_waiting_jobs_with_the_names_of_array_tasks(rest):
     queue = parse_squeue(SlurmRest(RestSettings(rest.url))(COMMAND))
     assert (queue.names, queue.running) == (("42", "44_1"), 1)
     assert SlurmRest(RestSettings(rest.url))(["sinfo", "--noheader", "--format=%C"]) == "8/6/2/16\n"
     assert partitions(SlurmRest(RestSettings(rest.url))) == {"batch", "debug"}
+
+
+def test_the_cpus_of_each_node_are_printed_as_the_command_prints_them(rest):
+    """The sum of all nodes was printed instead, so that no look had outcomes while a node was unfit."""
+    text = SlurmRest(RestSettings(rest.url))(["sinfo", "--noheader", "--Node", "--format=%N|%C"])
+    assert text == "n1|8/0/0/8\nn2|0/6/2/8\n"
+    assert idle_cpus(text, frozenset({"n2"})) == 6
 
 
 def test_the_accounting_has_overruns_and_the_end_of_a_job(rest):

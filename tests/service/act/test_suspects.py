@@ -63,9 +63,8 @@ class Helper:
 class ManyJobs(PaperSlurm):
     """Answers for any job."""
 
-    def __call__(self, arguments) -> str:
-        answer = super().__call__(arguments)
-        return answer.replace("JobId=42", f"JobId={arguments[-1]}") if arguments[0] == "scontrol" else answer
+    def _facts(self, job: str) -> dict[str, object]:
+        return {**super()._facts(job), "JobID": job}
 
 
 @pytest.fixture
@@ -225,17 +224,15 @@ def test_a_live_job_that_spins_opens_an_event_and_one_that_computes_does_not(
 @pytest.mark.skipif(not shutil.which("eu-stack"), reason="eu-stack (elfutils) is not installed")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
 def test_a_real_process_that_spins_on_a_lock_is_confirmed_by_the_real_helper(tmp_path, store):
-    class HereSlurm(ManyJobs):
-        def __call__(self, arguments) -> str:
-            return super().__call__(arguments).replace("ada(1000)", f"ada({os.getuid()})")
-
     job = str(10**8 + os.getpid())
     environment = {**os.environ, "SLURM_JOB_ID": job, "SLURM_PROCID": "0"}
     with subprocess.Popen([sys.executable, "-c", SPIN_CODE], stdout=subprocess.PIPE, env=environment) as spins:
         try:
             assert spins.stdout is not None
             spins.stdout.readline()
-            hand = Hand(tmp_path, store, HandSettings(), take_on_this_host, HereSlurm())
+            slurm = ManyJobs()
+            slurm.uid = os.getuid()
+            hand = Hand(tmp_path, store, HandSettings(), take_on_this_host, slurm)
             begin_s = now_s = time.time()
             # Beside a busy neighbour the process may not stop for its stack in time. Such a look claims nothing.
             for _ in range(30):

@@ -34,6 +34,10 @@ CHANGE = replace(EVENT, view="change", question="change", cause="idle", score=4.
         (CHANGE, 3.0, "strength", "1.5 times the smallest change that opens an event"),
         (CHANGE, None, "strength", "how far it is beyond the smallest change that opens an event"),
         (replace(HARM, cause="out-of-memory"), 3.0, "strength", "fixed, because the kernel killed a task of the job"),
+        (replace(HARM, cause="misbound"), 3.0, "strength",
+         "fixed, because tasks of the job wait for a CPU while another of its CPUs is free"),
+        (replace(CHANGE, cause="spinning"), 3.0, "strength",
+         "fixed, because two looks at its processes show that it hangs"),
     ],
 )  # fmt: skip
 def test_the_text_fits_what_the_number_counts(event: Event, threshold: float | None, name: str, text: str):

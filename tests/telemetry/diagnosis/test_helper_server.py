@@ -83,8 +83,10 @@ def test_the_helper_does_not_start_without_passwords(tmp_path):
         serve("127.0.0.1:0", str(empty), "n1", 6)
 
 
-def test_the_helper_does_not_listen_beyond_this_host_without_tls(tmp_path):
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost.example.org", "127.example.org", "[::1f00]", ""])
+def test_the_helper_does_not_listen_beyond_this_host_without_tls(tmp_path, host):
+    """A name that began like an address of this host was taken for one, and passwords were sent in clear."""
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  twin: {USERS['twin']}\n")
     with pytest.raises(SettingsError, match="no TLS"):
-        serve("0.0.0.0:0", str(config), "n1", 6)
+        serve(f"{host}:0", str(config), "n1", 6)

@@ -54,6 +54,30 @@ def test_a_stopped_rank_is_named_even_if_messages_pass():
     assert (finding.kind, finding.ranks) == ("stopped", (0,))
 
 
+def test_a_process_without_a_rank_that_is_stopped_beside_one_that_works_is_no_hang():
+    """An editor in the background of an interactive job made the job hang, 0.99 sure."""
+    works = ProcessEvidence("n1", 1, None, "computes", "R")
+    stopped = ProcessEvidence("n1", 2, None, "stopped", "T")
+    finding = find(of([works, stopped], size=None))
+    assert (finding.kind, finding.hang) == ("progress", False)
+    ranks = waiting(3)
+    beside = find(of([*ranks, stopped], size=3))  # nor does it hide that the ranks wait
+    assert (beside.kind, beside.hang, beside.sure) == ("stalled", True, 0.9)
+
+
+def test_a_stopped_process_that_only_a_shell_waits_for_is_too_uncertain_for_an_automatic_action():
+    shell = ProcessEvidence("n1", 1, None, "sleeps", "S", waiting=Waiting("wait4", ""))
+    finding = find(of([shell, ProcessEvidence("n1", 2, None, "stopped", "T")], size=None))
+    assert (finding.kind, finding.hang, finding.sure) == ("stopped", True, 0.6)
+
+
+def test_a_stopped_rank_is_named_although_another_computes():
+    ranks = waiting(2)
+    ranks = [replace(ranks[0], does="computes", mpi_call=""), replace(ranks[1], does="stopped", state="T", mpi_call="")]
+    finding = find(of([*ranks, ProcessEvidence("n1", 9, None, "stopped", "T")], size=2))
+    assert (finding.kind, finding.ranks, finding.sure) == ("stopped", (1,), 0.99)
+
+
 def test_the_shell_that_waits_for_a_program_does_not_hide_that_it_spins():
     shell = ProcessEvidence("n1", 1, None, "sleeps", "S", waiting=Waiting("wait4", ""))
     loops = [ProcessEvidence("n1", pid, None, "spins", "R", stack=Stack(("main",))) for pid in (2, 3)]

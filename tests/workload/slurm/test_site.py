@@ -93,6 +93,7 @@ def test_what_is_not_modelled_or_unknown_is_named_with_its_place(directory):
         "licenses": 1, "SchedulerParameters salloc_wait_nodes": 1, "PriorityFlags DEPTH_OBLIVIOUS": 1,
         "limit grpwall": 1, "limit gracetime": 1, "SchedulerParameters defer": 1,
     }  # fmt: skip
+    assert "SchedulerParameters bf_continue" in report.of("no effect on scheduling")
     assert set(report.of("unknown")) == {"somethingnew", "NodeName colour", "PartitionName licenses"}
     assert any(line == "not modelled: licenses (1, slurm.conf:7)" for line in report.lines())
 

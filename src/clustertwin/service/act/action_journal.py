@@ -18,6 +18,7 @@ import json
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -25,14 +26,17 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core import files
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 
 #: A proposal that nobody answers for this long expires.
 EXPIRES_S = 3600.0
-OPEN = ("proposed", "approved", "running")
+#: A proposal that is this far in the future was made before the clock was set back.
+SET_BACK_S = 60.0
+#: How long a process waits for another one that acts.
+LOCK_S = 30.0
 
 
 class ApprovalRefused(SettingsError):
@@ -111,6 +115,20 @@ class Journal:
             raise SettingsError(f"there is no action {action_id!r}")
         return _record(rows[0])
 
+    def find(self, name: str) -> str:
+        """The full id of the action whose id is `name` or is the only one that begins with it."""
+        rows = self._db.rows(
+            "SELECT id FROM actions WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
+            (name, name, len(name), name, name),
+        )
+        ids = [str(row["id"]) for row in rows]
+        if not ids:
+            raise SettingsError(f"there is no action {name!r}")
+        if len(ids) > 1 and ids[0] != name:
+            more = ", …" * (len(ids) > 3)
+            raise SettingsError(f"more than one action begins with {name!r}: {', '.join(ids[:3])}{more}")
+        return ids[0]
+
     def actions(self, states: Sequence[str] = (), event: str = "", limit: int = 200) -> list[ActionRecord]:
         """Actions, newest first."""
         where, values = ["1"], []
@@ -122,6 +140,15 @@ class Journal:
             values.append(event)
         query = f"SELECT * FROM actions WHERE {' AND '.join(where)} ORDER BY proposed_s DESC, id LIMIT {int(limit)}"
         return [_record(row) for row in self._db.rows(query, tuple(values))]
+
+    def unmeasured(self, since_s: float) -> list[ActionRecord]:
+        """Actions and advice since this time whose saving is not known yet, newest first."""
+        rows = self._db.rows(
+            "SELECT * FROM actions WHERE measured_node_hours IS NULL AND proposed_s >= ?"
+            " AND state IN ('done', 'advised', 'dismissed', 'expired') ORDER BY proposed_s DESC, id LIMIT 1000",
+            (since_s,),
+        )
+        return [_record(row) for row in rows]
 
     def count_since(self, rule: str, since_s: float) -> int:
         """Actions of a rule that were begun since this time."""
@@ -142,9 +169,9 @@ class Journal:
         action = self.action(action_id)
         if action.state != "proposed":
             raise ApprovalRefused(f"action {action_id} is {action.state}, so it cannot be approved again")
-        if now_s - action.proposed_s > EXPIRES_S:
-            self._move(action_id, ("proposed",), "expired", "", now_s, "nobody answered in time")
-            raise ApprovalRefused(f"action {action_id} was proposed more than an hour ago and has expired")
+        if why := expired(action.proposed_s, now_s):
+            self._move(action_id, ("proposed",), "expired", "", now_s, why)
+            raise ApprovalRefused(f"action {action_id} has expired: {why}")
         if not hmac.compare_digest(self.code(action), code):
             raise ApprovalRefused("the approval does not belong to this action as it is now; load the page again")
         self._move(action_id, ("proposed",), "approved", who, now_s)
@@ -164,8 +191,6 @@ class Journal:
     def begin(self, action_id: str, now_s: float) -> ActionRecord:
         """The write ahead: from now on the action counts as begun, whatever happens."""
         self._move(action_id, ("approved",), "running", "", now_s)
-        with self._db.transaction() as connection:
-            connection.execute("UPDATE actions SET begun_s = ? WHERE id = ?", (now_s, action_id))
         return self.action(action_id)
 
     def begin_step(self, action_id: str, step: int) -> None:
@@ -180,8 +205,8 @@ class Journal:
     def expire(self, now_s: float) -> None:
         """Close proposals that nobody answered."""
         for action in self.actions(("proposed",)):
-            if now_s - action.proposed_s > EXPIRES_S:
-                self._move(action.id, ("proposed",), "expired", "", now_s, "nobody answered in time")
+            if why := expired(action.proposed_s, now_s):
+                self._move(action.id, ("proposed",), "expired", "", now_s, why)
 
     def measure(self, action_id: str, node_hours: float) -> None:
         """Enter the measured saving."""
@@ -214,9 +239,9 @@ class Journal:
             if row["state"] not in allowed:
                 raise ApprovalRefused(f"action {action_id} is {row['state']}, so it cannot become {state}")
             connection.execute(
-                "UPDATE actions SET state = ?, changed_s = ?, who = CASE ? WHEN '' THEN who ELSE ? END, result = ?"
-                " WHERE id = ?",
-                (state, now_s, who, who, result, action_id),
+                "UPDATE actions SET state = ?, changed_s = ?, who = CASE ? WHEN '' THEN who ELSE ? END, result = ?,"
+                " begun_s = CASE ? WHEN 'running' THEN ? ELSE begun_s END WHERE id = ?",
+                (state, now_s, who, who, result, state, now_s, action_id),
             )
             after = {"action": row["verb"], "job": row["job"], "result": result}
             audit_log.append(
@@ -232,16 +257,41 @@ class Journal:
         return bytes.fromhex(rows[0]["value"])
 
 
+def expired(since_s: float, now_s: float) -> str:
+    """Why a proposal or an approval of this time does not hold any more; empty while it holds.
+
+    >>> expired(100.0, 200.0), expired(100.0, 4000.0)
+    ('', 'nobody answered in time')
+    """
+    if now_s < since_s - SET_BACK_S:
+        return "the clock was set back"
+    return "nobody answered in time" if now_s - since_s > EXPIRES_S else ""
+
+
 @contextmanager
 def acting(home: Path) -> Iterator[None]:
-    """One process at a time acts. A second one waits."""
+    """One process at a time acts. A second one waits, but not for one that was stopped and keeps the lock."""
     with files.reporting(home):
         lock = os.open(home / "act.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock, home)
         yield
     finally:
         os.close(lock)
+
+
+def _lock(lock: int, home: Path) -> None:
+    end_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end_s:
+                raise SourceError(
+                    f"another process acts and holds {home / 'act.lock'}; approved actions wait for it"
+                ) from None
+        time.sleep(0.1)
 
 
 def _record(row: sqlite3.Row) -> ActionRecord:

@@ -22,7 +22,7 @@ from clustertwin.service.act.slurm_commands import (
     run_command,
 )
 
-#: title, body -> nothing; how `notify` and `advise` reach a person
+#: Delivers the message about an action.
 Deliver = Callable[[ActionRecord], None]
 #: Why an action is not needed any more.
 CHANGED = "the job has ended or changed"
@@ -40,9 +40,10 @@ class Executor:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
         deliver: Deliver | None = None,
+        tick: Callable[[], float] = time.monotonic,
     ) -> None:
         self._home, self._journal, self._run = home, journal, run
-        self._sleep, self._clock, self._deliver = sleep, clock, deliver
+        self._sleep, self._clock, self._deliver, self._tick = sleep, clock, deliver, tick
 
     def dry_run(self, action: ActionRecord) -> list[str]:
         """The commands as a person would type them."""
@@ -122,10 +123,10 @@ class Executor:
             self._run(command)
 
     def _wait(self, grace_s: float, action: ActionRecord) -> None:
-        """Wait for the job to end, at most for the grace."""
-        end_s = self._clock() + grace_s
-        while self._clock() < end_s and not is_done("cancel", action.plan.facts, action.id, self._run):
-            self._sleep(min(1.0, max(end_s - self._clock(), 0.0)))
+        """Wait for the job to end, at most for the grace. A clock that is set neither ends nor prolongs it."""
+        end_s = self._tick() + grace_s
+        while self._tick() < end_s and not is_done("cancel", action.plan.facts, action.id, self._run):
+            self._sleep(min(1.0, max(end_s - self._tick(), 0.0)))
 
 
 def _commands_of(action: ActionRecord) -> list[list[str]]:

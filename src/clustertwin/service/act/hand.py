@@ -20,11 +20,11 @@ from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Jou
 from clustertwin.service.act.counterfactual import outcomes_of
 from clustertwin.service.act.decision import DAY_S, decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
-from clustertwin.service.act.evidence_store import EvidenceStore, lasting
+from clustertwin.service.act.evidence_store import LONGEST_GAP_S, EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read_policy
-from clustertwin.service.act.savings import future_overruns, measure_action, middle_of, read_overruns
+from clustertwin.service.act.savings import SavingsMeter, future_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.act.suspect_looks import SuspectLooks
 from clustertwin.service.live.snapshot import ServiceState
@@ -34,8 +34,8 @@ from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
-#: Which outcome belongs to which action.
-CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
+#: The clock was set if it differs by more than this from the time that has passed since the last turn.
+STEP_S = 5.0
 
 
 class JobEnded(SettingsError):
@@ -53,13 +53,18 @@ class Hand:
         deliver: Deliver | None = None,
     ) -> None:
         self.store, self.settings = store, settings
-        self.journal, self.evidence = Journal(store.database), EvidenceStore(store.database)
-        self.executor = Executor(home, self.journal, run, deliver=deliver)
+        self.journal = Journal(store.database)
+        self.evidence = EvidenceStore(store.database, max(LONGEST_GAP_S, 3 * settings.every_s))
+        self.executor = Executor(home, self.journal, run, sleep=self._sleep, deliver=deliver)
+        self.meter = SavingsMeter(self.journal, run)
         self.problem = ""  # why the last turn did less than it should, in one sentence
+        self.alive_s = time.monotonic()  # the last turn, or the last second of a wait
         self._take, self._run, self._deliver = take, run, deliver
         self._looked_s: dict[str, float] = {}
         self._health: dict[str, JobHealth] = {}  # event -> what its evidence says of its job
         self._unfit: frozenset[str] = frozenset()
+        self._no_outcomes = ""  # why the last look has no outcomes
+        self._clock_ahead_s: float | None = None  # of the wall clock, before the monotonic one
         self.suspects = SuspectLooks()
         self._told: set[str] = set()  # events that have the evidence which opened them
 
@@ -74,6 +79,8 @@ class Hand:
             self._suspend_after_errors(now_s)
             self._listen(events)
             self._hand_over(events)
+            if not events:
+                self._no_outcomes = ""
             event = self._due(events, now_s)
             suspect = self.suspects.due(suspects if self.settings.suspects else (), events, now_s)
             if event is not None:
@@ -85,9 +92,9 @@ class Hand:
                 nodes = [finding.node for finding in suspects if finding.job == suspect.job]
                 with suppress(JobEnded):
                     self.look_at_suspect(suspect.job, nodes, now_s)
-            self._measure()
+            self.meter.turn(now_s)
             if event is not None or suspect is not None or not events:
-                self.problem = ""
+                self.problem = self._no_outcomes or self.meter.problem
         except TwinError as error:
             self.problem = str(error)
 
@@ -121,13 +128,18 @@ class Hand:
 
         finding = find(evidence)
         outcomes: tuple[dict[str, Any], ...] = ()
-        with suppress(TwinError):
+        self._no_outcomes = ""
+        try:
             settings = ActionSettings(
-                overruns_s=future_overruns(read_overruns(self._run)),
+                overruns_s=future_overruns(self.meter.overruns_s(now_s)),
                 releases_s=self._releases(),
                 known=self.known_health(event),
             )
             outcomes = outcomes_of(facts.target, finding, _path(self.settings.past), self._run, settings)
+        except SettingsError:
+            pass  # not in the queue: the job has just ended, or is a part of a heterogeneous job
+        except TwinError as error:
+            self._no_outcomes = f"no outcomes of job {facts.job}: {error}"
         self.evidence.add(event.id, evidence, outcomes)
         self._health[event.id] = JobHealth(facts.target, finding.hang, finding.sure)
         self._withdraw(event, finding, now_s)
@@ -184,7 +196,7 @@ class Hand:
         outcomes: tuple[dict[str, Any], ...],
         now_s: float,
     ) -> ActionRecord | None:
-        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == CHOICE.get(rule.action)), None)
+        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == rule.action), None)
         if rule.mode == "advise":  # an advice is checked against the time that the job really goes on
             saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
         promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}
@@ -253,14 +265,16 @@ class Hand:
                     if action.state == "proposed":
                         self.journal.dismiss(action.id, case.who, now_s, why)
 
-    def _measure(self) -> None:
-        states = ("done", "advised", "dismissed", "expired")
-        unmeasured = [a for a in self.journal.actions(states, limit=200) if a.measured_node_hours is None]
-        if unmeasured:
-            overrun_s = middle_of(read_overruns(self._run))
-            for action in unmeasured[:10]:
-                if (hours := measure_action(action, overrun_s, self._run)) is not None:
-                    self.journal.measure(action.id, hours)
+    def check_clock(self, wall_s: float, monotonic_s: float) -> None:
+        """Begin the findings anew if the wall clock was set since the last turn: it tells how long a finding lasts."""
+        before_s, self._clock_ahead_s = self._clock_ahead_s, wall_s - monotonic_s
+        if before_s is not None and abs(self._clock_ahead_s - before_s) > STEP_S:
+            self.evidence.begin_anew()
+
+    def _sleep(self, seconds: float) -> None:
+        """The grace of a cancellation: a wait that is no standstill."""
+        self.alive_s = time.monotonic()
+        time.sleep(seconds)
 
 
 def _path(text: str) -> Path | None:
@@ -269,10 +283,13 @@ def _path(text: str) -> Path | None:
 
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:
     """Take turns until `stop` is set; the work of a thread beside the loop."""
+    state.hand_age_s = lambda: time.monotonic() - hand.alive_s
     with suppress(TwinError):
         hand.executor.recover()
     while not stop.wait(check_s):
+        hand.alive_s = time.monotonic()
         try:
+            hand.check_clock(time.time(), time.monotonic())
             snapshot = state.snapshot
             hand.turn(snapshot.events, time.time(), snapshot.suspects)
             state.hanging_s = hand.suspects.hanging_s
@@ -282,3 +299,4 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
             hand.problem = f"unexpected {type(error).__name__}; nothing is done"
         state.hand_problem, state.known_health = hand.problem, hand.hanging_jobs()
+    state.hand_age_s = lambda: 0.0

@@ -13,7 +13,7 @@ partitions = ["batch"]               # empty: all
 accounts = []                        # empty: all
 most_per_day = 5
 signal = "TERM"                      # of cancel
-grace = "30 s"                       # then KILL
+grace = "30 s"                       # then KILL; at most 1 h
 reserve = "4 h"                      # how long a reservation for maintenance lasts
 """
 
@@ -37,6 +37,8 @@ MODES: tuple[str, ...] = get_args(Mode)
 SIGNALS = ("TERM", "INT", "USR1", "USR2", "KILL")
 #: `auto` needs at least this, whatever the file says.
 LEAST_SURE_FOR_AUTO = 0.9
+#: Nothing else is looked at while a cancelled job has its grace.
+LONGEST_GRACE_S = 3600.0
 #: What cannot be undone, and what undoes the rest.
 UNDO: dict[str, str] = {
     "notify": "A message cannot be unsent.",
@@ -158,6 +160,8 @@ def _check(rule: Rule, name: str, where: object) -> None:
         raise PolicyFileError(where, f"{name}: sure must be above 0 and at most 1")
     if rule.mode == "auto" and rule.sure < LEAST_SURE_FOR_AUTO:
         raise PolicyFileError(where, f"{name}: mode auto needs sure of at least {LEAST_SURE_FOR_AUTO}")
+    if rule.grace_s > LONGEST_GRACE_S:
+        raise PolicyFileError(where, f"{name}: grace must be at most {LONGEST_GRACE_S / 3600:.0f} h")
     if not 1 <= rule.most_per_day <= 10_000:
         raise PolicyFileError(where, f"{name}: most_per_day must be between 1 and 10000")
 

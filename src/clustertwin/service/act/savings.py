@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import ActionRecord, Journal
 from clustertwin.service.act.slurm_commands import RunCommand, run_command
 
@@ -21,6 +22,12 @@ CHECK_S = 30.0
 CHECK_DELAYS_S = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)
 #: Actions after which the job does not run on.
 ENDING = ("cancel", "requeue")
+#: sacct is asked again about an action after this time, which doubles with each answer without an end.
+ASK_AGAIN_S, LONGEST_S = 600.0, 6 * 3600.0
+#: What sacct does not know after this time is not measured any more.
+GIVE_UP_S = 30 * 86_400.0
+#: How often overruns are read, and about how many actions sacct is asked in a turn.
+OVERRUNS_EVERY_S, MOST_A_TURN = 3600.0, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,61 @@ def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand
         end_s, nodes = _time(fields[2]), int(fields[3])
         if not end_s:
             return None
-        if action.state == "done" and action.verb in ENDING:
+        if _has_ended_it(action):
             if facts.limit_s is None:
                 return None
             return max(facts.start_s + facts.limit_s + overrun_s - end_s, 0.0) * nodes / 3600
         return max(end_s - action.proposed_s, 0.0) * nodes / 3600
     return None
+
+
+class SavingsMeter:
+    """Measures actions when their jobs have ended. An answer of sacct can be long, so it is asked seldom."""
+
+    def __init__(self, journal: Journal, run: RunCommand = run_command) -> None:
+        self.problem = ""  # why the last question had no answer
+        self._journal, self._run = journal, run
+        self._asked_s: dict[str, tuple[float, float]] = {}  # action -> when sacct was asked, and the wait after it
+        self._overruns: tuple[float, tuple[float, ...]] | None = None
+
+    def turn(self, now_s: float) -> None:
+        """Ask about the actions that are due: those that were not asked about for the longest time come first."""
+        unmeasured = [action for action in self._journal.unmeasured(now_s - GIVE_UP_S) if _is_measurable(action)]
+        known = {action.id for action in unmeasured}
+        self._asked_s = {id: asked for id, asked in self._asked_s.items() if id in known}
+        due = [action for action in unmeasured if self._is_due(action.id, now_s)]
+        due.sort(key=lambda action: self._asked_s.get(action.id, (0.0, 0.0))[0])
+        try:
+            for action in due[:MOST_A_TURN]:
+                _, wait_s = self._asked_s.get(action.id, (0.0, ASK_AGAIN_S / 2))
+                self._asked_s[action.id] = now_s, min(2 * wait_s, LONGEST_S)
+                overrun_s = middle_of(self.overruns_s(now_s)) if _has_ended_it(action) else 0.0
+                if (hours := measure_action(action, overrun_s, self._run)) is not None:
+                    self._journal.measure(action.id, hours)
+                self.problem = ""
+        except TwinError as error:
+            self.problem = str(error)
+        if not unmeasured:
+            self.problem = ""
+
+    def overruns_s(self, now_s: float) -> tuple[float, ...]:
+        """The overruns of the last seven days, at most an hour old."""
+        if self._overruns is None or not 0 <= now_s - self._overruns[0] < OVERRUNS_EVERY_S:
+            self._overruns = now_s, read_overruns(self._run)
+        return self._overruns[1]
+
+    def _is_due(self, action_id: str, now_s: float) -> bool:
+        asked_s, wait_s = self._asked_s.get(action_id, (0.0, 0.0))
+        return not 0 <= now_s - asked_s < wait_s  # a question from the future is from before the clock was set back
+
+
+def _has_ended_it(action: ActionRecord) -> bool:
+    return action.state == "done" and action.verb in ENDING
+
+
+def _is_measurable(action: ActionRecord) -> bool:
+    """Without a limit, nobody knows when the job would have ended."""
+    return action.plan.facts.limit_s is not None or not _has_ended_it(action)
 
 
 def overruns(text: str) -> tuple[float, ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,10 +23,10 @@ MOST_BYTES = 64 << 20  # the queue of a large site
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,8})?(?:\+[0-9]{1,4})?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIELD = re.compile(r"(\w[\w:/]*)=(\S*)")
-#: Fields that the twin reads. A job's name or comment may contain them as well, so each must have one value.
-_IDS = ("JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")
-_READ = (*_IDS, "UserId", "Account", "Partition", "JobState",
-         "StartTime", "NodeList", "TimeLimit", "Priority", "Restarts")  # fmt: skip
+#: What squeue prints of a job, in this order. The name, the comment and the directory of a job are texts of its user,
+#: who could write anything into them, so they are not asked for.
+FACTS = ("JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "HetJobOffset", "UserID", "UserName", "Account",
+         "Partition", "State", "StartTime", "NodeList", "TimeLimit", "PriorityLong", "RestartCnt")  # fmt: skip
 _DAYS = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})")
 #: What Slurm's commands print, in several lines, without a controller or without a configuration.
 _UNREACHABLE = ("Unable to contact slurm controller", "fetch_config", "Could not establish a configuration source")
@@ -94,83 +95,87 @@ def check_node(node: str) -> str:
     return node
 
 
+def facts_command(job: str, mark: str) -> list[str]:
+    """The question about a job. Slurm prints `mark` after each field, and only Slurm and the caller know it."""
+    form = ",".join(f"{name}:{mark}" for name in FACTS)
+    return ["squeue", "--noheader", "--all", "--states=all", f"--Format={form}", f"--jobs={check_job(job)}"]
+
+
+def mark_of(command: Sequence[str]) -> str:
+    """The mark of a question about a job; empty for another command.
+
+    >>> mark_of(facts_command("42", "|x|"))
+    '|x|'
+    """
+    form = next((word for word in command if word.startswith("--Format=")), "")
+    return form.partition(":")[2].partition(",")[0]
+
+
 def read_facts(job: str, run: RunCommand = run_command) -> JobFacts:
     """What Slurm knows of a job now."""
-    text = run(["scontrol", "--oneliner", "show", "job", check_job(job)])
-    fields = record_of(job, text)
-    if _has_lines(text) and " JobName=" in text:
-        # The name of a part may have lines in it that look like other parts. Asked alone, a part has one line.
-        text = run(["scontrol", "--oneliner", "show", "job", check_job(_task(fields) or _component(fields) or job)])
-        if _has_lines(text):
-            raise SourceError(f"Slurm's answer about job {job} cannot be read")
-        fields = record_of(job, text)
-    hosts = fields.get("NodeList", "")
-    known = hosts not in ("", "(null)", "None")
-    return parse_facts(job, text, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
+    mark = f"|{secrets.token_hex(8)}|"
+    fields = record_of(job, run(facts_command(job, mark)), mark)
+    hosts = fields["NodeList"]
+    known = hosts not in ("", "(null)", "None", "N/A")
+    return parse_facts(job, fields, tuple(run(["scontrol", "show", "hostnames", hosts]).split()) if known else ())
 
 
-def _has_lines(text: str) -> bool:
-    return "\n" in text.strip()
+def record_of(job: str, text: str, mark: str) -> dict[str, str]:
+    """The fields of one job. For an array or a heterogeneous job, squeue prints a record for each part.
 
+    Users choose some texts, such as the account where Slurm does not check it. A text may look like other fields or
+    like another job, but it cannot contain the mark.
 
-def record_of(job: str, text: str) -> dict[str, str]:
-    """The fields of one job. For an array or a heterogeneous job, `scontrol show job` prints a line for each part.
-
-    The name of a job is its user's text, and may have line ends and ids of other jobs in it. So ids are read before the
-    name only, and an answer with a line about another job is not believed.
-
-    >>> record_of("7", "JobId=7 ArrayJobId=7 ArrayTaskId=2\\nJobId=8 ArrayJobId=7 ArrayTaskId=1")["ArrayTaskId"]
-    '2'
+    >>> record_of("8", "".join(f"{name}|x|" for name in ("7", *FACTS[1:])) + "\\n" + "8|x|" * 15, "|x|")["State"]
+    '8'
     """
-    found, wholes = [], set()
-    for line in filter(str.strip, text.split("\n")):
-        pairs, ids = _FIELD.findall(line), dict(_FIELD.findall(line.partition(" JobName=")[0]))
-        wholes.add(ids.get("ArrayJobId") or ids.get("HetJobId") or ids.get("JobId"))
-        if job not in (ids.get("JobId"), _task(ids), _component(ids)):
-            continue
-        for name in _READ:
-            if len({value for key, value in pairs if key == name}) > 1:
-                raise SourceError(f"Slurm's answer about job {job} has two values of {name}, so it is not believed")
-        found.append({name: value for name, value in pairs if name not in _IDS} | ids)
-    if len(found) != 1 or len(wholes) != 1:
+    *fields, rest = text.split(mark)
+    records = [dict(zip(FACTS, fields[i:], strict=False)) for i in range(0, len(fields), len(FACTS))]
+    for record in records:
+        record["JobID"] = record["JobID"].removeprefix("\n")  # the end of the record before
+    found = [record for record in records if job in (record["JobID"], _task(record), _component(record))]
+    if len(found) != 1 or len(fields) % len(FACTS) or rest.strip():
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return found[0]
 
 
-def parse_facts(job: str, text: str, nodes: tuple[str, ...]) -> JobFacts:
-    """Read the answer of `scontrol --oneliner show job`."""
-    names = record_of(job, text)
-    user = re.fullmatch(r"([^()]*)\((\d{1,10})\)", names.get("UserId", ""))
-    if "JobState" not in names or user is None:
+def parse_facts(job: str, fields: Mapping[str, str], nodes: tuple[str, ...]) -> JobFacts:
+    """Read the values of `FACTS`."""
+    own_id, uid = fields["JobID"], fields["UserID"]
+    if not (own_id.isdecimal() and uid.isdecimal() and len(uid) <= 10 and fields["State"]):
         raise SourceError(f"Slurm's answer about job {job} cannot be read")
     return JobFacts(
         job=job,
-        user=user[1],
-        uid=int(user[2]),
-        account=names.get("Account", "").replace("(null)", ""),
-        partition=names.get("Partition", ""),
-        state=names["JobState"],
-        start_s=_time(names.get("StartTime", "")),
+        user=clean(fields["UserName"]),
+        uid=int(uid),
+        account=_known(fields["Account"]),
+        partition=clean(fields["Partition"]),
+        state=clean(fields["State"]),
+        start_s=_time(fields["StartTime"]),
         nodes=nodes,
-        limit_s=_duration(names.get("TimeLimit", "")),
-        priority=_count(names.get("Priority", ""), -1),
-        restarts=_count(names.get("Restarts", ""), 0),
-        name=_task(names) or names["JobId"],
-        id_on_nodes=names["JobId"],
-        het_job=names.get("HetJobId", ""),
+        limit_s=_duration(fields["TimeLimit"]),
+        priority=_count(fields["PriorityLong"], -1),
+        restarts=_count(fields["RestartCnt"], 0),
+        name=_task(fields) or own_id,
+        id_on_nodes=own_id,
+        het_job=fields["HetJobID"] if _component(fields) else "",
     )
 
 
-def _task(fields: dict[str, str]) -> str:
+def _task(fields: Mapping[str, str]) -> str:
     """`7_2` for a task of an array."""
-    array, task = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId", "")
-    return f"{array}_{task}" if array and task.isdecimal() else ""
+    array, task = fields.get("ArrayJobID", ""), fields.get("ArrayTaskID", "")
+    return f"{array}_{task}" if array.isdecimal() and task.isdecimal() else ""
 
 
-def _component(fields: dict[str, str]) -> str:
+def _component(fields: Mapping[str, str]) -> str:
     """`7+1` for a component of a heterogeneous job."""
-    het, offset = fields.get("HetJobId", ""), fields.get("HetJobOffset", "")
-    return f"{het}+{offset}" if het and offset else ""
+    het, offset = fields.get("HetJobID", ""), fields.get("HetJobOffset", "")
+    return f"{het}+{offset}" if het.isdecimal() and het != "0" and offset.isdecimal() else ""
+
+
+def _known(text: str) -> str:
+    return "" if text in ("(null)", "N/A") else clean(text)
 
 
 def partitions(run: RunCommand = run_command) -> set[str]:
@@ -185,7 +190,7 @@ def reservation_of(action_id: str) -> str:
 def commands_of(
     verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float, reserve_s: float = 0.0
 ) -> list[list[str]]:
-    """The commands of an action, in order; a command that is one word `sleep` waits."""
+    """The commands of an action, in order. The pseudo-command `sleep SECONDS` waits for the job to end."""
     if facts.het_job and verb in ("hold", "requeue", "suspend", "cancel"):
         raise SettingsError(
             f"job {facts.job} is a part of the heterogeneous job {facts.het_job}, which ends as a whole"

@@ -7,7 +7,6 @@ its file for each request, because tokens expire, and is never part of an error.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import stat
@@ -21,7 +20,8 @@ from urllib.parse import urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
-from clustertwin.service.act.slurm_commands import TIMEOUT_S, check_job
+from clustertwin.service.act.slurm_commands import FACTS, TIMEOUT_S, check_job, mark_of
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
@@ -49,7 +49,7 @@ class SlurmRest:
         if not _VERSION.fullmatch(settings.version):
             raise SettingsError(f"hand.rest_version: {settings.version!r} is not a version such as v0.0.38")
         host = urlsplit(settings.url).hostname or ""
-        if settings.token_file and settings.url.startswith("http://") and not _is_this_host(host):
+        if settings.token_file and settings.url.startswith("http://") and not is_loopback(host):
             raise SettingsError(f"hand.rest: the token would cross the network unencrypted to {host}; use https://")
         self._settings = settings
 
@@ -72,8 +72,8 @@ class SlurmRest:
         """Method, path and body."""
         command, rest = arguments[0], list(arguments[1:])
         slurm, accounting = f"/slurm/{self._settings.version}", f"/slurmdb/{self._settings.version}"
-        if command == "scontrol" and rest[:3] == ["--oneliner", "show", "job"]:
-            return "GET", f"{slurm}/job/{check_job(rest[3])}", {}
+        if mark_of(rest):
+            return "GET", f"{slurm}/job/{check_job(_asked(rest))}", {}
         if command == "scontrol" and rest[0] == "hold":
             return "POST", f"{slurm}/job/{check_job(rest[1])}", {"hold": True}
         if command == "scancel":
@@ -83,8 +83,8 @@ class SlurmRest:
             return "GET", f"{slurm}/jobs/", {}
         if command == "sinfo":
             return "GET", f"{slurm}/{'nodes' if '%C' in rest[-1] else 'partitions'}/", {}
-        if command == "sacct" and rest[-1].startswith("--jobs="):
-            return "GET", f"{accounting}/job/{check_job(rest[-1].partition('=')[2])}", {}
+        if command == "sacct" and _asked(rest):
+            return "GET", f"{accounting}/job/{check_job(_asked(rest))}", {}
         if command == "sacct":
             return "GET", f"{accounting}/jobs/?start_time=uts{int(time.time()) - 7 * 86_400}", {}
         words = [word for word in rest if not word.startswith("-")]
@@ -158,13 +158,15 @@ def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
 
 def printed(command: str, rest: Sequence[str], answer: Mapping[str, Any]) -> str:
     """What the command would print."""
-    if command == "scontrol" and "show" in rest:
-        return "\n".join(job_line(job) for job in answer["jobs"])
+    if mark := mark_of(rest):
+        return "".join(f"{job_line(job, mark)}\n" for job in answer["jobs"])
     if command == "squeue":
         jobs = [job for job in answer["jobs"] if _state(job) in ("RUNNING", "PENDING")]
         jobs.sort(key=lambda job: (-_count(job.get("priority")), int(job["job_id"])))
         return "".join(f"{queue_line(job, time.time())}\n" for job in jobs)
     if command == "sinfo":
+        if "%N|%C" in rest[-1]:
+            return "".join(f"{_word(node['name'])}|{cpu_line([node])}" for node in answer["nodes"])
         if "%C" in rest[-1]:
             return cpu_line(answer["nodes"])
         return "\n".join(_word(partition["name"]) for partition in answer["partitions"])
@@ -174,28 +176,30 @@ def printed(command: str, rest: Sequence[str], answer: Mapping[str, Any]) -> str
     return ""
 
 
-def job_line(job: Mapping[str, Any]) -> str:
-    """A job as `scontrol --oneliner show job` prints it, as far as the twin reads it."""
+def job_line(job: Mapping[str, Any], mark: str) -> str:
+    """A job as squeue prints `FACTS`, each with the mark after it."""
     limit = _number(job.get("time_limit"))
     start = datetime.fromtimestamp(_number(job.get("start_time")) or 0).isoformat(timespec="seconds")
-    task, het = _number(job.get("array_task_id")), _count(job.get("het_job_id"))
-    parts = {"ArrayJobId": _count(job.get("array_job_id")), "ArrayTaskId": int(task)} if task is not None else {}
-    if het:
-        parts = {"HetJobId": het, "HetJobOffset": _count(job.get("het_job_offset"))}
+    array, task = _count(job.get("array_job_id")), _number(job.get("array_task_id"))
+    het = _count(job.get("het_job_id"))
     fields = {
-        "JobId": int(job["job_id"]),
-        **(parts if any(parts.values()) else {}),
-        "UserId": f"{_word(job.get('user_name'))}({int(job['user_id'])})",
-        "Priority": _count(job.get("priority")),
+        "JobID": int(job["job_id"]),
+        "ArrayJobID": array or "N/A",
+        "ArrayTaskID": int(task) if array and task is not None else "N/A",
+        "HetJobID": het or "N/A",
+        "HetJobOffset": _count(job.get("het_job_offset")) if het else "N/A",
+        "UserID": int(job["user_id"]),
+        "UserName": _word(job.get("user_name")),
         "Account": _word(job.get("account")),
-        "JobState": _state(job),
-        "Restarts": _count(job.get("restart_cnt")),
-        "TimeLimit": "UNLIMITED" if limit is None else _clock(60 * limit),
-        "StartTime": start,
         "Partition": _word(job.get("partition")),
+        "State": _state(job),
+        "StartTime": start,
         "NodeList": _word(job.get("nodes")),
+        "TimeLimit": "UNLIMITED" if limit is None else _clock(60 * limit),
+        "PriorityLong": _count(job.get("priority")),
+        "RestartCnt": _count(job.get("restart_cnt")),
     }
-    return " ".join(f"{name}={value}" for name, value in fields.items())
+    return "".join(f"{fields[name]}{mark}" for name in FACTS)
 
 
 def queue_line(job: Mapping[str, Any], now_s: float) -> str:
@@ -234,15 +238,14 @@ def account_line(job: Mapping[str, Any], keys: Sequence[str]) -> str:
     return "|".join(str(fields[key]) for key in keys)
 
 
+def _asked(rest: Sequence[str]) -> str:
+    """The job that squeue or sacct is asked about; empty for all jobs."""
+    return rest[-1].removeprefix("--jobs=") if rest[-1].startswith("--jobs=") else ""
+
+
 def _subject(command: str, rest: Sequence[str]) -> str:
-    return f"job {rest[-1]}" if command in ("scontrol", "scancel") else f"what {command} asks"
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    job = rest[-1] if command in ("scontrol", "scancel") else _asked(rest)
+    return f"job {job}" if job else f"what {command} asks"
 
 
 def _number(value: Any) -> float | None:

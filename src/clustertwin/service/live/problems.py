@@ -16,6 +16,8 @@ from clustertwin.telemetry.learning.champions.fencing_lock import Busy
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
 MOST = 20  # enough to show, even if a thousand exporters are down
+#: Evidence and actions stand still if no turn began for this long. Slurm and the helpers answer within seconds.
+HAND_STANDS_S = 300.0
 _TAIL_BYTES = 8192
 _BEGUN = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*--day (\d{4}-\d\d-\d\d)")
 _ENDED = re.compile(r"^exit code (-?\d+)$")
@@ -25,14 +27,24 @@ _NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
 def problems(state: ServiceState) -> tuple[str, ...]:
     """The first problems, and the number of the others."""
-    hand = (f"evidence and actions: {state.hand_problem}",) if state.hand_problem else ()
-    starts = (state.starts.problem,) if state.starts and state.starts.problem else ()
-    beside = tuple(state.side_problems.copy().values())
-    own = state.snapshot.problems
-    sentences = (*nights(state.home), *hand, *beside, *own, *starts, *_silent_clusters(state))
+    sentences = all_problems(state)
     if len(sentences) <= MOST:
         return sentences
     return (*sentences[:MOST], f"and {len(sentences) - MOST} more")
+
+
+def all_problems(state: ServiceState) -> tuple[str, ...]:
+    starts = (state.starts.problem,) if state.starts and state.starts.problem else ()
+    beside = tuple(state.side_problems.copy().values())
+    own = state.snapshot.problems
+    return (*nights(state.home), *_hand(state), *beside, *own, *starts, *_silent_clusters(state))
+
+
+def _hand(state: ServiceState) -> tuple[str, ...]:
+    """Why evidence and actions are missing. A thread that stands still cannot say so itself."""
+    age_s = state.hand_age_s()
+    stands = f"nothing has been looked at or done for {age_s:.0f} s" if age_s > HAND_STANDS_S else ""
+    return tuple(f"evidence and actions: {sentence}" for sentence in (stands, state.hand_problem) if sentence)
 
 
 def _silent_clusters(state: ServiceState) -> tuple[str, ...]:

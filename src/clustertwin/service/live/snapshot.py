@@ -178,6 +178,7 @@ class ServiceState:
         self.hanging_s: Mapping[str, float] = {}  # suspect -> when a second look showed that it hangs
         self.receiver: RemoteWriteFeed | None = None  # takes in pushed samples, if that is the source
         self.hand_problem = ""  # why evidence or actions are missing, in one sentence
+        self.hand_age_s: Callable[[], float] = lambda: 0.0  # the time since the last turn for evidence and actions
         self.side_problems: dict[str, str] = {}  # work beside the loop -> why its last turn failed
         self.ending: Callable[[], bool] = lambda: False  # whether the service is stopping, so that streams must end
 

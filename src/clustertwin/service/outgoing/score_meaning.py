@@ -13,12 +13,13 @@ from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.questions.finding import MAX_STRENGTH
 
-_SURE = 6  # more windows than a million were never counted
-#: Harm that is there or not there: its strength does not say how large it is.
+_SURE = 6  # scores were calibrated on at most a million windows
+#: Findings that hold or do not hold: their strength does not say how large they are.
 _YES_OR_NO = {
     ("harm", "out-of-memory"): "the kernel killed a task of the job",
-    ("harm", "misbound"): "all tasks of the job share one thread",
+    ("harm", "misbound"): "tasks of the job wait for a CPU while another of its CPUs is free",
     ("harm", "leak"): "the memory runs out within an hour",
+    ("change", "spinning"): "two looks at its processes show that it hangs",
 }
 _LIMITS = {
     "harm": "the limit that no healthy job exceeds for minutes",

@@ -22,6 +22,7 @@ from clustertwin import __version__
 from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import Journal
 from clustertwin.service.live.members.member_board import MemberBoard
+from clustertwin.service.live.problems import all_problems
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, ServiceState, Snapshot
 from clustertwin.service.outgoing import notifications
@@ -71,9 +72,10 @@ def render(
 ) -> str:
     """The text of a scrape. `threads` adds the series of every hardware thread, `members` those of joined clusters."""
     snapshot = state.snapshot
-    beside = len(state.side_problems)
-    families = [*_loop(snapshot, state.age_s, beside), *_nodes(snapshot, limits.nodes), *_jobs(snapshot, limits.jobs)]
-    families += [
+    families = [
+        *_loop(snapshot, state.age_s, len(all_problems(state))),
+        *_nodes(snapshot, limits.nodes),
+        *_jobs(snapshot, limits.jobs),
         *_events(state, limits),
         *_actions(state.store),
         *_model(snapshot.model),
@@ -114,7 +116,7 @@ def _pushed(counts: Mapping[str, int]) -> Iterator[MetricFamily]:
     yield _single("twin_pushed_series", "Series that are known from pushes.", counts.get("series", 0))
 
 
-def _loop(snapshot: Snapshot, age_s: float, beside: int) -> Iterator[MetricFamily]:
+def _loop(snapshot: Snapshot, age_s: float, problems: int) -> Iterator[MetricFamily]:
     yield MetricFamily("twin_build_info", "Version of clustertwin.", [({"version": __version__}, 1)])
     yield _single(
         "twin_loop_timestamp_seconds", "Time of the feed's clock at the last turn of the loop.", snapshot.now_s
@@ -130,7 +132,7 @@ def _loop(snapshot: Snapshot, age_s: float, beside: int) -> Iterator[MetricFamil
     yield _single(
         "twin_loop_problems",
         "Number of current problems, such as a source that does not answer or a full disk.",
-        len(snapshot.problems) + beside,
+        problems,
     )
     phases = [({"phase": phase}, float(phase == snapshot.phase)) for phase in get_args(Phase)]
     yield MetricFamily("twin_loop_phase", "1 for the current phase of the loop.", phases)

@@ -90,8 +90,11 @@ CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 #: When the first command of an action was about to run. A promise holds from then on.
 _SCHEMA_5 = "ALTER TABLE actions ADD COLUMN begun_s REAL;"
 
+#: Since when all looks at a job have made the same finding. Looks in between are deleted.
+_SCHEMA_6 = "ALTER TABLE evidence ADD COLUMN same_since_s REAL;"
+
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.

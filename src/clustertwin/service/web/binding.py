@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
 
 if TYPE_CHECKING:
     from clustertwin.service.store.tokens import Tokens
@@ -24,12 +24,7 @@ class Binding:
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def url(self) -> str:

@@ -20,12 +20,12 @@ from clustertwin import __version__
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, to_json
 from clustertwin.telemetry.diagnosis.take_apart import take_apart
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.password_gate import PasswordGate
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import read_web_config
 
-LOOPBACK = ("127.", "::1", "localhost")
 _JOB, _OWNER = re.compile(r"[A-Za-z0-9_.+\[\]-]{1,64}"), re.compile(r"[0-9]{0,10}")
 Take = Callable[[str, int | None], JobEvidence | None]
 
@@ -94,7 +94,7 @@ def serve(address: str, config_path: str | None, node: str, per_minute: int, as_
     config = read_web_config(config_path)
     if not config.users:
         raise SettingsError(f"{config_path}: basic_auth_users is empty, and the helper needs passwords")
-    if not host.startswith(LOOPBACK) and not config.tls:
+    if not is_loopback(host) and not config.tls:
         raise SettingsError(f"{host} is reachable from other hosts, and {config_path} has no TLS")
 
     def take_here(job: str, owner: int | None) -> JobEvidence | None:

@@ -2,7 +2,8 @@
 
 A hang is claimed only if every rank that can be seen waits, and no message passed between the looks. A rank that
 computes, sleeps for a time or changes its place excludes a hang. A rank that a signal has stopped cannot be waited out
-and is named at once.
+and is named at once. Nobody waits for a stopped process without a rank, such as an editor in the background, except the
+shell that has started it.
 """
 
 from __future__ import annotations
@@ -40,16 +41,18 @@ def find(evidence: JobEvidence) -> JobFinding:
     ended = [process for process in evidence.processes if process.does == "ended"]
     if not seen:
         return JobFinding("unknown", False, "No process of the job could be read twice.")
-    does = Counter(process.does for process in seen)
     stopped = _those(seen, "stopped")
     if stopped and len(stopped) == len(seen):
         text = "Every process of the job is stopped, as scontrol suspend does."
         return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
-    if stopped:
-        return _finding("stopped", stopped, seen, evidence, 0.99)
+    if ranks := [process for process in stopped if process.rank is not None]:
+        return _finding("stopped", ranks, seen, evidence, 0.99)
     # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
     unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
     seen = _workers(seen)
+    if stopped and len(_those(seen, "stopped")) == len(seen):
+        return _finding("stopped", stopped, seen, evidence, 0.6)
+    seen = [process for process in seen if process.does != "stopped"]
     does = Counter(process.does for process in seen)
     if twice := _twice(evidence):
         text = f"Rank {twice[0]} is on {twice[1]} nodes: the job runs several MPI programs."

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from clustertwin.core.errors import SourceError
+from clustertwin.core.foreign_files import end_program
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, parse_evidence
 
 TIMEOUT_S = 25.0
@@ -22,12 +23,14 @@ def take_apart(job: str, owner: int | None, node: str, timeout_s: float = TIMEOU
     command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json", f"--job={job}"]
     command += [f"--owner={owner}"] * (owner is not None) + [f"--node={node}"] * bool(node)
     try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as taking:
-            try:
-                output, errors = taking.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired as error:
-                taking.kill()
-                raise SourceError(f"no evidence of job {job}: it took longer than {timeout_s:.0f} s") from error
+        taking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            output, errors = taking.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise SourceError(f"no evidence of job {job}: it took longer than {timeout_s:.0f} s") from error
+        finally:
+            if taking.returncode is None:
+                end_program(taking)
     except OSError as error:
         raise SourceError(f"no evidence of job {job}: {error.strerror}") from error
     if taking.returncode:

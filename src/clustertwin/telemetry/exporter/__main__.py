@@ -15,13 +15,12 @@ from clustertwin import __version__
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
 from clustertwin.telemetry.exporter.collectors import COLLECTORS, collector_class
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.exporter.http.routes import Routes
 from clustertwin.telemetry.exporter.http.server import Server
 from clustertwin.telemetry.exporter.http.webconfig import WebConfig, read_web_config
 from clustertwin.telemetry.exporter.log import log
 from clustertwin.telemetry.exporter.text.text_format import to_rows
-
-LOOPBACK = ("127.", "::1", "localhost")
 
 
 def main(argv: list[str]) -> int:
@@ -61,7 +60,7 @@ def _serve(settings: AgentSettings, options: argparse.Namespace) -> int:
     agent = Agent(settings, log)
     routes = Routes(settings.node, agent.pieces, agent.ring_since, options.path, config.users)
     server = Server(host, port, config, routes)
-    if not host.startswith(LOOPBACK) and not (config.tls and config.users):
+    if not is_loopback(host) and not (config.tls and config.users):
         log("warning", f"{host} is reachable from other hosts without TLS and a password: see --web.config.file")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

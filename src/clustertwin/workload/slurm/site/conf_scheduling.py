@@ -46,7 +46,8 @@ def scheduler_parameters(cluster: ConfSettings) -> SchedulerParameters:
         elif known.get(name) == "bool":
             given[name] = True
         elif name in ("max_script_size", "max_rpc_cnt", "max_switch_wait", "sched_min_interval", "bf_max_time",
-                      "bf_yield_interval", "bf_yield_sleep", "max_sched_time", "no_env_cache"):  # fmt: skip
+                      "bf_continue", "bf_yield_interval", "bf_yield_sleep", "max_sched_time",
+                      "no_env_cache"):  # fmt: skip
             cluster.report.add("no effect on scheduling", f"SchedulerParameters {name}", file_and_line(entry))
         else:
             cluster.report.add("not modelled", f"SchedulerParameters {name}", file_and_line(entry))

@@ -150,7 +150,6 @@ class SchedulerParameters:
     bf_min_prio_reserve: float = 0.0
     bf_node_space_size: int = 0  # 0: twice bf_max_job_test
     bf_window_linear: float = 0.0
-    bf_continue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
