@@ -22,7 +22,7 @@ from clustertwin.service.act.slurm_commands import (
     run_command,
 )
 
-#: title, body -> nothing; how `notify` and `advise` reach a person
+#: Delivers the message about an action.
 Deliver = Callable[[ActionRecord], None]
 #: Why an action is not needed any more.
 CHANGED = "the job has ended or changed"

@@ -185,7 +185,7 @@ class Hand:
         now_s: float,
     ) -> ActionRecord | None:
         saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == CHOICE.get(rule.action)), None)
-        if rule.mode == "advise":  # an advice is checked against the time that the job really goes on
+        if rule.mode == "advise":  # advice is checked against the time that the job really goes on
             saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
         promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}
         plan = ActionPlan(

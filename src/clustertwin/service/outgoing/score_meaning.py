@@ -13,7 +13,7 @@ from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.questions.finding import MAX_STRENGTH
 
-_SURE = 6  # more windows than a million were never counted
+_SURE = 6  # scores were calibrated on at most a million windows
 #: Harm that is there or not there: its strength does not say how large it is.
 _YES_OR_NO = {
     ("harm", "out-of-memory"): "the kernel killed a task of the job",

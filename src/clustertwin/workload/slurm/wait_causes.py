@@ -30,7 +30,7 @@ MOST_MOMENTS = 20_000
 #: Why a job started later, or earlier, than in the simulation.
 CAUSES = {
     "outage": "most of the extra wait lies in an inferred outage",
-    "held": "few CPUs were in use, and it would have fitted: a hold, a limit or a dependency that nothing tells",
+    "held": "few CPUs were in use, and it would have fitted: a hold, limit or dependency that the log does not show",
     "busy": "many CPUs were in use, or it would not have fitted: other jobs went first",
     "early": "it started earlier than in the simulation",
     "met": f"it started within {LATE_S:.0f} s of the simulated start",

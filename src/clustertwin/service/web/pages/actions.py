@@ -1,4 +1,4 @@
-"""Actions: proposals that wait for a decision, what was done, the book of savings, and suspended rules."""
+"""Actions: proposals that wait for a decision, what was done, savings, and suspended rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""slurmctld's day: submissions, ends and the schedulers' turns in the order of time.
+"""The loop of slurmctld: submissions, ends and scheduler turns in order of time.
 
 The main scheduler runs after each end and shortly after submissions; it goes down the queue and leaves a
 partition alone once a job of it cannot start. The backfill scheduler runs at its interval if anything has changed.

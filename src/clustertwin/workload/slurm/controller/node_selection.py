@@ -15,7 +15,7 @@ from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteAr
 
 #: What is free on a node, and how many jobs run there.
 FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64)])
-#: Room for a result, one row a node: chosen nodes with their CPUs, and what the loops need on the way.
+#: Room for a result, one row per node: chosen nodes with their CPUs, and what the loops need on the way.
 ROOM = np.dtype([(name, np.int64) for name in
                  ("node", "cpus", "avail", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")])  # fmt: skip
 LEAVES = np.dtype([("nodes", np.int64), ("distance", np.int64)])

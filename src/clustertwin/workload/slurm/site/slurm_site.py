@@ -203,7 +203,7 @@ class SiteReport:
         return {what: n for (concern, what), n in self.counts.items() if not concerns or concern in concerns}
 
     def lines(self, *concerns: Concern) -> list[str]:
-        """One line an item: `not modelled: Licenses (1, slurm.conf:84)`."""
+        """One line per item: `not modelled: Licenses (1, slurm.conf:84)`."""
         return [
             f"{concern}: {what} ({n:,}{', ' + place if (place := self.places[concern, what]) else ''})"
             for (concern, what), n in self.counts.items()
