@@ -32,7 +32,6 @@ from clustertwin.service.store.database import Database
 
 #: A proposal that nobody answers for this long expires.
 EXPIRES_S = 3600.0
-OPEN = ("proposed", "approved", "running")
 
 
 class ApprovalRefused(SettingsError):

@@ -34,9 +34,6 @@ from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
-#: Which outcome belongs to which action.
-CHOICE = {"cancel": "cancel", "requeue": "requeue", "drain": "drain"}
-
 
 class JobEnded(SettingsError):
     """The job of an event does not run any more, which is no problem of the site."""
@@ -184,7 +181,7 @@ class Hand:
         outcomes: tuple[dict[str, Any], ...],
         now_s: float,
     ) -> ActionRecord | None:
-        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == CHOICE.get(rule.action)), None)
+        saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == rule.action), None)
         if rule.mode == "advise":  # advice is checked against the time that the job really goes on
             saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
         promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}

@@ -40,7 +40,6 @@ def find(evidence: JobEvidence) -> JobFinding:
     ended = [process for process in evidence.processes if process.does == "ended"]
     if not seen:
         return JobFinding("unknown", False, "No process of the job could be read twice.")
-    does = Counter(process.does for process in seen)
     stopped = _those(seen, "stopped")
     if stopped and len(stopped) == len(seen):
         text = "Every process of the job is stopped, as scontrol suspend does."

@@ -238,7 +238,7 @@ def plan_nodes(space, start_s, end_s):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _restrict(arrays, space, start_s, end_s):  # type: ignore[no-untyped-def]
+def _restrict(space, start_s, end_s):  # type: ignore[no-untyped-def]
     """Drop allowed nodes that are planned in this time; returns when the map first gains nodes after the start."""
     later_s, k = 0.0, 0
     allowed, asked = space.allowed_bits, space.picked_bits
@@ -302,7 +302,7 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
         for i in range(len(space.allowed)):
             space.allowed[i] = arrays.masks[mask, i]
         reserved = reserved_for_others(arrays, j, start_s, end_s, space.allowed)
-        later_s = _restrict(arrays, space, start_s, end_s)
+        later_s = _restrict(space, start_s, end_s)
         if reserved:
             freed_s = _after_reservation(arrays, start_s)
             if 0.0 < freed_s < window_end and (later_s == 0.0 or freed_s + 1 < later_s):

@@ -221,7 +221,7 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
         cancel_s = jobs[cancels[withdrawn]].cancel_s if withdrawn < len(cancels) else np.inf
         outside_s = min(submit_s, end_s, cancel_s)
         waiting = state.counts[QUEUED] > 0
-        if outside_s == np.inf and (not waiting or _stuck(arrays, state, calc_s, bf_s)):
+        if outside_s == np.inf and (not waiting or _stuck(arrays, state, bf_s)):
             break
         if not waiting:  # nothing to schedule before the next submission or end
             now_s = outside_s
@@ -283,7 +283,7 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _stuck(arrays, state, calc_s, bf_s):  # type: ignore[no-untyped-def]
+def _stuck(arrays, state, bf_s):  # type: ignore[no-untyped-def]
     """Whether jobs wait that nothing to come will let start: none runs, and none becomes eligible later."""
     for k in range(state.counts[ACTIVE]):
         if state.live[state.active[k]].status in (RUNNING, SUSPENDED):

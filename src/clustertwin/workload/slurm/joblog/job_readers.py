@@ -56,7 +56,6 @@ FLAGS = {
     "no-requeue",
     "parsable",
     "wait",
-    "H",
     "overcommit",
     "contiguous",
     "spread-job",
