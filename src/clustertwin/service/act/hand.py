@@ -243,7 +243,7 @@ class Hand:
                 continue
             with suppress(TwinError):
                 case = self.store.event(action.event)
-                if case.verdict in ("dismissed", "new-normal"):
+                if case.is_settled:
                     why = f"event {action.event} was {case.verdict} after action {action.id}"
                     self.journal.suspend_rule(action.rule, case.who, now_s, why)
                     suspended[action.rule] = why
