@@ -146,12 +146,12 @@ def _print_rest(rest: Any, epoch_s: float) -> None:
     """What explains the difference between recorded and simulated waits."""
     from datetime import UTC, datetime
 
-    from clustertwin.workload.slurm.wait_causes import CAUSES
+    from clustertwin.workload.slurm.wait_causes import WAIT_CAUSES
 
     print_table(
         "what explains the rest",
         ["cause", "jobs", "recorded − simulated h", "which means"],
-        [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), CAUSES[cause]] for cause in CAUSES],
+        [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), WAIT_CAUSES[cause]] for cause in WAIT_CAUSES],
     )
     if rest.outages:
         print_table(

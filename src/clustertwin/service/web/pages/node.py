@@ -29,7 +29,7 @@ def router(state: ServiceState) -> APIRouter:
         node_state = next((node_state for node_state in snapshot.nodes if node_state.node == node), None)
         if node_state is None:
             return render(
-                request, state, PAGE, "not_found.html", 404, title="Not found", text=f"There is no node {node}."
+                request, state, PAGE, "error.html", 404, title="Not found", text=f"There is no node {node}."
             )
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
