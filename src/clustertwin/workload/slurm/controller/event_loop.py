@@ -152,6 +152,14 @@ def _leave(arrays, state, j):  # type: ignore[no-untyped-def]
 
 
 @borrowing
+def _close(arrays, failed, blocked, p):  # type: ignore[no-untyped-def]
+    """Close a partition and block its nodes for the rest of a pass."""
+    failed[p] = 1
+    for i in range(len(blocked)):
+        blocked[i] |= arrays.partition_nodes[p, i]
+
+
+@borrowing
 def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no-untyped-def]
     """Start jobs in the queue's order; a job that does not fit closes its partition for this pass."""
     entries, jobs = arrays.entries, arrays.jobs
@@ -179,10 +187,8 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
             array, array_partition = jobs[j].array, p
         if not within_limits(arrays, state, e):
             if arrays.tuning[0].assoc_limit_stop:
-                failed[p] = 1
+                _close(arrays, failed, blocked, p)
                 closed += 1
-                for i in range(len(blocked)):
-                    blocked[i] |= arrays.partition_nodes[p, i]
             continue
         mask, there = entries[e].mask, 0
         for i in range(len(allowed)):
@@ -197,10 +203,8 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
         if result == STARTED:
             array = -1
         elif result == BUSY and jobs[j].reservation < 0:
-            failed[p] = 1
+            _close(arrays, failed, blocked, p)
             closed += 1
-            for i in range(len(blocked)):
-                blocked[i] |= arrays.partition_nodes[p, i]
 
 
 @borrowing

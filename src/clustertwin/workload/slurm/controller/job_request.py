@@ -162,10 +162,9 @@ class RequestReader:
         total = self.cpus
         if weights.size_relative_to_time:
             size = max(request["nodes_min"] * total / n, request["cpus"]) / (request["limit_s"] / 60) / total
-            size = 1 - size if weights.favor_small else size
         else:
             size = (request["nodes_min"] / n + request["cpus"] / total) / 2
-            size = 1 - size if weights.favor_small else size
+        size = 1 - size if weights.favor_small else size
         priority = weights.job_size * min(max(size, 0.0), 1.0)
         priority += weights.partition * partition.priority_factor / self.max_factor
         if self.max_qos:

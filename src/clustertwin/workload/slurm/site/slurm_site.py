@@ -177,6 +177,16 @@ class PriorityWeights:
     max_tres: bool = False
 
 
+#: Weights that can be tried and searched, in the order of sprio's fields, with their names in slurm.conf.
+PRIORITY_WEIGHTS = {
+    "age": "PriorityWeightAge",
+    "fair_share": "PriorityWeightFairshare",
+    "job_size": "PriorityWeightJobSize",
+    "partition": "PriorityWeightPartition",
+    "qos": "PriorityWeightQOS",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """Who preempts whom, and what happens to the preempted job."""
