@@ -24,8 +24,8 @@ def router(state: ServiceState) -> APIRouter:
 
     def page(request: Request, code: int = 200, **values: Any) -> HTMLResponse:
         values = {"result": None, "problem": "", "form": {}, **values}
-        desk = state.changes
-        return render(request, state, PAGE, "try_change.html", code, desk=desk, weights=PRIORITY_WEIGHTS, rows=ROWS, **values)
+        shown = {"desk": state.changes, "weights": PRIORITY_WEIGHTS, "rows": ROWS}
+        return render(request, state, PAGE, "try_change.html", code, **shown, **values)
 
     @routes.get("/try")
     def show(request: Request) -> HTMLResponse:
