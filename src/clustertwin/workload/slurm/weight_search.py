@@ -180,4 +180,5 @@ def conf_fragment(point: WeightPoint, present: WeightPoint, about: Sequence[str]
     comments = [*about, "Simulated on the last part of the log, which was not used to choose:", *figures]
     comments += worse_on_the_rest(point, present)
     lines = [f"# {line}" for line in comments] + ["PriorityType=priority/multifactor"]
-    return "\n".join([*lines, *(f"{PRIORITY_WEIGHTS[name]}={value:.0f}" for name, value in point.weights.items())]) + "\n"
+    lines += [f"{PRIORITY_WEIGHTS[name]}={value:.0f}" for name, value in point.weights.items()]
+    return "\n".join(lines) + "\n"

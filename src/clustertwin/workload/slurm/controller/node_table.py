@@ -29,7 +29,9 @@ class NodeTable:
 
     def __init__(self, site: SlurmSite, remarks: Counter[str]) -> None:
         self.site, self.remarks = site, remarks
-        pairs = sorted(((name, group) for group in site.groups for name in group.names), key=lambda p: slurm_order(p[0]))
+        pairs = sorted(
+            ((name, group) for group in site.groups for name in group.names), key=lambda p: slurm_order(p[0])
+        )
         self.names = tuple(name for name, _ in pairs)
         self.groups = [group for _, group in pairs]
         self.index = {name: i for i, name in enumerate(self.names)}

@@ -136,7 +136,8 @@ def changed_queue(
 ) -> tuple[SiteQueue, int]:
     """Waiting jobs with their new priorities, in their order; and the number of jobs without known factors."""
     differences = [
-        change.weights.get(name, getattr(site.priority, name)) - getattr(site.priority, name) for name in PRIORITY_WEIGHTS
+        change.weights.get(name, getattr(site.priority, name)) - getattr(site.priority, name)
+        for name in PRIORITY_WEIGHTS
     ]
     waiting, unknown = [], 0
     for live in queue.waiting:
