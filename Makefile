@@ -3,7 +3,7 @@
 # make test   install everything and run every test; about twenty minutes
 # make quick  the fast tests, about two minutes     make lint   ruff, mypy, import contracts
 # make docs   build the documentation site and a man page in site/
-# make bench  every benchmark, with the peers in the same run
+# make bench  the benchmarks that need no data and no quiet machine, with the peers in the same run
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make chaos  30 faults against a running service, one after the other; about fifteen minutes

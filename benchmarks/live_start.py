@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.workload.slurm.real_site import Look, RunSettings, Submission, read_looks, reason_to_skip, run_site
 
-from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.interval_scale import ScaleLearner
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats import read
+from clustertwin.workload.generators.future_submissions import future_submissions
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.simulator.forecast.live_start import (

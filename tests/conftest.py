@@ -1,4 +1,4 @@
-"""What every room's tests share: where the real data lies, if it lies anywhere."""
+"""What every room's tests share: where the real data is, if there is any."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clustertwin.cli import main
 
 # Tests run side by side: one thread each for the numeric libraries, here and in every process a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A shell starts what it puts into the background deaf to Ctrl-C, and children inherit that; the tests send Ctrl-C.
+# A shell starts what it puts into the background with SIGINT ignored, and children inherit that; the tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure. `--hypothesis-profile quick`, as `make quick` has it, looks at fewer examples.
 settings.register_profile("whole", deadline=None)

@@ -22,7 +22,7 @@ def audit(
     home: Path = Home,
     json: bool = Json,
 ) -> None:
-    """Show who did what, newest first. Entries cannot be changed or deleted."""
+    """Show who did what, newest first. Entries cannot be changed; those older than retention.audit_days are deleted."""
     entries = open_store(home).audit(subject, limit=limit)
     if json:
         print_json([asdict(entry) for entry in entries])

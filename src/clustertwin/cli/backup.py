@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -25,12 +26,12 @@ def backup(
     json: bool = Json,
 ) -> None:
     """Back up a home, also while its service runs. The file holds hashes of tokens: keep it private."""
-    from clustertwin.service.store.backup import back_up, summary_as_json
+    from clustertwin.service.store.backup import back_up
 
     target = out or Path(time.strftime("clustertwin-%Y%m%d-%H%M%S.tar"))
     summary = back_up(home.expanduser(), target, recording=recording)
     if json:
-        print_json(summary_as_json(summary))
+        print_json(asdict(summary))
     else:
         typer.echo(f"{summary.path}: {summary.files} files, {summary.bytes / 1e6:.1f} MB")
 
@@ -49,7 +50,7 @@ def restore(
         raise SettingsError("name the home to create, or use --check without one")
     summary = backups.check(source) if target is None else backups.restore(source, target.expanduser())
     if json:
-        print_json(backups.summary_as_json(summary))
+        print_json(asdict(summary))
     else:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.made_s))
         verb = "is complete" if check else f"restored to {target}"

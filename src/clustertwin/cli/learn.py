@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +15,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, existing_home, open_store, recording_of
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.cli.recorded_command import recorded_command
 from clustertwin.cli.step_progress import step_progress
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def run(options: RunOptions) -> None:
             _night_settings(options),
             registry_opener(home, options.mlflow),
             progress=progress,
-            command=shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
+            command=recorded_command(),
         )
         night = run_night(context, day)
     if night.shadow_ended:

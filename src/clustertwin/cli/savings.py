@@ -27,7 +27,6 @@ def savings(
     from clustertwin.core.errors import SettingsError
     from clustertwin.service.act.action_journal import Journal
     from clustertwin.service.act.savings import rows_by, week
-    from clustertwin.service.store.event_store import NoSuchEvent
 
     groups: dict[str, Callable[[ActionRecord], str]] = {
         "week": week,
@@ -38,14 +37,7 @@ def savings(
     if by not in groups:
         raise SettingsError(f"--by={by}: use one of {', '.join(groups)}")
     store = open_store(home)
-
-    def is_dismissed(event: str) -> bool:
-        try:
-            return store.event(event).verdict in ("dismissed", "new-normal")
-        except NoSuchEvent:
-            return False
-
-    rows = rows_by(Journal(store.database), groups[by], is_dismissed)
+    rows = rows_by(Journal(store.database), groups[by], store.is_settled)
     if json:
         print_json([asdict(row) for row in rows])
         return

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_notes import print_remarks, print_untrained
 from clustertwin.cli.sched_options import ChooseOptions
 from clustertwin.workload.formats import read
 from clustertwin.workload.machine_size import stated_machine_size
@@ -22,13 +23,10 @@ def run_choice(options: ChooseOptions) -> PolicyChoice:
     procs = options.procs or stated_machine_size(jobs, options.unit)
     admission = admit(jobs, procs, unit=options.unit)
     records = admission.records
-    for remark, ids in admission.remarks.items():
-        err.print(f"{len(ids):,} {'job' if len(ids) == 1 else 'jobs'}: {remark}")
+    print_remarks({remark: len(ids) for remark, ids in admission.remarks.items()})
     bound_s = options.patience_h * 3600
     policies = [find_policy(name) for name in options.policy]
-    for policy in policies:
-        for phrase in policy.trained.outside(records, procs) if policy.trained else ():
-            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}", markup=False)
+    print_untrained(policies, records, procs)
     longest_s = float(records["request_s"].max())
     candidates = [
         with_patience(policy, bound_s or longest_s) if bound_s or policy.weights is not None else policy

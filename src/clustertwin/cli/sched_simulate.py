@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_notes import SIMULATING, print_remarks, print_untrained
 from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.formats import read, write
@@ -19,8 +20,6 @@ from clustertwin.workload.rl.policy_evaluation import mean_slowdowns
 from clustertwin.workload.rl.policy_training import parse_ranges
 from clustertwin.workload.simulator import Schedule, ScheduleMetrics, SchedulingRules, simulate
 from clustertwin.workload.simulator.admission import admit
-
-SIMULATING = "simulating (the first run compiles the simulator, about ten seconds)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,7 @@ def print_schedules(options: SimulateOptions, simulated: SimulatedPolicies) -> N
             for schedule, metrics in zip(simulated.schedules, simulated.metrics, strict=True)
         ],
     )
-    for remark, count in simulated.remarks.items():
-        err.print(f"{count:,} {'job' if count == 1 else 'jobs'}: {remark}" if count else remark)
+    print_remarks(simulated.remarks)
 
 
 def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
@@ -111,9 +109,7 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     ]
     policies = [find_policy(name) for name in options.policy]
     rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
-    for policy in policies:
-        for phrase in policy.trained.outside(np.concatenate(windows), procs) if policy.trained else ():
-            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}", markup=False)
+    print_untrained(policies, np.concatenate(windows), procs)
     with err.status(SIMULATING):
         slowdowns = mean_slowdowns(policies, windows, rules)  # (policy, window)
     return [

@@ -10,12 +10,12 @@ import typer
 
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.core.formatting import counted
 
 Log = log_argument("A job log: sacct --parsable2, or sbatch events")
 SITE_HELP = "A directory with slurm.conf (and sacctmgr files), a slurm.conf, or a .toml file."
 FirstJobs = typer.Option(0, "--jobs", min=0, help="Take only the first jobs of the log; 0 takes all.")
-COMPILING = "simulating (the first run compiles for a minute or two)"
 
 
 def simulate_site(
@@ -127,7 +127,7 @@ def _compared(log: Path, sites: list[Path], jobs: int, futures: int, seed: int) 
     recorded, both = read_log(log), [read_site(path) for path in sites]
     recorded = recorded.first(jobs) if jobs else recorded
     logs = [recorded, *(future_log(recorded, np.random.default_rng((seed, k))) for k in range(futures))]
-    with err.status(COMPILING):
+    with err.status(SIMULATING_SITE):
         pairs = [(run(both[0], each), run(both[1], each)) for each in logs]
     return pairs[0], changes_over_futures(pairs)
 
@@ -138,7 +138,7 @@ def _schedule(log: Path, site: Path, jobs: int) -> Any:
     from clustertwin.workload.slurm.site_simulation import simulate_site as run
 
     read = read_log(log)
-    with err.status(COMPILING):
+    with err.status(SIMULATING_SITE):
         return run(read_site(site), read.first(jobs) if jobs else read)
 
 
@@ -146,12 +146,12 @@ def _print_rest(rest: Any, epoch_s: float) -> None:
     """What explains the difference between recorded and simulated waits."""
     from datetime import UTC, datetime
 
-    from clustertwin.workload.slurm.wait_causes import CAUSES
+    from clustertwin.workload.slurm.wait_causes import WAIT_CAUSES
 
     print_table(
         "what explains the rest",
         ["cause", "jobs", "recorded − simulated h", "which means"],
-        [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), CAUSES[cause]] for cause in CAUSES],
+        [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), WAIT_CAUSES[cause]] for cause in WAIT_CAUSES],
     )
     if rest.outages:
         print_table(

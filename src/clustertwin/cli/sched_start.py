@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.cli.sched_options import StartOptions
-from clustertwin.cli.sched_whatif import future_submissions
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import read_text
 from clustertwin.core.formatting import duration
 from clustertwin.core.job_health import JobHealth, KnownHealth
 from clustertwin.core.start_forecast import StartAnswer
 from clustertwin.workload.formats import read
+from clustertwin.workload.generators.future_submissions import future_submissions
 from clustertwin.workload.machine_size import stated_machine_size
 from clustertwin.workload.simulator.forecast.live_start import (
     LivePast,
@@ -77,7 +78,7 @@ def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | No
     past = read_log(options.past) if options.past else None
     known = _known(options, [live.name for live in queue.running])
     future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed, known)
-    with err.status("simulating (the first run compiles for a minute or two)"):
+    with err.status(SIMULATING_SITE):
         starts = forecast_site(site, queue, past, question, future)
     notes = (*site.report.lines("not modelled", "unknown", "assumed"), *starts.notes)
     running = {live.name: live.elapsed_s for live in queue.running}

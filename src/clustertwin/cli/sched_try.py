@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from clustertwin.cli.output import err, print_table
+from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.cli.sched_options import TryOptions
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import read_text
@@ -37,7 +38,7 @@ def run_change(options: TryOptions) -> tuple[QueueChange, float | None]:
         factors = parse_factors(read_squeue(SPRIO_COMMAND) if options.sprio is None else read_text(options.sprio))
     past = read_log(options.past) if options.past else None
     future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
-    with err.status("simulating (the first run compiles for a minute or two)"):
+    with err.status(SIMULATING_SITE):
         return compare_queue(site, queue, past, change, factors, future), asked_s
 
 

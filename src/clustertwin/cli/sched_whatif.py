@@ -12,13 +12,11 @@ from clustertwin.cli.output import print_table
 from clustertwin.cli.sched_options import WhatifOptions
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import read_text
-from clustertwin.workload import generators
 from clustertwin.workload.formats import read
-from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.generators.future_submissions import future_submissions
 from clustertwin.workload.simulator import Backfill
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
 from clustertwin.workload.simulator.forecast.start_times import (
-    FutureSubmissions,
     Scenario,
     StartTimes,
     draw_futures,
@@ -58,27 +56,6 @@ def run_forecasts(options: WhatifOptions) -> Forecasts:
     ]
     start_times = [predict_start_times(queue, scenario, futures, options.unit) for scenario in scenarios]
     return Forecasts(start_times, queue, asked_s)
-
-
-def future_submissions(log: Jobs, load: float, hours: float, rng: np.random.Generator) -> FutureSubmissions:
-    """Submissions of the next hours from the default generator, fitted to the log; `load` scales their rate."""
-    fitted = generators.make().fit(log, rng)
-    span_s = float(log.submit_s[-1] - log.submit_s[0])
-    n = max(1, round(len(log) * load * hours * 3600 / max(span_s, 1.0)))
-
-    def submissions(rng: np.random.Generator) -> Jobs:
-        jobs = fitted.sample(n, rng)
-        elapsed_s = jobs.submit_s - jobs.submit_s[0]
-        return Jobs.build(
-            submit_s=1.0 + elapsed_s * (hours * 3600 / max(float(elapsed_s[-1]), 1.0)),
-            run_s=jobs.run_s,
-            request_s=jobs.request_s,
-            cpus=jobs.cpus,
-            nodes=jobs.nodes,
-            user=np.maximum(jobs.user, 0),
-        )
-
-    return submissions
 
 
 def as_document(forecasts: Forecasts) -> dict[str, Any]:

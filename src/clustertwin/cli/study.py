@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,6 +13,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.cli.recorded_command import recorded_command
 
 app = group()
 
@@ -59,7 +58,7 @@ def study(options: StudyOptions) -> None:
     with step_progress() as show:
         sections = run_study(source, plan, show, cache=options.out / "models")
     facts: dict[str, Any] = {
-        "command": shlex.join(["twin", *(Path(word).name or word for word in sys.argv[1:])]),
+        "command": recorded_command(),
         "data": source.name,
         "minutes": round((time.monotonic() - began_s) / 60, 1),
         "CPU minutes": round(sum(os.times()[:4]) / 60, 1),  # of this process and its finished children

@@ -15,11 +15,11 @@ from clustertwin.cli.app import group
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
 from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.cli.trace_share import share
-from clustertwin.core.errors import SettingsError
 
 app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share, forecast.")
 
@@ -32,7 +32,6 @@ Zone = typer.Option(None, "--timezone", help="Time zone of the log, such as Euro
 Force = typer.Option(False, help="Overwrite existing files.")
 Procs = typer.Option(None, "--procs", min=1, help="Size of the machine in nodes (in cpus, if the log has no nodes).")
 
-PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
 #: How many findings are printed. The JSON document has all of them.
 SHOWN = 10
 
@@ -172,33 +171,21 @@ class TraceDescribeOptions:
 @options(TraceDescribeOptions)
 def describe(options: TraceDescribeOptions) -> None:
     """Show sizes, run times, limits, users and the offered load of a log."""
-    from clustertwin.core.files import refuse_existing
     from clustertwin.workload.description.log_description import describe as summarise
+    from clustertwin.workload.description.log_plots import draw, page
 
     source, out = options.source, options.out
-    if out is not None and out.suffix not in PLOT_SUFFIXES:
-        raise SettingsError(f"{out}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
     if out is not None:
-        refuse_existing(out, options.force)
+        check_plot(out, options.force)
     parsed = _read(source, options.lenient, options.source_format, options.timezone)
     description = summarise(parsed.jobs, options.procs, options.gpus)
     if out is not None:
-        _write_plot(parsed.jobs, description, source.name, out)
+        drawn = parsed.jobs, description, source.name
+        write_plot(out, lambda: page(*drawn), lambda: draw(*drawn))
     if options.json:
         print_json({**asdict(description), "read": _input_document(parsed)})
     else:
         _print_description(source, description)
-
-
-def _write_plot(jobs: Any, description: Any, title: str, out: Path) -> None:
-    from clustertwin.core import files
-    from clustertwin.workload.description.log_plots import draw, page
-
-    if out.suffix == ".html":
-        files.write(out, page(jobs, description, title))
-        return
-    with files.replacing(out) as file:
-        draw(jobs, description, title).savefig(file, format=out.suffix.removeprefix("."), dpi=120)
 
 
 def _print_description(source: Path, description: Any) -> None:

@@ -11,10 +11,8 @@ import typer
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import options
 from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
-from clustertwin.core.errors import SettingsError
-
-PLOT_SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,15 @@ class TraceForecastOptions:
 @options(TraceForecastOptions)
 def forecast(options: TraceForecastOptions) -> None:
     """Forecast load, jobs, active users and waits of the coming weeks, with intervals."""
-    from clustertwin.core.files import refuse_existing
     from clustertwin.workload.fidelity.measures.concurrency import submits_are_starts
     from clustertwin.workload.fidelity.measures.offered_load import capacity
     from clustertwin.workload.formats import read
+    from clustertwin.workload.studies.forecast_plot import draw_forecast, forecast_page
     from clustertwin.workload.studies.site_forecast import ForecastSettings
     from clustertwin.workload.studies.site_forecast import forecast as run
 
-    if options.plot is not None and options.plot.suffix not in PLOT_SUFFIXES:
-        raise SettingsError(f"{options.plot}: a plot is written as {', '.join(PLOT_SUFFIXES)}")
     if options.plot is not None:
-        refuse_existing(options.plot, options.force)
+        check_plot(options.plot, options.force)
     log = read(options.real, options.lenient)
     settings = ForecastSettings(options.weeks, options.draws, options.seed, options.share, options.procs)
     with step_progress() as show:
@@ -54,22 +50,12 @@ def forecast(options: TraceForecastOptions) -> None:
         err.print("The submit times of the log are start times: forecast waits mean nothing.", style="yellow",
                   soft_wrap=True)  # fmt: skip
     if options.plot is not None:
-        _write_plot(made, options.real.name, options.plot)
+        title = options.real.name
+        write_plot(options.plot, lambda: forecast_page(made, title), lambda: draw_forecast(made, title))
     if options.json:
         print_json({"log": str(options.real), **made.document()})
     else:
         _print_forecast(made)
-
-
-def _write_plot(made: Any, title: str, out: Path) -> None:
-    from clustertwin.core import files
-    from clustertwin.workload.studies.forecast_plot import draw_forecast, forecast_page
-
-    if out.suffix == ".html":
-        files.write(out, forecast_page(made, title))
-        return
-    with files.replacing(out) as file:
-        draw_forecast(made, title).savefig(file, format=out.suffix.removeprefix("."), dpi=120, facecolor="white")
 
 
 def _print_forecast(made: Any) -> None:

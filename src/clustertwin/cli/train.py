@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +11,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, print_json
+from clustertwin.cli.recorded_command import recorded_command
 from clustertwin.core import files
 
 app = group()
@@ -58,7 +57,7 @@ def train(options: ModelTrainOptions) -> None:
 
         trained = fit(parts["train"], parts["validation"], settings, show, checkpoint)
     notes = {
-        "command": shlex.join(["twin", *sys.argv[1:]]),
+        "command": recorded_command(),
         "validation_error": trained.validation,
         "windows": {name: len(part) for name, part in parts.items()},
     }

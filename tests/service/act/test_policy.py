@@ -61,7 +61,7 @@ def test_a_partition_that_slurm_does_not_have_is_an_error():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"finding": replace(STOPPED, sure=0.9)}, "0.90 sure, and 0.95 are needed"),
+        ({"finding": replace(STOPPED, sure=0.9)}, "the certainty is 0.90; the rule needs 0.95"),
         ({"lasts_s": 10.0}, "has lasted for 10 s, and 60 s are needed"),
         ({"facts": replace(FACTS, partition="gpu")}, "partition gpu is not in the rule"),
         ({"facts": replace(FACTS, account="art")}, "account art is not in the rule"),

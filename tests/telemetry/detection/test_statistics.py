@@ -5,8 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clustertwin.telemetry.detection.features.statistics import START_S, measure
+from clustertwin.telemetry.detection.features.statistics import START_S, Statistics, measure_each
 from clustertwin.telemetry.moments.moment import Moment
+
+
+def measure(moment: Moment, length_s: int) -> Statistics:
+    return measure_each(moment, (length_s,))[0]
 
 
 def test_means_are_those_of_the_last_seconds(moment: Moment):

@@ -8,8 +8,8 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
 from clustertwin.workload.slurm.site.site_directory import parse_site
+from clustertwin.workload.slurm.site.slurm_site import PRIORITY_WEIGHTS
 from clustertwin.workload.slurm.weight_search import (
-    WEIGHTS,
     SearchSettings,
     WeightPoint,
     conf_fragment,
@@ -48,7 +48,7 @@ def crowd(n: int = 60) -> SlurmLog:
 
 def test_candidates_fill_every_axis_evenly_and_include_zero():
     drawn = latin_weights(100, 1000.0, np.random.default_rng(0))
-    for name in WEIGHTS:
+    for name in PRIORITY_WEIGHTS:
         values = np.array([weights[name] for weights in drawn])
         assert 14 <= (values == 0).sum() <= 17  # 15 % of the axis
         assert 27 <= (values > 100).sum() <= 30  # a third of the rest: one of three decades
@@ -73,7 +73,7 @@ def test_objectives_are_named_or_refused():
 
 
 def test_a_fragment_has_the_weights_and_the_figures_of_the_judging_part():
-    weights = dict.fromkeys(WEIGHTS, 5.0)
+    weights = dict.fromkeys(PRIORITY_WEIGHTS, 5.0)
     found = WeightPoint(weights, {"wait": 1.0}, {"wait": 80.0})
     text = conf_fragment(found, WeightPoint(weights, {"wait": 2.0}, {"wait": 100.0}), ["twin sched search"])
     assert "# wait: 80 (present weights 100)" in text

@@ -1,7 +1,7 @@
 """The body of an HTTP answer, within a budget: a response that is being received -> its bytes.
 
 httpx decodes an answer before anybody can count its bytes, and its timeout begins anew with each byte. A node's helper
-that lies could fill the memory with a few kilobytes, or hold its caller for ever.
+that is faulty could fill the memory with a few kilobytes, or hold its caller for ever.
 """
 
 from __future__ import annotations

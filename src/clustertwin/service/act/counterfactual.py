@@ -53,7 +53,7 @@ def parse_cpus(text: str) -> int:
 
 
 def idle_cpus(text: str, nodes: frozenset[str]) -> int:
-    """The idle CPUs of these nodes, from lines of NODE|allocated/idle/other/total. A node has a line a partition.
+    """The idle CPUs of these nodes, from lines of NODE|allocated/idle/other/total. A node has a line per partition.
 
     >>> idle_cpus("n1|2/6/0/8\\nn1|2/6/0/8\\nn2|0/8/0/8\\n", frozenset({"n1"}))
     6

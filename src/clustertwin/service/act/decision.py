@@ -48,7 +48,7 @@ def _against(rule: Rule, finding: JobFinding, lasts_s: float, facts: JobFacts, u
     if facts.het_job and rule.action not in ("notify", "drain", "reserve"):
         return "the job is a part of a heterogeneous job, which ends as a whole"
     if finding.sure < rule.sure:
-        return f"the finding is {finding.sure:.2f} sure, and {rule.sure:.2f} are needed"
+        return f"the certainty is {finding.sure:.2f}; the rule needs {rule.sure:.2f}"
     if lasts_s < rule.for_s:
         return f"the finding has lasted for {lasts_s:.0f} s, and {rule.for_s:.0f} s are needed"
     if rule.partitions and facts.partition not in rule.partitions:

@@ -65,7 +65,7 @@ def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.tim
             # At the same time, so that the windows of all nodes overlap.
             with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as pool:
                 answers = list(pool.map(ask, nodes[:MOST_NODES]))
-        # For how long a finding holds is told by the clock of this service. Those of nodes may differ, or lie.
+        # The clocks of nodes may be wrong, so the clock of this service decides how long a finding holds.
         parts = [
             replace(answer, taken_s=asked_s, window_s=min(max(answer.window_s, 0.0), TIMEOUT_S))
             for answer in answers

@@ -197,7 +197,7 @@ class Hand:
         now_s: float,
     ) -> ActionRecord | None:
         saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == rule.action), None)
-        if rule.mode == "advise":  # an advice is checked against the time that the job really goes on
+        if rule.mode == "advise":  # advice is checked against the time that the job really goes on
             saved = next((o["saved_node_hours"] for o in outcomes if o["choice"] == "cancel"), saved)
         promised = saved or {"middle": 0.0, "low": 0.0, "high": 0.0}
         plan = ActionPlan(
@@ -258,7 +258,7 @@ class Hand:
                 continue
             with suppress(TwinError):
                 case = self.store.event(action.event)
-                if case.verdict in ("dismissed", "new-normal"):
+                if case.is_settled:
                     why = f"event {action.event} was {case.verdict} after action {action.id}"
                     self.journal.suspend_rule(action.rule, case.who, now_s, why)
                     suspended[action.rule] = why

@@ -1,4 +1,4 @@
-"""What the hand is told: where the policy and the log of the past are, and how often it looks at a job."""
+"""Settings of the hand: where the policy and the log of the past are, and how often it looks at a job."""
 
 from __future__ import annotations
 

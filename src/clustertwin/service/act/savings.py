@@ -1,7 +1,7 @@
-"""The book: what each action or advice promised, and what it saved as measured by sacct -> rows and totals.
+"""Savings: what each action or piece of advice promised, and what sacct measured -> rows and totals.
 
 For a job that was cancelled or requeued, the measured saving is the time from its real end to the end that its limit
-would have made, times its nodes. For an advice that nobody followed, it is the time that the job really went on: the
+would have made, times its nodes. For advice that nobody followed, it is the time that the job really went on: the
 promise can be checked without an assumption.
 """
 
@@ -156,7 +156,7 @@ def middle_of(overruns_s: tuple[float, ...]) -> float:
 def rows_by(
     journal: Journal, group: Callable[[ActionRecord], str], dismissed: Callable[[str], bool], limit: int = 10_000
 ) -> list[SavingsRow]:
-    """The book, grouped. `dismissed` says whether a person has dismissed an event."""
+    """The savings, grouped. `dismissed` says whether a person has dismissed an event."""
     groups: dict[str, list[ActionRecord]] = {}
     for action in journal.actions(limit=limit):
         groups.setdefault(group(action), []).append(action)

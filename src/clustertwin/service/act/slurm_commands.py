@@ -190,7 +190,7 @@ def reservation_of(action_id: str) -> str:
 def commands_of(
     verb: str, facts: JobFacts, action_id: str, signal: str, grace_s: float, reserve_s: float = 0.0
 ) -> list[list[str]]:
-    """The commands of an action, in order. The pseudo-command `sleep SECONDS` waits for the job to end."""
+    """The commands of an action, in order. `sleep SECONDS` waits at most that long for the end of the job."""
     if facts.het_job and verb in ("hold", "requeue", "suspend", "cancel"):
         raise SettingsError(
             f"job {facts.job} is a part of the heterogeneous job {facts.het_job}, which ends as a whole"

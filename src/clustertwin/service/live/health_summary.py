@@ -39,13 +39,13 @@ def nodes(
     moment: Moment, scores: Scores, threshold: float, stale_before_s: float, in_maintenance: NDArray[np.bool_]
 ) -> tuple[NodeState, ...]:
     """The state of each node."""
-    heard = heard_s(moment)
+    newest_s = heard_s(moment)
     count, highest, error, alarming, unscored = _by(moment.node, len(moment.nodes), scores, threshold)
     jobs: list[list[str]] = [[] for _ in moment.nodes]
     for node, job in _pairs(moment):
         jobs[node].append(moment.jobs[job])
-    phases = map(_phase, in_maintenance.tolist(), (heard < stale_before_s).tolist(), (unscored == count).tolist())
-    columns = [count, heard, highest, error, alarming, unscored]
+    phases = map(_phase, in_maintenance.tolist(), (newest_s < stale_before_s).tolist(), (unscored == count).tolist())
+    columns = [count, newest_s, highest, error, alarming, unscored]
     states = []
     for name, phase, row, jobs_of_node in zip(moment.nodes, phases, _rows(columns), jobs, strict=True):
         threads, heard_at_s, score, mean_error, above, without_score = row

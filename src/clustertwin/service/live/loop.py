@@ -195,7 +195,7 @@ class Loop:
     def _was_set_back(self, end_s: int) -> bool:
         """Whether all seconds are forgotten because the clock was set back over a window.
 
-        After a smaller step the seconds that are lived again were scored already: scoring goes on at the last of them.
+        After a smaller step the seconds that repeat were scored already: scoring goes on at the last of them.
         """
         back_s = self._now.scored.end_s - end_s if self._now.scored is not None else 0
         if back_s <= self.settings.in_step_s:

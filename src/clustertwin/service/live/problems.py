@@ -57,8 +57,8 @@ def _silent_clusters(state: ServiceState) -> tuple[str, ...]:
 def fence_of(state: ServiceState, work: str) -> Callable[[], AbstractContextManager[None]]:
     """A fence around each turn of work beside the loop, such as notifications.
 
-    Whatever the turn raises is a problem until a later turn succeeds. A thread that ended with an error would be missed
-    by nobody: no message would arrive, and no page would say so.
+    Whatever the turn raises is a problem until a later turn succeeds. If such a thread ended,
+    nobody would notice: no message would arrive, and no page would show it.
     """
 
     @contextmanager

@@ -17,7 +17,7 @@ from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
-from clustertwin.service.store.event_store import SETTLED, Case
+from clustertwin.service.store.event_store import Case
 from clustertwin.telemetry.detection.events.causes import IDLE as CAUSE_IDLE
 from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, PAST_S, Means, classify, diagnose
@@ -113,7 +113,7 @@ def usage_recorded(recording: Recording, job: str) -> JobUsage:
 
 def with_cause(usage: JobUsage, cases: Sequence[Case]) -> JobUsage:
     """The usage with the cause of the job's newest event, unless a verdict says that nothing was wrong."""
-    known = [case for case in cases if case.event.cause not in ("", UNUSUAL) and case.verdict not in SETTLED]
+    known = [case for case in cases if case.event.cause not in ("", UNUSUAL) and not case.is_settled]
     newest = max(known, key=lambda case: case.event.seen_s, default=None)
     if newest is None:
         return usage

@@ -62,7 +62,7 @@ class Message:
 
 def needs_notification(case: Case, silences: Iterable[Silence], shadow: Shadow = NO_SHADOW) -> bool:
     """Whether people should be notified: the event is not dismissed, not new normal, not silenced, not in shadow."""
-    if case.verdict in ("dismissed", "new-normal") or shadow.covers(case.event.seen_s):
+    if case.is_settled or shadow.covers(case.event.seen_s):
         return False
     return not is_silenced(case.event, silences)
 

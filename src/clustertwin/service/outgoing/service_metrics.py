@@ -238,7 +238,7 @@ def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]
 
 
 def _actions(store: Store) -> Iterator[MetricFamily]:
-    """Actions and the book. Absent if the store cannot be read."""
+    """Actions and savings. Absent if the store cannot be read."""
     try:
         actions = Journal(store.database).actions(limit=10_000)
     except TwinError:

@@ -1,4 +1,4 @@
-"""The audit log: who did what and when. SQLite triggers refuse to change or delete an entry."""
+"""The audit log: who did what and when. SQLite triggers refuse changes; only `history_limits` deletes old entries."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
 
@@ -105,10 +105,6 @@ def restore(source: Path, home: Path) -> BackupSummary:
 def check(source: Path) -> BackupSummary:
     """Read a whole backup and check it, without writing a home."""
     return _extract(source, None)
-
-
-def summary_as_json(summary: BackupSummary) -> dict[str, object]:
-    return asdict(summary)
 
 
 def _in_order(home: Path, recording: bool) -> Iterator[Path]:

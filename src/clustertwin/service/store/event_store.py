@@ -20,12 +20,10 @@ from clustertwin.service.store.database import Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
-from clustertwin.telemetry.learning.night.verdicts import VettedSpan
+from clustertwin.telemetry.learning.night.verdicts import SETTLED, VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
-#: Verdicts after which an event needs nobody's attention, although its threads may still be above the threshold.
-SETTLED = ("dismissed", "new-normal")
 LONGEST_COMMENT = 4000
 
 #: What a later state of an event replaces. Its model, its cause and its question never change.
@@ -54,6 +52,10 @@ class Case:
     @property
     def id(self) -> str:
         return self.event.id
+
+    @property
+    def is_settled(self) -> bool:
+        return self.verdict in SETTLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,13 @@ class Store:
         if not rows:
             raise NoSuchEvent(f"there is no event {event_id!r}")
         return _case(rows[0])
+
+    def is_settled(self, event_id: str) -> bool:
+        """Whether a verdict has settled the event. One that is deleted has no verdict."""
+        try:
+            return self.event(event_id).is_settled
+        except NoSuchEvent:
+            return False
 
     def find(self, name: str) -> str:
         """The full id of the event whose id is `name` or is the only one that begins with it."""

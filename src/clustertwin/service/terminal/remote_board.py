@@ -13,11 +13,10 @@ import numpy as np
 
 from clustertwin.core.errors import SourceError
 from clustertwin.service.terminal.board import Board, EventLine, Heat, JobLine, NodeLine
+from clustertwin.telemetry.learning.night.verdicts import SETTLED
 
 SECONDS = 300
 EVENTS = 50
-#: Verdicts after which an event is not shown among the open ones.
-SETTLED = ("dismissed", "new-normal")
 
 
 class RemoteBoards:

@@ -1,6 +1,6 @@
 """Whether the ranks of a job send messages over TCP: their processes -> bytes of each of their sockets.
 
-The kernel counts the bytes of a TCP socket, and tells them for each inode (sock_diag). Messages that pass it by, as on
+The kernel counts the bytes of a TCP socket, and reports them for each inode (sock_diag). Messages that bypass it, as on
 InfiniBand, are not counted: if a process has such a device open, nothing can be said.
 """
 

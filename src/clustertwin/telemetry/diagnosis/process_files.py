@@ -34,7 +34,6 @@ class ProcessLook:
     other_cpu_s: float  # of its other threads, and of children that have ended
     faults: int
     io_bytes: int
-    switches: int  # voluntary context switches
     wchan: str
     waiting: Waiting | None
     kernel_stack: tuple[str, ...]
@@ -61,7 +60,6 @@ def look(pid: int) -> ProcessLook | None:
         + (_other_threads_s(pid, cpu_s) if int(fields[17]) > 1 else 0.0),
         faults=int(fields[7]) + int(fields[9]),
         io_bytes=sum(_numbers(_read(pid, "io"), (b"rchar", b"wchar"))),
-        switches=sum(_numbers(_read(pid, "status"), (b"voluntary_ctxt_switches",))),
         wchan=clean(_read(pid, "wchan").decode("ascii", "replace").strip("0\n ")),
         waiting=waiting_of(pid) if state in "SDTt" else None,
         kernel_stack=tuple(

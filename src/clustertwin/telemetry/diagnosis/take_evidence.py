@@ -1,6 +1,6 @@
 """Take the evidence of a job within a budget: its processes -> two looks at each, and the finding's raw material.
 
-The first look is at /proc only and costs about a millisecond a process. Stacks are taken at both ends of the window
+The first look is at /proc only and costs about a millisecond per process. Stacks are taken at both ends of the window
 while the budget of CPU time lasts. A process without stacks keeps its looks, and says why it has no stack.
 """
 

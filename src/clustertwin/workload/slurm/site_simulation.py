@@ -1,7 +1,7 @@
 """Simulate a site: SlurmSite + SlurmLog -> SiteSchedule, with start times, waits and what was left out.
 
 schedule = simulate_site(read_site(Path("etc/slurm")), read_log(Path("jobs.sacct")))
-schedule.wait_s, schedule.summary()
+schedule.wait_s, schedule.utilisation()
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ NODES_RATIO = 0.1  # of the partition's CPUs: at least this many are on such nod
 MOST_MOMENTS = 20_000
 
 #: Why a job started later, or earlier, than in the simulation.
-CAUSES = {
+WAIT_CAUSES = {
     "outage": "most of the extra wait lies in an inferred outage",
-    "held": "few CPUs were in use, and it would have fitted: a hold, a limit or a dependency that nothing tells",
+    "held": "few CPUs were in use, and it would have fitted: a hold, limit or dependency that the log does not show",
     "busy": "many CPUs were in use, or it would not have fitted: other jobs went first",
     "early": "it started earlier than in the simulation",
     "met": f"it started within {LATE_S:.0f} s of the simulated start",
@@ -62,7 +62,7 @@ def explain_waits(schedule: SiteSchedule) -> WaitCauses:
     facts = _Facts(schedule)
     moments = facts.moments()
     outages: list[InferredOutage] = []
-    jobs, extra_s = dict.fromkeys(CAUSES, 0), dict.fromkeys(CAUSES, 0.0)
+    jobs, extra_s = dict.fromkeys(WAIT_CAUSES, 0), dict.fromkeys(WAIT_CAUSES, 0.0)
     for name in sorted(set(facts.partitions.tolist())):
         size, used, simulated = facts.use(name, moments)
         low = (used <= FEW_RATIO * size) | (simulated - used >= FEW_RATIO * size)

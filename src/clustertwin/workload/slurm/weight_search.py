@@ -16,19 +16,11 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.simulator.scheduling_metrics import bounded_slowdown, mean_by_user
 from clustertwin.workload.slurm.joblog.job_table import SlurmLog
-from clustertwin.workload.slurm.site.slurm_site import PriorityWeights, SlurmSite
+from clustertwin.workload.slurm.site.slurm_site import PRIORITY_WEIGHTS, PriorityWeights, SlurmSite
 from clustertwin.workload.slurm.site_simulation import SiteSchedule, simulate_site
 
 Floats = NDArray[np.float64]
 
-#: The weights that are searched, and their names in slurm.conf.
-WEIGHTS = {
-    "age": "PriorityWeightAge",
-    "fair_share": "PriorityWeightFairshare",
-    "job_size": "PriorityWeightJobSize",
-    "partition": "PriorityWeightPartition",
-    "qos": "PriorityWeightQOS",
-}
 DECADES = 3.0  # from the largest weight down
 ZERO = 0.15  # the part of each axis on which the weight is 0
 BOUND_S = 10.0  # of the slowdown
@@ -100,10 +92,10 @@ def parse_objectives(text: str) -> tuple[str, ...]:
 
 def latin_weights(count: int, largest: float, rng: np.random.Generator) -> list[dict[str, float]]:
     """Weights that fill each axis evenly: each value falls into a stratum of its own on every axis."""
-    cells = np.stack([rng.permutation(count) for _ in WEIGHTS], axis=1)  # (candidate, weight)
+    cells = np.stack([rng.permutation(count) for _ in PRIORITY_WEIGHTS], axis=1)  # (candidate, weight)
     places = (cells + rng.random(cells.shape)) / count
     scaled = np.where(places < ZERO, 0.0, largest * 10.0 ** (DECADES * ((places - ZERO) / (1 - ZERO) - 1)))
-    return [dict(zip(WEIGHTS, np.round(row).tolist(), strict=True)) for row in scaled]
+    return [dict(zip(PRIORITY_WEIGHTS, np.round(row).tolist(), strict=True)) for row in scaled]
 
 
 def pareto(values: Floats) -> NDArray[np.bool_]:
@@ -123,7 +115,7 @@ def with_weights(site: SlurmSite, weights: dict[str, float]) -> SlurmSite:
 
 
 def present_weights(priority: PriorityWeights) -> dict[str, float]:
-    return {name: getattr(priority, name) if priority.multifactor else 0.0 for name in WEIGHTS}
+    return {name: getattr(priority, name) if priority.multifactor else 0.0 for name in PRIORITY_WEIGHTS}
 
 
 def search_weights(
@@ -188,4 +180,5 @@ def conf_fragment(point: WeightPoint, present: WeightPoint, about: Sequence[str]
     comments = [*about, "Simulated on the last part of the log, which was not used to choose:", *figures]
     comments += worse_on_the_rest(point, present)
     lines = [f"# {line}" for line in comments] + ["PriorityType=priority/multifactor"]
-    return "\n".join([*lines, *(f"{WEIGHTS[name]}={value:.0f}" for name, value in point.weights.items())]) + "\n"
+    lines += [f"{PRIORITY_WEIGHTS[name]}={value:.0f}" for name, value in point.weights.items()]
+    return "\n".join(lines) + "\n"

@@ -31,7 +31,7 @@ def test_a_settled_event_is_neither_open_nor_in_the_badge(client, published, ver
     for path in ("/", "/nodes/n1", "/events"):
         assert "/events/e1" not in client.get(path).text, path
     assert client.get("/api/v1/snapshot").json()["open_events"] == 0
-    for path in ("/events?status=all", f"/events?said={verdict}"):
+    for path in ("/events?status=all", f"/events?verdict={verdict}"):
         assert "/events/e1" in client.get(path).text, path
 
 

@@ -205,9 +205,14 @@ def test_filters_select_events(client, published):
     published.store.write([(replace(EVENT, id="shut", end_s=9_990), WHY)])
     assert "/events/shut" not in client.get("/events").text
     assert "/events/shut" in client.get("/events?status=closed").text
-    assert "/events/e1" not in client.get("/events?said=confirmed").text
+    assert "/events/e1" not in client.get("/events?verdict=confirmed").text
     assert "/events/e1" in client.get("/events?node=n1&job=17").text
     assert "/events/e1" not in client.get("/events?node=n2").text
+
+
+def test_links_of_earlier_releases_select_by_verdict(client, published):
+    assert "/events/e1" in client.get("/events?said=none").text
+    assert "/events/e1" not in client.get("/events?said=confirmed").text
 
 
 def test_a_replay_neither_learns_nor_shows_the_forms_for_it(client, published, monkeypatch):

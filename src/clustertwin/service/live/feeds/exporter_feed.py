@@ -1,7 +1,7 @@
 """Exporters as a feed: all nodes are queried together, once a second, from the loop's own thread -> traces.
 
-A usual answer is parsed in a fraction of a millisecond. A long one, such as the ring after an outage or the page of an
-exporter that lies, is parsed in another thread, and its exporter is asked less often, so that it delays no other.
+A usual answer is parsed in a fraction of a millisecond. A long one, such as the ring after an outage or the page of a
+faulty exporter, is parsed in another thread, and its exporter is asked less often, so that it delays no other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REST = 10
 REST_BYTES_PER_S = 4 << 20
 #: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
-#: An exporter that has not answered is named in the second second: one slow answer on a busy machine is no problem.
+#: An exporter that has not answered is named after two seconds: one slow answer on a busy machine is no problem.
 LATE_S = 0.9
 #: An exporter is named after this many answers in a row that gave no second of data.
 UNUSED_ANSWERS = 10
@@ -101,7 +101,7 @@ class ExporterFeed:
             return []
         try:
             readings = self._sessions[number].receive(answer)
-        except Exception as error:  # one lying exporter must not stop the others
+        except Exception as error:  # one faulty exporter must not stop the others
             return self._failed(number, error)
         return self._accept(number, readings)
 

@@ -48,7 +48,7 @@ class QueueFull(WriteError):
 
 
 class _TakingTurns:
-    """A lock that the other thread gets first. With a plain one, busy senders would stop the loop."""
+    """A fair lock: a waiting thread gets it before the one that released it, so that senders cannot stop the loop."""
 
     def __init__(self) -> None:
         self._next, self._lock = threading.Lock(), threading.Lock()

@@ -95,7 +95,7 @@ class LiveFeed:
             try:
                 traces += self._streams[name].push(self._asked.pop(name).result())
                 self._errors.pop(name, None)
-            except Exception as error:  # a lying source must not stop the others
+            except Exception as error:  # a faulty source must not stop the others
                 self._errors[name] = str(error) if isinstance(error, SourceError) else f"{name}: {describe(error)}"
         for name in self._asked:
             self._errors[name] = f"{name}: has not answered yet"

@@ -56,7 +56,7 @@ class MemberTotals:
     unknown: int
     jobs: int
     open_events: int
-    oldest_s: float  # the age of the oldest newest score; NaN if nothing is scored
+    oldest_s: float  # the age of the newest score of the member that is furthest behind; NaN if nothing is scored
     unwatched_threads: int  # of clusters that are not watched, as far as they were known
 
 

@@ -1,6 +1,6 @@
 """Ask every joined cluster for its summary, all from one thread -> a published board.
 
-A cluster that is slow, dead or lies is named and delays no other: each request has a deadline and a limit of bytes.
+A cluster that is slow, dead or faulty is named and delays no other: each request has a deadline and a limit of bytes.
 """
 
 from __future__ import annotations

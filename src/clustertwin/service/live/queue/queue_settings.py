@@ -1,4 +1,4 @@
-"""What the forecasts of starts are told: the site, the log of the past, how often they are made, and their budget."""
+"""Settings of the forecasts of starts: the site, the log of the past, how often they are made, and their budget."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from clustertwin.service.act.evidence_store import EvidenceStore
 from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.savings import rows_by, week
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.store.event_store import NoSuchEvent
 from clustertwin.service.web.contract import RouteGroup
 
 
@@ -62,7 +61,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.get("/savings", summary="Promised and measured savings by week")
     def savings() -> list[dict[str, Any]]:
-        return [asdict(row) for row in rows_by(journal(), week, lambda event: is_dismissed(state, event))]
+        return [asdict(row) for row in rows_by(journal(), week, state.store.is_settled)]
 
     return api
 
@@ -78,13 +77,6 @@ def approve_action(state: ServiceState, action_id: str, code: str, who: str, now
         return Journal(state.store.database).approve(action_id, code, who, now_s)
     except ApprovalRefused as error:
         raise HTTPException(409, str(error)) from error
-
-
-def is_dismissed(state: ServiceState, event_id: str) -> bool:
-    try:
-        return state.store.event(event_id).verdict in ("dismissed", "new-normal")
-    except NoSuchEvent:
-        return False
 
 
 def _found(journal: Journal, action_id: str) -> ActionRecord:

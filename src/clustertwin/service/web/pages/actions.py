@@ -1,4 +1,4 @@
-"""Actions: proposals that wait for a decision, what was done, the book of savings, and suspended rules."""
+"""Actions: proposals that wait for a decision, what was done, savings, and suspended rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.policy import UNDO
 from clustertwin.service.act.savings import rows_by, week
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.web.api.actions import approve_action, is_dismissed
+from clustertwin.service.web.api.actions import approve_action
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
 
@@ -36,8 +36,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             "actions.html",
             actions=shown_actions(state, journal.actions(limit=ROWS)),
             suspended=journal.suspended_rules(),
-            weeks=rows_by(journal, week, lambda event: is_dismissed(state, event)),
-            causes=rows_by(journal, lambda action: action.plan.cause, lambda event: is_dismissed(state, event)),
+            weeks=rows_by(journal, week, state.store.is_settled),
+            causes=rows_by(journal, lambda action: action.plan.cause, state.store.is_settled),
         )
 
     @routes.post("/actions/{action_id}/approve")

@@ -1,4 +1,4 @@
-"""The audit log: who did what and when, newest first. Entries cannot be changed."""
+"""The audit log: who did what and when, newest first. Entries cannot be changed; old ones are deleted."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def mount(app: FastAPI, state: ServiceState) -> None:
 
     def page(request: Request, code: int, text: str) -> Response:
         title = HTTPStatus(code).phrase.capitalize()
-        return render(request, state, _ERROR, "not_found.html", code, title=title, text=text)
+        return render(request, state, _ERROR, "error.html", code, title=title, text=text)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError
@@ -35,21 +35,27 @@ class ListQuery(BaseModel):
     """Which events the list shows."""
 
     status: Status = "open"
-    said: VerdictFilter = "any"
+    verdict: VerdictFilter = "any"
     node: str = ""
     job: str = ""
     page: int = 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def with_old_name(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Links of earlier releases call the verdict `said`."""
+        return {"verdict": values["said"], **values} if "said" in values else values
+
     @property
     def filter(self) -> Filter:
-        verdict = {"any": None, "none": ""}.get(self.said, self.said)
+        verdict = {"any": None, "none": ""}.get(self.verdict, self.verdict)
         is_open = {"open": True, "closed": False, "all": None}[self.status]
         return Filter(open=is_open, verdict=verdict, node=self.node, job=self.job, unsettled=self.hides_settled)
 
     @property
     def hides_settled(self) -> bool:
         """A dismissed event is not open for a reader, unless the reader asks for that verdict."""
-        return self.status == "open" and self.said == "any"
+        return self.status == "open" and self.verdict == "any"
 
 
 class VerdictForm(ListQuery):
@@ -95,7 +101,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
             return event_page(request, state.store.event(event_id))
         except NoSuchEvent:
             return render(
-                request, state, PAGE, "not_found.html", 404, title="Not found", text=f"There is no event {event_id}."
+                request, state, PAGE, "error.html", 404, title="Not found", text=f"There is no event {event_id}."
             )
 
     @routes.post("/events/{event_id}")

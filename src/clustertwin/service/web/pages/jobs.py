@@ -61,7 +61,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         usage = job_report.find_usage(state, job, cases)
         if running is None and usage is None and not cases:
             text = f"There is no running or recorded job {job}, and no event of one."
-            return render(request, state, PAGE, "not_found.html", 404, title="Not found", text=text)
+            return render(request, state, PAGE, "error.html", 404, title="Not found", text=text)
         report = job_report.render(usage) if usage else ""
         moment = state.snapshot.moment
         values: dict[str, Any] = {

@@ -28,9 +28,7 @@ def router(state: ServiceState) -> APIRouter:
         snapshot = state.snapshot
         node_state = next((node_state for node_state in snapshot.nodes if node_state.node == node), None)
         if node_state is None:
-            return render(
-                request, state, PAGE, "not_found.html", 404, title="Not found", text=f"There is no node {node}."
-            )
+            return render(request, state, PAGE, "error.html", 404, title="Not found", text=f"There is no node {node}.")
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
         anomalous = canvas_data.anomalous_threads(snapshot, node)

@@ -12,16 +12,9 @@ from clustertwin.service.live.queue.change_desk import ChangeForm, DeskBusy
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.workload.slurm.site.slurm_site import PRIORITY_WEIGHTS
 
 ROWS = 100
-#: Names of `twin sched try --weight`, and those of slurm.conf.
-WEIGHTS = {
-    "age": "PriorityWeightAge",
-    "fair_share": "PriorityWeightFairshare",
-    "job_size": "PriorityWeightJobSize",
-    "partition": "PriorityWeightPartition",
-    "qos": "PriorityWeightQOS",
-}
 Weight = Annotated[str, Form(max_length=12, pattern=r"^\d{0,10}$")]
 Nodes = Annotated[str, Form(max_length=1000, pattern=r"^[\w.,\[\]-]*$")]
 
@@ -31,8 +24,8 @@ def router(state: ServiceState) -> APIRouter:
 
     def page(request: Request, code: int = 200, **values: Any) -> HTMLResponse:
         values = {"result": None, "problem": "", "form": {}, **values}
-        desk = state.changes
-        return render(request, state, PAGE, "try_change.html", code, desk=desk, weights=WEIGHTS, rows=ROWS, **values)
+        shown = {"desk": state.changes, "weights": PRIORITY_WEIGHTS, "rows": ROWS}
+        return render(request, state, PAGE, "try_change.html", code, **shown, **values)
 
     @routes.get("/try")
     def show(request: Request) -> HTMLResponse:

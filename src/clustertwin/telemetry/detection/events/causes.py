@@ -118,13 +118,6 @@ CAUSES: dict[str, Cause] = {
         ("The job's memory grows without end. It will reach its limit; look for a leak.",),
         faults=("memory-leak",),
     ),
-    "odd-rank": Cause(
-        "has a thread unlike its others",
-        "Compare the node and the input of this rank with those of the others.",
-        ("One thread is unlike the others. Give all ranks equal work and whole cores:",
-         "  #SBATCH --cpu-bind=cores"),
-        faults=("throttled", "noisy-neighbour"),
-    ),
     "kernel-time": Cause(
         "spends more time in the kernel",
         "Look at the system calls of one process (perf top, strace -c): paging, small reads and locks are common.",

@@ -51,7 +51,7 @@ NODE_WIDE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    opened_by: Literal["findings", "scores"] = "findings"  # what opens events; the next five are for scores only
+    opened_by: Literal["findings", "scores"] = "findings"  # what opens events; the next three are for scores only
     margin: float = 1.5  # the bar is this many thresholds, …
     chance_per_node_day: float = 1.0  # … or the score that normal windows of a node exceed this often in a day
     strongest: float = 6.0  # a second counts for at most this many, reached at this multiple of the bar

@@ -31,13 +31,8 @@ class Statistics:
     features: NDArray[np.float32]  # (thread, feature)
 
 
-def measure(moment: Moment, length_s: int) -> Statistics:
-    """Statistics of the last `length_s` seconds of every thread, or of as many as its current job has run."""
-    return measure_each(moment, (length_s,))[0]
-
-
 def measure_each(moment: Moment, lengths_s: tuple[int, ...]) -> tuple[Statistics, ...]:
-    """The statistics for several lengths in one pass."""
+    """For each length, statistics of the last seconds of every thread, or of as many as its current job has run."""
     longest_s, inputs = max(lengths_s), Shape(moment.schema).inputs
     each = sums(
         moment.values[:, -longest_s:],

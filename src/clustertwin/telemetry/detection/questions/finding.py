@@ -70,7 +70,7 @@ class Finding:
     question: Question
     cause: str  # a row of FINDING_CAUSES
     job: str  # empty: threads without a job
-    node: str  # empty: the whole job
+    node: str
     cpus: tuple[int, ...]
     channel: str  # the channel that shows it
     value: float  # its mean now

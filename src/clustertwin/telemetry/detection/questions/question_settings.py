@@ -36,10 +36,10 @@ class QuestionSettings:
     others: float = 0.05  # other work on the job's threads
     queued: float = 0.35  # a task of the job waits for a CPU although no other work takes it; shown, never an event
     leak: float = 0.010  # of the memory of the job or of the node, in a minute, steadily
-    loading: float = 0.10  # of traffic, 11 MB/s: enough to fill a point of 64 GB in a minute
+    loading: float = 0.10  # of traffic, 11 MB/s: enough to read 1 % of 64 GB in a minute
     least_progress: float = 0.02  # page faults or traffic are usual if every half minute had this much, …
     no_progress: float = 0.001  # … and less than this over 100 s is none, …
-    still_busy: float = 0.80  # … while the busiest thread works this much
+    still_busy: float = 0.80  # … while its threads together keep more than this many CPUs busy
     information: float = 0.20  # any other change of a channel, shown and never an event
 
     # limits that no healthy program exceeds for minutes, of means over 100 s

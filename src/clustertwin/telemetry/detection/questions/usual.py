@@ -40,11 +40,6 @@ def nothing_usual(rows: int) -> Usual:
     return Usual(*(np.full((rows, len(SIGNALS)), np.nan, np.float32) for _ in range(4)))
 
 
-def where(known: NDArray[np.bool_], first: Usual, second: Usual) -> Usual:
-    """(row,) The first usual where known, else the second."""
-    return Usual(*(np.where(known[:, None], a, b) for a, b in zip(first, second, strict=True)))
-
-
 @compiled
 def summarise_blocks(blocks, counts, filled, least, centre, spread, lowest, highest):  # type: ignore[no-untyped-def]
     """blocks (row, block, signal), counts (the same) -> the four tables; NaN with fewer than `least` counted blocks."""

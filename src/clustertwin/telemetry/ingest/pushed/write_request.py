@@ -162,7 +162,7 @@ def _varint(data, at, end):  # type: ignore[no-untyped-def]
 
 @borrowing
 def _field(data, at, end):  # type: ignore[no-untyped-def]
-    """The field at a place -> its number, wire type, and the begin and end of its content; the end is -1 if damaged."""
+    """The field at a place -> its number, wire type, and the start and end of its content; the end is -1 if damaged."""
     tag, begin = _varint(data, at, end)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     stop = -1

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.moments.moment import Moment
 
 Verdict = Literal["confirmed", "dismissed", "new-normal", "maintenance"]
+#: Verdicts after which an event needs nobody's attention, although its threads may still be above the threshold.
+SETTLED = ("dismissed", "new-normal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def called_normal(moment: Moment, verdicts: Sequence[VettedSpan]) -> NDArray[np.
     rows = np.zeros(len(moment), np.bool_)
     start_s = moment.end_s - moment.values.shape[1]
     for span in verdicts:
-        if span.verdict not in ("dismissed", "new-normal") or span.start_s >= moment.end_s or span.end_s <= start_s:
+        if span.verdict not in SETTLED or span.start_s >= moment.end_s or span.end_s <= start_s:
             continue
         for number, node in enumerate(moment.nodes):
             if span.covers(node):

@@ -23,7 +23,12 @@ from clustertwin.workload.slurm.controller.controller_state import (
     within_limits,
 )
 from clustertwin.workload.slurm.controller.job_start import STARTED, copy_free, preemption_of, try_start
-from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
+from clustertwin.workload.slurm.controller.node_selection import (
+    change_resources,
+    held_cores,
+    held_memory_mb,
+    select_nodes,
+)
 from clustertwin.workload.slurm.controller.site_arrays import SUSPEND, Bytes, Floats, Ints, Rows, SiteArrays
 from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
@@ -88,15 +93,9 @@ def _sort_running(arrays, state, space):  # type: ignore[no-untyped-def]
             if i < 0:
                 break
             cpus = state.place[row].cpus
-            cores = nodes[i].cores if job.exclusive else (cpus + nodes[i].threads - 1) // nodes[i].threads
-            memory = job.memory_node_mb
-            if memory == 0.0:
-                memory = nodes[i].memory_mb
-            elif memory < 0.0:
-                memory = job.memory_cpu_mb * cpus
             space.held[m].node = i
-            space.held[m].cores = cores
-            space.held[m].memory_mb = memory
+            space.held[m].cores = held_cores(job, nodes[i], cpus)
+            space.held[m].memory_mb = held_memory_mb(job, nodes[i], cpus)
             m += 1
     space.held_from[n] = m
 
@@ -238,7 +237,7 @@ def plan_nodes(space, start_s, end_s):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _restrict(arrays, space, start_s, end_s):  # type: ignore[no-untyped-def]
+def _restrict(space, start_s, end_s):  # type: ignore[no-untyped-def]
     """Drop allowed nodes that are planned in this time; returns when the map first gains nodes after the start."""
     later_s, k = 0.0, 0
     allowed, asked = space.allowed_bits, space.picked_bits
@@ -302,7 +301,7 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
         for i in range(len(space.allowed)):
             space.allowed[i] = arrays.masks[mask, i]
         reserved = reserved_for_others(arrays, j, start_s, end_s, space.allowed)
-        later_s = _restrict(arrays, space, start_s, end_s)
+        later_s = _restrict(space, start_s, end_s)
         if reserved:
             freed_s = _after_reservation(arrays, start_s)
             if 0.0 < freed_s < window_end and (later_s == 0.0 or freed_s + 1 < later_s):

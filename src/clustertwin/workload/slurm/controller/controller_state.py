@@ -183,11 +183,6 @@ def satisfied(arrays, state, j):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def eligible(arrays, state, j, now_s):  # type: ignore[no-untyped-def]
-    return state.live[j].status == PENDING and state.live[j].begin_s <= now_s and satisfied(arrays, state, j)
-
-
-@borrowing
 def start_job(arrays, state, e, now_s, count):  # type: ignore[no-untyped-def]
     """Start the entry's job on the nodes of `state.room`."""
     jobs, j = arrays.jobs, arrays.entries[e].job

@@ -1,4 +1,4 @@
-"""slurmctld's day: submissions, ends and the schedulers' turns in the order of time.
+"""The loop of slurmctld: submissions, ends and scheduler turns in order of time.
 
 The main scheduler runs after each end and shortly after submissions; it goes down the queue and leaves a
 partition alone once a job of it cannot start. The backfill scheduler runs at its interval if anything has changed.
@@ -152,6 +152,14 @@ def _leave(arrays, state, j):  # type: ignore[no-untyped-def]
 
 
 @borrowing
+def _close(arrays, failed, blocked, p):  # type: ignore[no-untyped-def]
+    """Close a partition and block its nodes for the rest of a pass."""
+    failed[p] = 1
+    for i in range(len(blocked)):
+        blocked[i] |= arrays.partition_nodes[p, i]
+
+
+@borrowing
 def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no-untyped-def]
     """Start jobs in the queue's order; a job that does not fit closes its partition for this pass."""
     entries, jobs = arrays.entries, arrays.jobs
@@ -179,10 +187,8 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
             array, array_partition = jobs[j].array, p
         if not within_limits(arrays, state, e):
             if arrays.tuning[0].assoc_limit_stop:
-                failed[p] = 1
+                _close(arrays, failed, blocked, p)
                 closed += 1
-                for i in range(len(blocked)):
-                    blocked[i] |= arrays.partition_nodes[p, i]
             continue
         mask, there = entries[e].mask, 0
         for i in range(len(allowed)):
@@ -197,10 +203,8 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
         if result == STARTED:
             array = -1
         elif result == BUSY and jobs[j].reservation < 0:
-            failed[p] = 1
+            _close(arrays, failed, blocked, p)
             closed += 1
-            for i in range(len(blocked)):
-                blocked[i] |= arrays.partition_nodes[p, i]
 
 
 @borrowing
@@ -221,7 +225,7 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
         cancel_s = jobs[cancels[withdrawn]].cancel_s if withdrawn < len(cancels) else np.inf
         outside_s = min(submit_s, end_s, cancel_s)
         waiting = state.counts[QUEUED] > 0
-        if outside_s == np.inf and (not waiting or _stuck(arrays, state, calc_s, bf_s)):
+        if outside_s == np.inf and (not waiting or _stuck(arrays, state, bf_s)):
             break
         if not waiting:  # nothing to schedule before the next submission or end
             now_s = outside_s
@@ -283,7 +287,7 @@ def run_events(arrays, state, space, cancels):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _stuck(arrays, state, calc_s, bf_s):  # type: ignore[no-untyped-def]
+def _stuck(arrays, state, bf_s):  # type: ignore[no-untyped-def]
     """Whether jobs wait that nothing to come will let start: none runs, and none becomes eligible later."""
     for k in range(state.counts[ACTIVE]):
         if state.live[state.active[k]].status in (RUNNING, SUSPENDED):

@@ -12,7 +12,7 @@ from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 
 class FairShareRoom(NamedTuple):
-    """Room for a walk through the account tree, one row an association."""
+    """Room for a walk through the account tree, one row per association."""
 
     key: Floats  # minus the level fair share, or the effective usage
     norm: Floats

@@ -127,7 +127,7 @@ class RequestReader:
         raise Refused(reason if self.site.enforce_partition_limits else f"{reason}; it waits for ever")
 
     def _entry(self, job: SlurmJob, partition: SlurmPartition, request: dict[str, Any], owner: Owner) -> dict[str, Any]:
-        account, _, association, qos = owner
+        account, _, _, qos = owner
         if not partition.accepts:
             raise Refused(f"partition {partition.name} does not accept jobs")
         if (partition.allow_qos and qos not in partition.allow_qos) or qos in partition.deny_qos:
@@ -141,7 +141,7 @@ class RequestReader:
             "kind": self.kinds.setdefault((partition.name, *asked), len(self.kinds)),
             "partition": self.table.partitions[partition.name], "mask": mask, "tres": tres,
             "priority": self._static_priority(job, partition, request, tres, qos),
-            "limits": self.limits.limits(job, partition, (request, tres), owner, association),
+            "limits": self.limits.limits(job, partition, (request, tres), owner),
         }  # fmt: skip
 
     def _tres(self, request: dict[str, Any], mask: int) -> list[float]:
@@ -162,10 +162,9 @@ class RequestReader:
         total = self.cpus
         if weights.size_relative_to_time:
             size = max(request["nodes_min"] * total / n, request["cpus"]) / (request["limit_s"] / 60) / total
-            size = 1 - size if weights.favor_small else size
         else:
             size = (request["nodes_min"] / n + request["cpus"] / total) / 2
-            size = 1 - size if weights.favor_small else size
+        size = 1 - size if weights.favor_small else size
         priority = weights.job_size * min(max(size, 0.0), 1.0)
         priority += weights.partition * partition.priority_factor / self.max_factor
         if self.max_qos:

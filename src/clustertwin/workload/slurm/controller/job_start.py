@@ -20,7 +20,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     reserved_for_others,
     start_job,
 )
-from clustertwin.workload.slurm.controller.node_selection import change_resources, select_nodes
+from clustertwin.workload.slurm.controller.node_selection import change_resources, held_cores, select_nodes
 from clustertwin.workload.slurm.controller.site_arrays import REQUEUE, SUSPEND
 from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
@@ -188,8 +188,7 @@ def resume_suspended(arrays, state, now_s):  # type: ignore[no-untyped-def]
             i = state.place[row].node
             if i < 0:
                 break
-            node, cpus = arrays.nodes[i], state.place[row].cpus
-            cores = node.cores if arrays.jobs[j].exclusive else (cpus + node.threads - 1) // node.threads
+            cores = held_cores(arrays.jobs[j], arrays.nodes[i], state.place[row].cpus)
             fits &= state.free.nodes[i].cores >= cores
         if fits:
             change_resources(arrays, state.free, j, state.place, -2)

@@ -34,10 +34,9 @@ class LimitTable:
         partition: SlurmPartition,
         asked: tuple[dict[str, Any], list[float]],
         owner: Owner,
-        association: int,
     ) -> list[tuple[int, int]]:
         """Counters of an entry with the limits on them, by Slurm's precedence: partition QOS, job QOS, associations."""
-        account, user, _, qos = owner
+        account, user, association, qos = owner
         pairs: list[tuple[int, int]] = []
         if job.array and job.array_limit:
             pairs.append((self._counter(("array", job.array)), self._limit_row({}, job.array_limit)))
@@ -114,7 +113,7 @@ class LimitTable:
         return pairs
 
     def _check_job_limits(
-        self, asked: tuple[dict[str, Any], list[float]], partition: SlurmPartition, owner: tuple[str, int, int, str]
+        self, asked: tuple[dict[str, Any], list[float]], partition: SlurmPartition, owner: Owner
     ) -> None:
         request, tres = asked
         amounts = dict(zip(self.tres_names, tres, strict=True))

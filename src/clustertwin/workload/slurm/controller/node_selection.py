@@ -15,7 +15,7 @@ from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteAr
 
 #: What is free on a node, and how many jobs run there.
 FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64)])
-#: Room for a result, one row a node: chosen nodes with their CPUs, and what the loops need on the way.
+#: Room for a result, one row per node: chosen nodes with their CPUs, and what the loops need on the way.
 ROOM = np.dtype([(name, np.int64) for name in
                  ("node", "cpus", "avail", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")])  # fmt: skip
 LEAVES = np.dtype([("nodes", np.int64), ("distance", np.int64)])
@@ -316,6 +316,22 @@ def select_nodes(arrays, j, free, allowed, work, least_loaded):  # type: ignore[
 
 
 @borrowing
+def held_cores(job, node, cpus):  # type: ignore[no-untyped-def]
+    """Cores that a job with these CPUs holds on a node."""
+    return node.cores if job.exclusive else (cpus + node.threads - 1) // node.threads
+
+
+@borrowing
+def held_memory_mb(job, node, cpus):  # type: ignore[no-untyped-def]
+    """Memory that a job with these CPUs holds on a node. 0 asks for the whole node; below 0, CPUs have memory."""
+    if job.memory_node_mb == 0.0:
+        return node.memory_mb
+    if job.memory_node_mb < 0.0:
+        return job.memory_cpu_mb * cpus
+    return job.memory_node_mb
+
+
+@borrowing
 def change_resources(arrays, free, j, place, sign):  # type: ignore[no-untyped-def]
     """Take (sign -1) or give back (+1) what job j holds on its nodes, its rows of `place`; node -1 ends them.
 
@@ -328,15 +344,9 @@ def change_resources(arrays, free, j, place, sign):  # type: ignore[no-untyped-d
         i = place[k].node
         if i < 0:
             break
-        cores = nodes[i].cores if job.exclusive else (place[k].cpus + nodes[i].threads - 1) // nodes[i].threads
-        free.nodes[i].cores += step * cores
+        free.nodes[i].cores += step * held_cores(job, nodes[i], place[k].cpus)
         if whole:
-            memory = job.memory_node_mb
-            if memory == 0.0:
-                memory = nodes[i].memory_mb
-            elif memory < 0.0:
-                memory = job.memory_cpu_mb * place[k].cpus
-            free.nodes[i].memory_mb += step * memory
+            free.nodes[i].memory_mb += step * held_memory_mb(job, nodes[i], place[k].cpus)
             for g in range(free.gres.shape[1]):
                 free.gres[i, g] += step * arrays.job_gres[j, g]
             free.nodes[i].jobs -= step

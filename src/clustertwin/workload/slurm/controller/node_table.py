@@ -14,8 +14,8 @@ from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.slurm_site import SlurmPartition, SlurmSite
 
 
-def natural(name: str) -> list[Any]:
-    """A sort key that counts n2 before n10."""
+def slurm_order(name: str) -> list[Any]:
+    """Slurm's order of node names: the text before a number, then the number. `n1` comes before `n-1`."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -29,7 +29,9 @@ class NodeTable:
 
     def __init__(self, site: SlurmSite, remarks: Counter[str]) -> None:
         self.site, self.remarks = site, remarks
-        pairs = sorted(((name, group) for group in site.groups for name in group.names), key=lambda p: natural(p[0]))
+        pairs = sorted(
+            ((name, group) for group in site.groups for name in group.names), key=lambda p: slurm_order(p[0])
+        )
         self.names = tuple(name for name, _ in pairs)
         self.groups = [group for _, group in pairs]
         self.index = {name: i for i, name in enumerate(self.names)}

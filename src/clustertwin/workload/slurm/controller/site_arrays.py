@@ -18,7 +18,6 @@ AFTER, AFTERANY, AFTEROK, AFTERNOTOK = range(4)
 #: The first TRES of a limit row; GRES follow, and the last column counts jobs.
 CPU, MEMORY, NODE, FIRST_GRES = range(4)
 CANCEL, REQUEUE, SUSPEND = range(1, 4)
-MANY = 10**9
 
 
 def _table(**kinds: str) -> np.dtype[np.void]:
@@ -39,7 +38,7 @@ ENTRIES = _table(job="i", partition="i", mask="i", kind="i", priority="f", limit
 PARTITIONS = _table(tier="i", schedules="i", preempt_mode="i", least_loaded="i")
 SHARES = _table(parent="i", shares="f", level_shares="f", is_user="i", uses_parent="i", child_from="i", child_to="i")
 TUNING = _table(
-    backfill="i", batch_sched_delay="f", sched_interval="f", queue_depth="i", defer="i", assoc_limit_stop="i",
+    backfill="i", batch_sched_delay="f", sched_interval="f", queue_depth="i", assoc_limit_stop="i",
     bf_interval="f", bf_resolution="f", bf_window="f", bf_max_job_test="i", bf_max_job_user="i", bf_max_job_part="i",
     bf_max_job_start="i", bf_max_job_array_resv="i", bf_min_age_reserve="f", bf_min_prio_reserve="f",
     bf_node_space_size="i", bf_window_linear="f", weight_age="f", max_age_s="f", weight_fair_share="f",

@@ -56,7 +56,6 @@ FLAGS = {
     "no-requeue",
     "parsable",
     "wait",
-    "H",
     "overcommit",
     "contiguous",
     "spread-job",
@@ -222,7 +221,7 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
 def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     """A report of `sacct --parsable2`; lines of job steps are skipped."""
     report = SiteReport()
-    # Only a line feed ends a row: command lines are texts of users, who may know other characters that end lines.
+    # Only a line feed ends a row: command lines are user text, which may contain other line separators.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     header = [name.strip() for name in (lines[0][1] if lines else "").rstrip("|").split("|")]
     if "Submit" not in header or not {"JobID", "JobIDRaw"} & set(header):

@@ -17,12 +17,10 @@ from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.workload.slurm.joblog.job_table import SlurmLog
 from clustertwin.workload.slurm.live.site_queue import SiteQueue
 from clustertwin.workload.slurm.live.site_start import NEVER_S, SiteFuture, play_queue, queue_futures, site_of_now
-from clustertwin.workload.slurm.site.slurm_site import NodeGroup, SlurmSite
+from clustertwin.workload.slurm.site.slurm_site import PRIORITY_WEIGHTS, NodeGroup, SlurmSite
 
 Floats = NDArray[np.float64]
 
-#: The weights that can change, in the order of sprio's fields: age, fair share, job size, partition, QOS.
-FACTORS = ("age", "fair_share", "job_size", "partition", "qos")
 SPRIO_COMMAND = ("sprio", "--noheader", "--format=%i|%a|%f|%j|%p|%q")
 MOST_ADDED = 10_000
 
@@ -74,7 +72,7 @@ class QueueChange:
 
 
 def parse_factors(text: str) -> dict[str, tuple[float, ...]]:
-    """sprio's answer (`SPRIO_COMMAND`) -> the factors of each job, in the order of `FACTORS`.
+    """sprio's answer (`SPRIO_COMMAND`) -> the factors of each job, in the order of `PRIORITY_WEIGHTS`.
 
     >>> parse_factors("17|0.5|1.0|0.1|0.0|0.0")
     {'17': (0.5, 1.0, 0.1, 0.0, 0.0)}
@@ -86,17 +84,17 @@ def parse_factors(text: str) -> dict[str, tuple[float, ...]]:
             factors = tuple(float(value) for value in values)
         except ValueError as error:
             raise InputError("sprio", str(error), number) from error
-        if len(factors) != len(FACTORS):
-            raise InputError("sprio", f"{len(factors)} factors, expected {len(FACTORS)}", number)
+        if len(factors) != len(PRIORITY_WEIGHTS):
+            raise InputError("sprio", f"{len(factors)} factors, expected {len(PRIORITY_WEIGHTS)}", number)
         found.setdefault(name, factors)  # a job in several partitions has several lines
     return found
 
 
 def changed_site(site: SlurmSite, change: SiteChange) -> SlurmSite:
     """The site with other weights, with more nodes, and with some drained."""
-    unknown = [name for name in change.weights if name not in FACTORS]
+    unknown = [name for name in change.weights if name not in PRIORITY_WEIGHTS]
     if unknown:
-        raise SettingsError(f"there is no weight {unknown[0]!r}; there are {', '.join(FACTORS)}")
+        raise SettingsError(f"there is no weight {unknown[0]!r}; there are {', '.join(PRIORITY_WEIGHTS)}")
     if any(value < 0 for value in change.weights.values()):
         raise SettingsError("a weight is at least 0")
     weights: dict[str, Any] = dict(change.weights)
@@ -138,7 +136,8 @@ def changed_queue(
 ) -> tuple[SiteQueue, int]:
     """Waiting jobs with their new priorities, in their order; and the number of jobs without known factors."""
     differences = [
-        change.weights.get(name, getattr(site.priority, name)) - getattr(site.priority, name) for name in FACTORS
+        change.weights.get(name, getattr(site.priority, name)) - getattr(site.priority, name)
+        for name in PRIORITY_WEIGHTS
     ]
     waiting, unknown = [], 0
     for live in queue.waiting:
@@ -178,7 +177,7 @@ def compare_queue(
         StartChange(live.name, live.job.user, ",".join(live.job.partitions), float(before), float(after))
         for live, before, after in zip(queue.waiting, np.median(old, axis=0), np.median(new, axis=0), strict=True)
     ]
-    weights = [{name: float(getattr(each.priority, name)) for name in FACTORS} for each in (site, new_site)]
+    weights = [{name: float(getattr(each.priority, name)) for name in PRIORITY_WEIGHTS} for each in (site, new_site)]
     ordered = tuple(sorted(starts, key=lambda start: start.new_s - start.old_s))
     return QueueChange(_groups(queue, old, new), ordered, len(waits), weights[0], weights[1], tuple(notes))
 

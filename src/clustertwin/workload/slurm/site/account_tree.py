@@ -44,7 +44,7 @@ _NO_EFFECT = {
     "description", "descr", "organization", "org", "adminlevel", "coordinators", "defaultaccount", "defaultwckey",
     "wckeys", "name", "names", "account", "accounts", "cluster", "clusters", "user", "users", "parent", "lineage",
     "classification", "clusternodes", "tres", "id", "comment", "where", "set", "parentname", "parentid", "lft", "rgt",
-    "flags", "maxsubmitpa", "share", "partition",
+    "flags", "share", "partition",
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ class AccountBook:
                 changes["shares"] = PARENT_SHARES if value.lower() == "parent" else _number(value or "1", place, name)
             elif name in ("qos", "qoslevel"):
                 changes["qos"] = _changed(old.qos, value)
-            elif name in ("defaultqos", "defqos", "def qos"):
+            elif name in ("defaultqos", "defqos"):
                 changes["default_qos"] = value
             elif name == "priority" and value:
                 self.report.add("not modelled", "priority of an association", _place(place))

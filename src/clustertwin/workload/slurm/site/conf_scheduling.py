@@ -100,11 +100,10 @@ def preemption_of_site(cluster: ConfSettings) -> Preemption:
 def selection_settings(cluster: ConfSettings) -> dict[str, Any]:
     kind = cluster.get("selecttype", str.lower, "select/cons_tres")
     flags = {word.upper() for word in cluster.words("selecttypeparameters")}
-    if any(flag.startswith(("CR_SOCKET", "CR_LLN", "CR_PACK", "CR_ONE_TASK")) for flag in flags):
-        place = file_and_line(cluster.settings["selecttypeparameters"][1])
-        for flag in sorted(flags):
-            if flag.startswith(("CR_SOCKET", "CR_LLN", "CR_PACK", "CR_ONE_TASK")):
-                cluster.report.add("not modelled", f"SelectTypeParameters {flag}", place)
+    for flag in sorted(flags):
+        if flag.startswith(("CR_SOCKET", "CR_LLN", "CR_PACK", "CR_ONE_TASK")):
+            place = file_and_line(cluster.settings["selecttypeparameters"][1])
+            cluster.report.add("not modelled", f"SelectTypeParameters {flag}", place)
     return {
         "whole_nodes": kind.endswith("linear"),
         "unit": "cpu" if any(flag.startswith("CR_CPU") for flag in flags) else "core",

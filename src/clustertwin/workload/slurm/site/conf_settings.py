@@ -28,19 +28,16 @@ NOT_MODELLED = {
 NO_EFFECT = (
     "accounting", "acctgather", "allowspecresourcesusage", "auth", "backup", "batchstarttimeout", "cli", "cloud",
     "clustername", "comm", "control", "core", "cpufreq", "cred", "crypto", "debugflags", "defaultstorage",
-    "disablerootjobs", "eioTimeout", "enforce", "ext_sensors", "firstjobid", "frontend", "getenvtimeout", "grestypes",
+    "disablerootjobs", "eiotimeout", "enforce", "ext_sensors", "firstjobid", "frontend", "getenvtimeout", "grestypes",
     "groupupdate", "gpufreqdef", "healthcheck", "inactivelimit", "interactive", "job", "keepalive", "kill", "launch",
     "logtimeformat", "mail", "maxdbdmsgs", "maxstepcount", "maxtaskspernode", "messagetimeout", "minjobage", "mpi",
     "overtimelimit", "plugin", "plugstack", "power", "prepplugins", "privatedata", "proctrack", "prologflags",
     "prologepilogtimeout", "propagate", "rebootprogram", "reconfigflags", "requeueexit", "resumetimeout", "resumerate",
-    "resumefail", "returntoservice", "route", "sallocdefaultcommand", "sbcast", "slurm", "srun", "statesavelocation",
-    "stateSave", "suspend", "switch", "task", "tcptimeout", "tmpfs", "topology", "trackwckey", "treewidth",
-    "unkillable", "usepam", "vsizefactor", "waittime", "x11", "checkpoint", "cachegroups", "fastschedule", "licenses",
+    "resumefail", "returntoservice", "route", "sallocdefaultcommand", "sbcast", "slurm", "srun", "statesave",
+    "suspend", "switch", "task", "tcptimeout", "tmpfs", "topology", "trackwckey", "treewidth",
+    "unkillable", "usepam", "vsizefactor", "waittime", "x11", "checkpoint", "cachegroups", "fastschedule",
     "allow", "validate", "bcast", "data", "mcs",
 )  # fmt: skip
-
-
-_NO_EFFECT = tuple(word.lower() for word in NO_EFFECT)
 
 
 _LINES = {"nodename", "partitionname", "downnodes", "nodeset", "frontendname", "switchname", "name"}
@@ -118,7 +115,7 @@ def report_settings(cluster: ConfSettings) -> None:
         if key in NOT_MODELLED:
             if value.lower() not in ("", "none", "0", "no"):
                 cluster.report.add("not modelled", key, file_and_line(entry))
-        elif key.startswith(_NO_EFFECT):
+        elif key.startswith(NO_EFFECT):
             cluster.report.add("no effect on scheduling", key, file_and_line(entry))
         else:
             cluster.report.add("unknown", key, file_and_line(entry))

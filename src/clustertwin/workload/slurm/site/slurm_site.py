@@ -176,6 +176,16 @@ class PriorityWeights:
     max_tres: bool = False
 
 
+#: Weights that can be tried and searched, in the order of sprio's fields, with their names in slurm.conf.
+PRIORITY_WEIGHTS = {
+    "age": "PriorityWeightAge",
+    "fair_share": "PriorityWeightFairshare",
+    "job_size": "PriorityWeightJobSize",
+    "partition": "PriorityWeightPartition",
+    "qos": "PriorityWeightQOS",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """Who preempts whom, and what happens to the preempted job."""
@@ -202,7 +212,7 @@ class SiteReport:
         return {what: n for (concern, what), n in self.counts.items() if not concerns or concern in concerns}
 
     def lines(self, *concerns: Concern) -> list[str]:
-        """One line an item: `not modelled: Licenses (1, slurm.conf:84)`."""
+        """One line per item: `not modelled: Licenses (1, slurm.conf:84)`."""
         return [
             f"{concern}: {what} ({n:,}{', ' + place if (place := self.places[concern, what]) else ''})"
             for (concern, what), n in self.counts.items()

@@ -165,8 +165,8 @@ function groups() {
 
 function legend() {
   // The number of closed events with each verdict; the label links to their list.
-  for (const key of document.querySelectorAll("[data-said]")) {
-    const count = data.judged.filter(({ verdict }) => verdict === key.dataset.said).length;
+  for (const key of document.querySelectorAll("[data-verdict]")) {
+    const count = data.judged.filter(({ verdict }) => verdict === key.dataset.verdict).length;
     key.hidden = !count;
     key.querySelector("b").textContent = count;
   }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.progress import track
 
 from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.recorded_command import recorded_command
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def fit(
     from clustertwin.telemetry.simulation.signature import write_signatures
 
     today = datetime.now(UTC).date().isoformat()
-    provenance = {"command": _command(), "fitted": today, **describe_host(Path("/proc"))}
+    provenance = {"command": recorded_command(), "fitted": today, **describe_host(Path("/proc"))}
     signatures = fit_recordings(recordings, provenance, seed)
     write_signatures(out, signatures)
     rows = [(kind.job_type, kind.anomaly, kind.jobs, kind.thread_s) for kind in signatures.kinds.values()]
@@ -111,7 +111,7 @@ def compare(
         figures = draw_figures(*sides, out)
     if json:
         plain = [asdict(row) for row in rows]
-        print_json({"command": _command(), "rows": plain, "figures": [str(path) for path in figures]})
+        print_json({"command": recorded_command(), "rows": plain, "figures": [str(path) for path in figures]})
     else:
         columns = ("job type", "windows", "simulated", "marginal", "spectrum dB", "AUC", "AUC recorded")
         cells = [
@@ -127,8 +127,3 @@ def compare(
             for row in rows
         ]
         print_table(f"Windows of {length_s} s; an AUC of 0.5 means indistinguishable", columns, cells)
-
-
-def _command() -> str:
-    """The command line without directory names."""
-    return " ".join(["twin", *(Path(word).name or word for word in sys.argv[1:])])
