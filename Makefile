@@ -62,8 +62,10 @@ WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: setup servers lint
 	$(BIN)/pytest $(WORKERS)
 
+# Of the modules only those with examples in their docstrings: importing all the others takes each worker seconds.
 quick: setup
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not real" --hypothesis-profile quick
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not real" --hypothesis-profile quick \
+	  tests $$(grep -rlE '^ *>>> ' src --include='*.py')
 
 lint: setup
 	$(BIN)/ruff check .
@@ -80,7 +82,7 @@ docs: setup
 	$(BIN)/python docs/made/man_page.py site/twin.1
 
 FUZZ_CASES ?= 100000
-FUZZ_TESTS := $(wildcard tests/*/test_hostile_*.py tests/*/*/test_hostile_*.py)
+FUZZ_TESTS := $(shell find tests -name 'test_hostile_*.py')
 
 fuzz: setup ## its last lines are the cases of each parser; FUZZ='-k swf' chooses some parsers
 	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest -n 2 -p no:cacheprovider -o faulthandler_timeout=0 $(FUZZ_TESTS) $(FUZZ)
