@@ -23,6 +23,7 @@ def source(tmp_path):
     return tmp_path / "log.csv"
 
 
+@pytest.mark.slow
 def test_the_document_has_an_interval_of_every_measure_for_every_week(twin_here, source, tmp_path):
     done = twin_here(
         "trace", "forecast", source, "--weeks", 2, "--draws", 3, "--plot", tmp_path / "coming.html", "--json"

@@ -379,6 +379,7 @@ def test_ended_jobs_are_forgotten() -> None:
     assert len(memory.past) == 0
 
 
+@pytest.mark.slow
 def test_the_past_of_a_job_is_bounded() -> None:
     memory = QuestionMemory(QuestionSettings(most_blocks=16))
     assert causes(a_job((3000, BUSY)), memory=memory) == set()

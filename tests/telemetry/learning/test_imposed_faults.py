@@ -96,6 +96,7 @@ def test_a_leak_fills_the_memory_of_the_jobs_node_only():
     assert (np.diff(leaking[0]) > 0).all()
 
 
+@pytest.mark.slow
 def test_the_set_of_a_site_has_every_kind_and_the_same_hash_for_the_same_days():
     day = [moment for moment, _ in moments(small_day(2)[1], every_s=600)]
     golden = site_golden_set(day)

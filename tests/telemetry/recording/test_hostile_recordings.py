@@ -148,6 +148,7 @@ GIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("giant", GIANTS)
 def test_giant_lists_are_refused(giant, tmp_path) -> None:
     directory = edited(tmp_path / "r", **GIANTS[giant]())

@@ -137,6 +137,7 @@ def test_impossible_settings_are_refused(wrong, message):
         ClusterSettings(**wrong)
 
 
+@pytest.mark.slow
 def test_rounds_are_recordings_of_one_split_each_with_anomalies_only_in_test(signatures, drawable, tmp_path):
     tiny = replace(SMALL, nodes=2, anomalies=drawable)
     written = list(write_rounds(tmp_path, tiny, signatures, rounds=3, seed=5))

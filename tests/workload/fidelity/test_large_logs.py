@@ -70,6 +70,7 @@ def test_trees_see_no_more_rows_and_windows_than_are_judged(few_judged, monkeypa
     assert seen == [(200, 150), (12, 9)]
 
 
+@pytest.mark.slow
 def test_every_part_of_a_comparison_is_announced():
     shown = []
     compare(ComparedLog("real", office(200, 1)), [ComparedLog("fake", office(200, 2))], procs=64,

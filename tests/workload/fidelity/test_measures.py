@@ -184,6 +184,7 @@ def test_a_synthetic_log_that_asks_for_more_than_the_machine_is_named():
     assert "waits cannot be compared" in notes[1]
 
 
+@pytest.mark.slow
 def test_the_judge_sees_one_row_that_is_repeated_thousands_of_times():
     """All copies of an invented row are held out together, so the cross-validated trees never learn it."""
     pytest.importorskip("sklearn")

@@ -110,6 +110,7 @@ def test_a_period_without_jobs_is_refused_and_leaves_no_file(trace, real, tmp_pa
     assert not (tmp_path / "out.swf").exists()
 
 
+@pytest.mark.slow
 def test_with_feedback_the_same_jobs_are_submitted_at_other_times(trace, real, tmp_path):
     made = trace("generate", real, "--jobs", "300", "--out", tmp_path / "open.swf")
     reacting = trace("generate", real, "--jobs", "300", "--feedback", "200", "--out", tmp_path / "closed.swf", "--json")
@@ -152,6 +153,7 @@ def test_generate_says_how_a_training_went(real, tmp_path, trace):
     assert f"trained for {document['losses'][-1][0]:.3g} epochs" in trace("generate", real, *options, "--force").output
 
 
+@pytest.mark.slow
 def test_generate_says_what_site_model_could_not_learn(real, tmp_path, trace):
     result = trace("generate", real, "--generator", "site-model", "--out", tmp_path / "made.swf")
     assert "not learnt: the tide of the year" in result.output

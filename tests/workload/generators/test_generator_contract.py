@@ -55,6 +55,7 @@ def test_every_generator_of_the_table_is_checked():
     assert {*LIGHT, *TINY} == set(GENERATORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_a_light_generator_keeps_the_contract(name, log):
     check_generator(WITHOUT_NOISE.get(name) or make(name), log, name)
@@ -68,6 +69,7 @@ def test_a_trained_generator_really_trains_and_keeps_the_contract(name, log):
     check_generator(TINY[name], log.take(slice(0, 300)), name, n=60)
 
 
+@pytest.mark.slow
 def test_a_generator_with_nothing_but_a_stream_keeps_the_contract(log):
     class StreamOnly(Fitted):
         def __init__(self, inner):
@@ -171,6 +173,7 @@ def test_a_log_that_cannot_be_learnt_from_is_refused_with_a_reason(broken, reaso
             make(name).fit(broken(log), np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_a_request_for_zero_jobs_is_refused(log):
     for name in LIGHT:
         fitted = make(name).fit(log, np.random.default_rng(0))

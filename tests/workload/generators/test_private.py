@@ -48,6 +48,7 @@ def fitted(crowd: Jobs) -> FittedPrivate:
     return Private(noise_seed=1).fit(crowd, np.random.default_rng(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiplier", [0.7, 2.0, 6.0])
 def test_the_accountant_never_promises_more_than_the_exact_bound(multiplier: float) -> None:
     pytest.importorskip("opacus")
@@ -55,6 +56,7 @@ def test_the_accountant_never_promises_more_than_the_exact_bound(multiplier: flo
     assert exact <= spent_epsilon({"one": multiplier}, DELTA) <= 1.15 * exact
 
 
+@pytest.mark.slow
 def test_queries_compose_as_gaussian_noise_does() -> None:
     pytest.importorskip("opacus")
     # Two queries with the multiplier m are one query with the multiplier m / sqrt(2).
@@ -62,6 +64,7 @@ def test_queries_compose_as_gaussian_noise_does() -> None:
     assert two == pytest.approx(spent_epsilon({"one": 3.0 / math.sqrt(2)}, DELTA), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 8.0, 40.0])
 def test_the_budget_is_spent_and_not_exceeded(epsilon: float) -> None:
     pytest.importorskip("opacus")
@@ -120,6 +123,7 @@ def test_a_user_however_busy_moves_every_released_sum_by_one_bound_at_most(crowd
             assert np.linalg.norm(after - before) <= bound + 1e-9, query
 
 
+@pytest.mark.slow
 def test_weeks_before_the_time_of_the_site_do_not_dilute_its_load() -> None:
     """Theta's log begins six weeks before its users do: spread over all weeks, its load makes no queue."""
     pytest.importorskip("opacus")
@@ -152,6 +156,7 @@ def test_a_model_saved_with_coarse_sizes_still_has_them() -> None:
     assert PublicGrid(100, True, fine_sizes=True).sizes.tolist() == [1, 2, 4, 8, 16, 32, 48, 64, 96, 100]
 
 
+@pytest.mark.slow
 def test_noise_does_not_come_from_a_seed_that_others_may_know(crowd: Jobs) -> None:
     pytest.importorskip("opacus")
     one, two = (Private().fit(crowd, np.random.default_rng(0)) for _ in range(2))
@@ -166,6 +171,7 @@ def test_jobs_of_unknown_users_are_protected_by_the_day() -> None:
     assert units.unit.tolist() == [1, 1, 2, 0]
 
 
+@pytest.mark.slow
 def test_the_saved_model_holds_the_guarantee_and_no_row_of_the_log(
     fitted: FittedPrivate, crowd: Jobs, tmp_path
 ) -> None:
@@ -179,6 +185,7 @@ def test_the_saved_model_holds_the_guarantee_and_no_row_of_the_log(
     assert np.array_equal(again.run_s, fitted.sample(50, np.random.default_rng(3)).run_s)
 
 
+@pytest.mark.slow
 def test_without_noise_the_model_keeps_the_load_and_the_working_hours(crowd: Jobs) -> None:
     model = Private(math.inf).fit(crowd, np.random.default_rng(0))
     jobs = model.sample(6 * model.expected_jobs, np.random.default_rng(1))
@@ -192,6 +199,7 @@ def test_without_noise_the_model_keeps_the_load_and_the_working_hours(crowd: Job
     assert np.all(jobs.run_s <= jobs.request_s)
 
 
+@pytest.mark.slow
 def test_attacks_find_nothing_at_the_default_epsilon(fitted: FittedPrivate, crowd: Jobs) -> None:
     found = attack(crowd, fitted.sample(len(crowd), np.random.default_rng(2)))
     assert found.user_days.synthetic.auc <= 0.55
@@ -199,6 +207,7 @@ def test_attacks_find_nothing_at_the_default_epsilon(fitted: FittedPrivate, crow
     assert found.names_published == 0
 
 
+@pytest.mark.slow
 def test_a_load_that_is_public_costs_nothing(crowd: Jobs) -> None:
     pytest.importorskip("opacus")
     model = Private(public_load=0.4, noise_seed=0).fit(crowd, np.random.default_rng(0))

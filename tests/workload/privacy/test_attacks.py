@@ -132,6 +132,7 @@ def test_an_attack_that_could_not_be_tried_has_no_figures() -> None:
     assert (str(nothing.synthetic), nothing.found, str(nothing.holdout)) == ("not measured", "", "0.700")
 
 
+@pytest.mark.slow
 def test_users_are_names_and_not_places() -> None:
     """Half of the users are asked about, the other half are strangers; the published log was made without either."""
     log, other = office_log(days=28, users=40), office_log(days=28, users=20, seed=9)

@@ -136,6 +136,7 @@ def test_the_keys_of_a_checkpoint_do_not_change(data: TrainingData, tmp_path: Pa
     assert values["settings"]["evolve"].keys() == values["settings"]["lead"].keys() == evolution_keys
 
 
+@pytest.mark.slow
 def test_the_keys_of_ppos_arrays_do_not_change(data: TrainingData):
     weights = initial_weights(ORDER_FEATURES[0], np.random.default_rng(0))
     learner = Ppo(training_machines(data, RULES, 64), PpoSettings(num_envs=1, num_shards=1), weights, seed=0)

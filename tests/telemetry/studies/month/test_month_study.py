@@ -112,6 +112,7 @@ def test_a_disk_failure_without_an_event_has_no_delay():
     assert np.isnan(summarise("x", DAYS[:1]).disk_days)
 
 
+@pytest.mark.slow
 def test_days_are_written_read_and_drawn(tmp_path):
     write_days(tmp_path / "x.json", DAYS)
     again = read_days(tmp_path / "x.json")
@@ -233,6 +234,7 @@ def test_every_strategy_gets_the_same_days_with_any_number_of_workers(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_month_of_unseen_programs_has_their_share_of_jobs_and_faults_in_all(foreign):
     scenario = replace(unseen_month(0.35, foreign), nodes=4, threads=16, hours=2.0)
