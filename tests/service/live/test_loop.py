@@ -268,6 +268,51 @@ def test_a_clock_set_back_a_little_is_named_until_scoring_goes_on(loop_of, clock
     assert after.scored.end_s > clock.now_s - 10
 
 
+def test_without_data_for_an_hour_the_loop_is_still_stale_and_the_lag_grows(loop_of, clock):
+    """Its nodes are forgotten after an hour, and with them the phase was "watching" again, with a lag of 0 s."""
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    assert play(loop, clock, [source], 120).phase == "watching"
+    source.wrong = "http://a:9752: connection refused"
+    for silent_s in range(60, 4000, 60):
+        clock.now_s += 60
+        down = loop.turn()
+        assert (down.phase, down.lag_s) == ("stale", silent_s)
+
+
+@pytest.mark.parametrize("back_s", [6, 10, 29, 31, 60, 100, 150, 189])
+def test_after_a_clock_set_back_the_loop_is_not_watching_until_it_scores_again(loop_of, clock, back_s):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    scored = play(loop, clock, [source], 120).scored
+    clock.now_s -= back_s
+    unscored_s = 4  # the last scoring was at the 116th second
+    for _ in range(140):
+        after = play(loop, clock, [source], 1)
+        unscored_s = unscored_s + 1 if after.scored is scored else 0
+        scored = after.scored
+        assert after.phase != "watching" or unscored_s <= 20
+        assert after.phase != "stale" or any("the clock was set back" in problem for problem in after.problems)
+    assert (after.phase, after.problems, after.lag_s) == ("watching", (), 0.0)
+    assert loop._tracker._times[-1][0] == after.scored.end_s  # a change from now on opens an event
+
+
+def test_a_clock_that_was_set_back_is_no_problem_once_its_nodes_are_gone(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    clock.now_s -= 60
+    assert any("set back" in problem for problem in play(loop, clock, [source], 5).problems)
+    source.wrong = "down"
+    for _ in range(62):
+        clock.now_s += 60
+        gone = loop.turn()
+    assert (gone.phase, gone.problems) == ("stale", ("down",))
+
+
 def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loop_of, clock):
     clock.now_s = 1_000_000.0
     ahead = Clock(clock.now_s + 5000)
