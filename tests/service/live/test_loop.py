@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.service.conftest import Clock
+from tests.service.conftest import Clock, ready
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import NoSamples, OutputError, SourceError
@@ -17,6 +17,7 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
@@ -325,6 +326,20 @@ def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loo
     assert [node.node for node in after.nodes] == ["here"]
     assert after.phase == "watching"
     assert any("odd: its clock is 5000 s ahead" in problem for problem in after.problems)
+
+
+def test_threads_over_the_limit_are_refused_and_the_others_are_still_scored(state, detector, clock):
+    clock.now_s = 1_000_000.0
+    first, second = Counting(clock, "first"), Counting(clock, "second")
+    loop = Loop(
+        state,
+        live(clock, first, second),
+        ready(Handover(state.home, detector)),
+        LoopSettings(stride_s=5, most_threads=3),
+    )
+    after = play(loop, clock, [first, second], 120)
+    assert (after.phase, [node.node for node in after.nodes], len(after.scored)) == ("watching", ["first"], 2)
+    assert any("second: the limit of 3 threads of all nodes is reached" in problem for problem in after.problems)
 
 
 def test_restarted_counters_cause_no_event(loop_of, clock):

@@ -91,7 +91,7 @@ class Loop:
         self._beat = beat  # called after each turn, for a watchdog
         self._loading, self._recorder, self._score, self._clock = handover, recorder, score, clock
         self._handover: Handover | None = None
-        self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s)
+        self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s, most_threads=settings.most_threads)
         self._tracker = Tracker(settings.events, [case.event for case in state.store.events(Filter(open=True), 10**6)])
         self._stride = Stride(settings.stride_s)
         self._history = NodeScores(settings.history_s)
@@ -220,7 +220,7 @@ class Loop:
     def _forget_seconds(self) -> None:
         with self._failures.isolated("store", "what is usual for programs is not stored"):
             self._store_tables()
-        self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
+        self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s, most_threads=self.settings.most_threads)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._tracker.forget_alarms()
         self._heard.clear()
