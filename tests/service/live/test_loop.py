@@ -14,7 +14,7 @@ from tests.service.conftest import Clock, ready
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import NoSamples, OutputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed, Stream
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
@@ -556,3 +556,19 @@ def test_the_stride_is_raised_at_once_and_lowered_slowly():
     for _ in range(20):
         stride.update(0.1)
     assert (stride.seconds, stride.why) == (1, "as configured")
+
+
+def test_the_counters_of_another_node_do_not_continue_those_of_the_first(clock):
+    stream, source = Stream(), Counting(clock)
+    traces = []
+    for second in range(6):
+        clock.now_s = 1000.0 + second
+        source.node = "first" if second < 3 else "second"
+        source.work()
+        traces += stream.push(source.readings())
+    assert [(trace.node, trace.start_s) for trace in traces] == [
+        ("first", 1000),
+        ("first", 1001),
+        ("second", 1003),
+        ("second", 1004),
+    ]
