@@ -146,7 +146,7 @@ class Notifier:
         self._path = self._outbox.directory / ANNOUNCED
         self._announced: dict[str, Told] | None = None  # events that were announced and are not resolved yet
         self._asked_s = -_ASK_S
-        self._next_s = dict.fromkeys(settings.urls, 0.0)
+        self._paused = dict.fromkeys(settings.urls, (0.0, 0.0))  # since when, and for how long
         self._failures = dict.fromkeys(settings.urls, 0)
 
     def spool(
@@ -184,16 +184,17 @@ class Notifier:
 
     def _to_ask_again(self, now_open: Iterable[str], now_s: float) -> list[str]:
         """Once a minute, the announced events whose reason may have changed."""
-        if now_s < self._asked_s + _ASK_S:
+        if is_within(now_s, self._asked_s, _ASK_S):
             return []
         self._asked_s = now_s
         told = {id: self._read_announced()[id] for id in now_open if id in self._read_announced()}
-        return [id for id, (reason, at_s) in told.items() if not reason or now_s - at_s >= self.settings.change_s]
+        change_s = self.settings.change_s
+        return [id for id, (reason, at_s) in told.items() if not reason or not is_within(now_s, at_s, change_s)]
 
     def deliver(self, now_s: float) -> None:
         """Send what is due, as one message to each target."""
         for url, send in self._send.items():
-            if now_s < self._next_s[url]:
+            if is_within(now_s, *self._paused[url]):
                 continue
             waiting = self._outbox.waiting(url)
             due = [entry for entry in waiting if entry[1].at_s >= now_s - self.settings.keep_s]
@@ -204,7 +205,8 @@ class Notifier:
             if due:
                 self._failures[url] = 0 if accepted else self._failures[url] + 1
                 pause_s = self.settings.every_s * 2.0 ** min(max(self._failures[url] - 1, 0), 30)
-                self._next_s[url] = now_s + min(pause_s, max(self.settings.longest_pause_s, self.settings.every_s))
+                longest_s = max(self.settings.longest_pause_s, self.settings.every_s)
+                self._paused[url] = now_s, min(pause_s, longest_s)
 
     def _read_announced(self) -> dict[str, Told]:
         """What was told. A list of ids is the file of an older release."""
@@ -222,6 +224,11 @@ class Notifier:
             return self.store.event(event_id)
         except NoSuchEvent:
             return None
+
+
+def is_within(now_s: float, since_s: float, pause_s: float) -> bool:
+    """Whether a pause is not over yet. It is over if the clock was set back to before its beginning."""
+    return since_s <= now_s < since_s + pause_s
 
 
 def _accepted(send: Send, title: str, body: str) -> bool:

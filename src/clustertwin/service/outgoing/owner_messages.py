@@ -20,7 +20,7 @@ from clustertwin.service.act.action_journal import ActionRecord
 from clustertwin.service.act.action_message import compose_message
 from clustertwin.service.live.problems import fence_of
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.outgoing.notifications import MOST_MESSAGE_BYTES, Send, sender
+from clustertwin.service.outgoing.notifications import MOST_MESSAGE_BYTES, Send, is_within, sender
 
 OWNERS = "outbox-owners"
 KEEP_S = 2 * 86_400.0  # an older message is about a job that nobody remembers
@@ -38,7 +38,7 @@ class OwnerPost:
             raise SettingsError("hand.owner_url must contain {user}, as in mailtos://…?to={user}@example.org")
         send_to(url.replace("{user}", "nobody"))  # an invalid URL is an error at start
         self._box, self._url, self._link, self._contact = home / OWNERS, url, link, contact
-        self._send_to, self._retry_s = send_to, 0.0
+        self._send_to, self._failed_s = send_to, -RETRY_S
 
     def put(self, action: ActionRecord) -> None:
         """Keep the message for the job's owner. It is on disk when this returns."""
@@ -52,7 +52,7 @@ class OwnerPost:
 
     def deliver(self, now_s: float) -> None:
         """Send every message that waits. After a failure, none is tried for a while."""
-        if now_s < self._retry_s:
+        if is_within(now_s, self._failed_s, RETRY_S):
             return
         for path in sorted(self._box.glob("*.json")):
             try:
@@ -64,7 +64,7 @@ class OwnerPost:
             if now_s - at_s > KEEP_S or self._send_to(self._url.replace("{user}", user))(title, body):
                 path.unlink(missing_ok=True)
             else:
-                self._retry_s = now_s + RETRY_S
+                self._failed_s = now_s
                 return
 
 
