@@ -200,10 +200,10 @@ class Loop:
         After a smaller step the seconds that are lived again were scored already: scoring goes on at the last of them.
         Until then it is a problem. Samples of such seconds may also be dropped as late, so that nothing is heard.
         """
-        newest_s = self._heard.newest_s
-        if end_s is None and newest_s is not None and newest_s > now_s:
-            wait_s = newest_s - now_s
-            self._problems["clock"] = f"the clock was set back; seconds are known for the next {wait_s:.0f} s already"
+        ahead_s = (self._heard.newest_s or 0) - now_s
+        if end_s is None and ahead_s > (-self.settings.stale_s if "clock" in self._problems else self.settings.in_step_s):
+            wait_s = max(round(ahead_s), 1)
+            self._problems["clock"] = f"the clock was set back; no new second is heard for the next {wait_s} s"
             return False
         if end_s is None or self._now.scored is None:
             self._problems.pop("clock", None)
