@@ -201,7 +201,8 @@ class Loop:
         Until then it is a problem. Samples of such seconds may also be dropped as late, so that nothing is heard.
         """
         ahead_s = (self._heard.newest_s or 0) - now_s
-        if end_s is None and ahead_s > (-self.settings.stale_s if "clock" in self._problems else self.settings.in_step_s):
+        least_s = -self.settings.stale_s if "clock" in self._problems else self.settings.in_step_s
+        if end_s is None and ahead_s > least_s:
             wait_s = max(round(ahead_s), 1)
             self._problems["clock"] = f"the clock was set back; no new second is heard for the next {wait_s} s"
             return False

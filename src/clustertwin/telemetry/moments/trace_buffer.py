@@ -159,8 +159,11 @@ class TraceBuffer:
         self._forget(end_s - self.forget_s)
         if self._ahead:
             self._seconds.window(end_s)  # makes room for them
-            for trace in list(self._ahead.values()):
-                self.push(trace)
+            for name, trace in list(self._ahead.items()):
+                try:
+                    self.push(trace)
+                except InputError:  # over a limit; its next trace is refused by name
+                    self.drop(name)
         if not self._nodes:
             raise SettingsError("the buffer is empty: no node has sent any seconds yet")
         layout = self._layout = self._layout or self._sort(end_s)
