@@ -263,7 +263,9 @@ def test_a_clock_set_back_a_little_is_named_until_scoring_goes_on(loop_of, clock
     loop = loop_of(live(clock, source), stride_s=5)
     play(loop, clock, [source], 120)
     clock.now_s -= 60
-    assert any("the clock was set back; no thread is scored" in each for each in play(loop, clock, [source], 5).problems)
+    assert any(
+        "the clock was set back; no thread is scored" in each for each in play(loop, clock, [source], 5).problems
+    )
     after = play(loop, clock, [source], 65)
     assert (after.phase, after.problems) == ("watching", ())
     assert after.scored.end_s > clock.now_s - 10

@@ -52,9 +52,9 @@ class PageLayout:
 class PageReader:
     """The pages of one node. The first page, and each page whose lines have changed, costs more than the others.
 
-    Without a `node` the name comes from the page; it stays empty if the page has none. If a later page has another name,
-    another node answers: that is an error once, and the pages after it are of the new node. If it happens often, as with
-    an address of several nodes, it stays an error.
+    Without a `node` the name comes from the page; it stays empty if the page has none. If a later page has another
+    name, another node answers: that is an error once, and the pages after it are of the new node. If it happens often,
+    as with an address of several nodes, it stays an error.
     """
 
     def __init__(self, node: str = "", where: object = "exposition", limits: ExpositionLimits | None = None) -> None:

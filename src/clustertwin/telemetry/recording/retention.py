@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-#: A chunk this much later than all others may come from a clock that was wrong. Its time counts once another is near it.
+#: A chunk this much later than all others may come from a wrong clock. Its time counts once another is near it.
 JUMP_S = 2 * 86_400
 
 
