@@ -14,6 +14,7 @@ from tests.service.conftest import Clock, ready
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import NoSamples, OutputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.live.feeds.exporter_feed import ExporterFeed
 from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed, Stream
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -24,6 +25,7 @@ from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.ingest.counters import MODES, NodeReading
 from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
 
@@ -574,3 +576,14 @@ def test_the_counters_of_another_node_do_not_continue_those_of_the_first(clock):
         ("second", 1003),
         ("second", 1004),
     ]
+
+
+def test_an_exporter_that_is_another_node_now_releases_its_old_name():
+    feed = ExporterFeed([Endpoint("http://a:9752"), Endpoint("http://b:9752")])
+    for number, node in ((0, "n1"), (0, "n2"), (1, "n1")):
+        feed._sessions[number]._pages.node = node
+        feed._hold_name(number)
+    feed._sessions[0]._pages.node = "n1"
+    with pytest.raises(SourceError, match="says that it is n1, but http://b:9752 has that name"):
+        feed._hold_name(0)
+    feed.close()
