@@ -73,6 +73,17 @@ def test_messages_to_owners_are_tried_again_after_the_clock_was_set_back(tmp_pat
     assert (len(sent), accepts) == (2, [])
 
 
+def test_a_message_to_an_owner_is_tried_before_a_jump_of_the_clock_makes_it_too_old(tmp_path):
+    sent = []
+    post = OwnerPost(tmp_path, "json://{user}", send_to=lambda url: lambda *words: sent.append(words) or True)
+    (tmp_path / OWNERS).mkdir()
+    post.deliver(1e6)
+    message = {"user": "ada", "title": "t", "body": "b", "at_s": 1e6}
+    (tmp_path / OWNERS / "a.json").write_text(json.dumps(message))
+    post.deliver(1e6 + 30 * 86_400)
+    assert sent == [("t", "b")]
+
+
 def test_a_target_that_raises_an_error_does_not_stop_the_others(tmp_path):
     urls = ("json://broken", "json://sound")
     Outbox(tmp_path, urls).put([GOOD])

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,9 @@ OUTBOX, ANNOUNCED = "outbox", "told.json"
 MOST_MESSAGE_BYTES, MOST_TOLD_BYTES = 1 << 20, 64 << 20
 Kind = Literal["opened", "changed", "closed", "action"]
 _ASK_S = 60.0  # between two looks at the reasons of announced events
+#: Messages are delivered every few seconds. If the clock is this much later than the last time, it has jumped, and no
+#: message is too old for a first attempt.
+JUMP_S = 86_400.0
 _WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
 _log = logging.getLogger("uvicorn.error")
 #: title, body -> whether the target accepted the message
@@ -148,6 +152,7 @@ class Notifier:
         self._asked_s = -_ASK_S
         self._paused = dict.fromkeys(settings.urls, (0.0, 0.0))  # since when, and for how long
         self._failures = dict.fromkeys(settings.urls, 0)
+        self._delivered_s = inf  # when messages were delivered last
 
     def spool(
         self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None, shadow: Shadow = NO_SHADOW
@@ -193,14 +198,16 @@ class Notifier:
 
     def deliver(self, now_s: float) -> None:
         """Send what is due, as one message to each target."""
+        oldest_s = -inf if now_s - self._delivered_s > JUMP_S else now_s - self.settings.keep_s
+        self._delivered_s = now_s
         for url, send in self._send.items():
             if is_within(now_s, *self._paused[url]):
                 continue
             waiting = self._outbox.waiting(url)
-            due = [entry for entry in waiting if entry[1].at_s >= now_s - self.settings.keep_s]
+            due = [entry for entry in waiting if entry[1].at_s >= oldest_s]
             accepted = bool(due) and _accepted(send, *joined([message for _, message in due], self.settings.link))
             for path, message in waiting:
-                if accepted or message.at_s < now_s - self.settings.keep_s:
+                if accepted or message.at_s < oldest_s:
                     path.unlink(missing_ok=True)
             if due:
                 self._failures[url] = 0 if accepted else self._failures[url] + 1
