@@ -118,6 +118,7 @@ class ScoringSection(_Section):
     stride_s: int = Field(default=_LOOP.stride_s, ge=1, le=30)
     stale_s: int = Field(default=_LOOP.stale_s, ge=2, le=_YEARS_S)
     forget_s: int = Field(default=_LOOP.forget_s, ge=60, le=_YEARS_S)
+    most_threads: int = Field(default=_LOOP.most_threads, ge=1, le=10**8)
     engine: Literal["here", "ray"] = "here"
     workers: int = Field(default=2, ge=1, le=10_000)  # Ray actors
 

@@ -19,7 +19,11 @@ from tests.servers import document, free_address
 
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.service.config import parse_config
+from clustertwin.service.live.members import central_champion
 from clustertwin.service.live.members.central_champion import CARD, MOST_CARD_BYTES, CentralChampion
+from clustertwin.service.live.members.fetched_versions import MOST_A_DAY
+from clustertwin.service.live.members.member_settings import MemberSettings
+from clustertwin.service.live.members.member_watch import MemberWatch
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.telemetry.detection.detector import Detector
@@ -171,6 +175,58 @@ def test_a_champion_that_cannot_be_trusted_is_refused_and_the_old_one_stays(edge
     assert champion_store.load_champion(edge.home).version == first
     assert not (edge.home.parent / "x").exists()
     assert not list((edge.home / "models").glob(".*"))
+
+
+def versions_of(detector: Detector, count: int) -> list[Detector]:
+    rates = [detector.settings.false_alarm_rate * (2 + i) for i in range(count)]
+    return [with_sha256(replace(detector, settings=replace(detector.settings, false_alarm_rate=r))) for r in rates]
+
+
+def test_a_centre_with_a_new_champion_every_minute_does_not_fill_the_disk(edge, centre, state, detector):
+    """Each version was kept: at 256 MB a minute, a hostile centre had 369 GB a day."""
+    own = version_store.add_version(edge.home, detector, {"why": "stored by a person"})
+    *taken, last = versions_of(detector, MOST_A_DAY + 1)
+    for each in taken:
+        promote(state.home, each)
+        assert edge.turn()
+    promote(state.home, last)
+    with pytest.raises(SourceError, match="the centre changes its champion too often"):
+        edge.turn()
+    here = champion_store.read_champion(edge.home)
+    stored = {path.name for path in (edge.home / "models").iterdir()}
+    assert stored == {here.version, *here.before[-2:], own}
+    edge._clock = lambda: 7.0 + 86_400
+    assert edge.turn()
+
+
+def test_a_version_that_cannot_be_loaded_is_not_stored_and_not_fetched_again_at_once(edge, centre, state, detector):
+    promote(state.home, other(detector))
+    lying(centre, card(unreadable))
+    for expected in (4, 0):  # files
+        asked = len(centre.asked)
+        with pytest.raises(TwinError, match="was never calibrated"):
+            edge.turn()
+        assert len(centre.asked) - asked == 1 + expected
+    assert list((edge.home / "models").iterdir()) == []
+
+
+def test_a_champion_is_not_fetched_onto_a_full_disk(edge, centre, state, detector, monkeypatch):
+    promote(state.home, other(detector))
+    monkeypatch.setattr(central_champion, "LEAST_FREE_BYTES", 1 << 60)
+    with pytest.raises(SourceError, match="is not fetched: less than"):
+        edge.turn()
+    assert centre.asked == [CARD]
+
+
+def test_a_token_is_not_sent_over_plain_http_to_another_machine(tmp_path):
+    for url in ("https://centre:8790", "http://127.0.0.1:8790", "http://localhost:8790", "http://[::1]:8790"):
+        CentralChampion(Endpoint(url, bearer_token="secret"), tmp_path)
+    secret = tmp_path / "token"
+    secret.write_text("secret")
+    with pytest.raises(SettingsError, match="would cross the network unencrypted"):
+        CentralChampion(Endpoint("http://centre:8790", bearer_token="secret"), tmp_path)
+    with pytest.raises(SettingsError, match="would cross the network unencrypted"):
+        MemberWatch([MemberSettings("a", "HTTP://a:8790", token_file=str(secret))], lambda board: None)
 
 
 def test_learning_here_and_a_central_champion_exclude_each_other():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.service.conftest import Clock
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.traces import Trace
@@ -89,3 +90,47 @@ def test_a_node_that_died_before_the_clock_was_set_back_does_not_hide_the_others
     moment = loop.turn().moment
     assert moment is not None
     assert moment.end_s == NOW_S - HOUR_S + 20
+
+
+def test_a_clock_that_is_ahead_for_a_second_does_not_touch_the_recording(tmp_path):
+    """That second was recorded, so a week of chunks expired, and every later second came too late."""
+    clock = Clock(0.0)
+    recorder = LiveRecorder(tmp_path / "r", keep_s=7 * DAY_S, clock=clock)
+    for hour in range(4):
+        clock.now_s = HOUR_S * hour
+        recorder.add(idle("here", NOW_S + HOUR_S * hour))
+    recorder.add(idle("here", NOW_S + 30 * DAY_S))
+    assert "the clock jumped by +717 h" in recorder.problem
+    clock.now_s += 10
+    recorder.add(idle("here", NOW_S + 3 * HOUR_S + 10))
+    assert (recorder.lost, recorder.problem) == (1, "")
+    recorder.close()
+    again = LiveRecorder(tmp_path / "r", keep_s=7 * DAY_S)
+    again.add(idle("here", NOW_S + 4 * HOUR_S))
+    again.close()
+    trace = Recording.open(tmp_path / "r").trace("here")
+    assert (trace.start_s, trace.end_s, int(trace.valid.sum())) == (NOW_S, NOW_S + 4 * HOUR_S + 10, 60)
+
+
+def test_a_jump_of_the_clock_is_believed_after_ten_minutes(tmp_path):
+    clock = Clock(0.0)
+    recorder = LiveRecorder(tmp_path / "r", keep_s=None, clock=clock)
+    recorder.add(idle("here", NOW_S))
+    for clock.now_s in range(10, 700, 10):
+        recorder.add(idle("here", NOW_S + 2 * DAY_S + int(clock.now_s)))
+    assert (recorder.lost, recorder.problem) == (60, "")
+
+
+def test_seconds_that_a_wrong_clock_has_recorded_before_a_start_are_moved_aside(tmp_path):
+    clock = Clock(0.0)
+    for start_s in (NOW_S - DAY_S, NOW_S + 30 * DAY_S):  # the second time, the clock is wrong at the start
+        recorder = LiveRecorder(tmp_path / "r", keep_s=7 * DAY_S, clock=clock)
+        recorder.add(idle("here", start_s))
+        recorder.close()
+    recorder = LiveRecorder(tmp_path / "r", keep_s=7 * DAY_S, clock=clock)
+    for clock.now_s in range(0, 700, 10):
+        recorder.add(idle("here", NOW_S + int(clock.now_s)))
+    assert "has seconds after now: it is now" in recorder.problem
+    recorder.close()
+    assert Recording.open(tmp_path / "r-1").trace("here", NOW_S - DAY_S, NOW_S - DAY_S + 10).valid.all()
+    assert Recording.open(tmp_path / "r").trace("here").valid.all()

@@ -9,20 +9,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.service.conftest import Clock
+from tests.service.conftest import Clock, ready
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import NoSamples, OutputError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.feeds.exporter_feed import ExporterFeed
+from clustertwin.service.live.feeds.trace_feeds import LiveFeed, PrometheusFeed, ReplayFeed, Stream
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
+from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
 from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.ingest.counters import MODES, NodeReading
 from clustertwin.telemetry.ingest.rates import Faults
+from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
 
@@ -262,10 +265,57 @@ def test_a_clock_set_back_a_little_is_named_until_scoring_goes_on(loop_of, clock
     loop = loop_of(live(clock, source), stride_s=5)
     play(loop, clock, [source], 120)
     clock.now_s -= 60
-    assert any("the clock was set back; no thread is scored" in each for each in play(loop, clock, [source], 5).problems)
+    assert any(
+        "the clock was set back; no thread is scored" in each for each in play(loop, clock, [source], 5).problems
+    )
     after = play(loop, clock, [source], 65)
     assert (after.phase, after.problems) == ("watching", ())
     assert after.scored.end_s > clock.now_s - 10
+
+
+def test_without_data_for_an_hour_the_loop_is_still_stale_and_the_lag_grows(loop_of, clock):
+    """Its nodes are forgotten after an hour, and with them the phase was "watching" again, with a lag of 0 s."""
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    assert play(loop, clock, [source], 120).phase == "watching"
+    source.wrong = "http://a:9752: connection refused"
+    for silent_s in range(60, 4000, 60):
+        clock.now_s += 60
+        down = loop.turn()
+        assert (down.phase, down.lag_s) == ("stale", silent_s)
+
+
+@pytest.mark.parametrize("back_s", [6, 10, 29, 31, 60, 100, 150, 189])
+def test_after_a_clock_set_back_the_loop_is_not_watching_until_it_scores_again(loop_of, clock, back_s):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    scored = play(loop, clock, [source], 120).scored
+    clock.now_s -= back_s
+    unscored_s = 4  # the last scoring was at the 116th second
+    for _ in range(140):
+        after = play(loop, clock, [source], 1)
+        unscored_s = unscored_s + 1 if after.scored is scored else 0
+        scored = after.scored
+        assert after.phase != "watching" or unscored_s <= 20
+        assert after.phase != "stale" or any("the clock was set back" in problem for problem in after.problems)
+    assert (after.phase, after.problems, after.lag_s) == ("watching", (), 0.0)
+    assert loop._tracker._times[-1][0] == after.scored.end_s  # a change from now on opens an event
+
+
+def test_a_clock_that_was_set_back_is_no_problem_once_its_nodes_are_gone(loop_of, clock):
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    clock.now_s -= 60
+    assert any("set back" in problem for problem in play(loop, clock, [source], 5).problems)
+    source.wrong = "down"
+    for _ in range(62):
+        clock.now_s += 60
+        gone = loop.turn()
+    assert (gone.phase, gone.problems) == ("stale", ("down",))
 
 
 def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loop_of, clock):
@@ -280,6 +330,20 @@ def test_a_node_whose_clock_is_ahead_is_a_problem_and_does_not_affect_others(loo
     assert [node.node for node in after.nodes] == ["here"]
     assert after.phase == "watching"
     assert any("odd: its clock is 5000 s ahead" in problem for problem in after.problems)
+
+
+def test_threads_over_the_limit_are_refused_and_the_others_are_still_scored(state, detector, clock):
+    clock.now_s = 1_000_000.0
+    first, second = Counting(clock, "first"), Counting(clock, "second")
+    loop = Loop(
+        state,
+        live(clock, first, second),
+        ready(Handover(state.home, detector)),
+        LoopSettings(stride_s=5, most_threads=3),
+    )
+    after = play(loop, clock, [first, second], 120)
+    assert (after.phase, [node.node for node in after.nodes], len(after.scored)) == ("watching", ["first"], 2)
+    assert any("second: the limit of 3 threads of all nodes is reached" in problem for problem in after.problems)
 
 
 def test_restarted_counters_cause_no_event(loop_of, clock):
@@ -496,3 +560,30 @@ def test_the_stride_is_raised_at_once_and_lowered_slowly():
     for _ in range(20):
         stride.update(0.1)
     assert (stride.seconds, stride.why) == (1, "as configured")
+
+
+def test_the_counters_of_another_node_do_not_continue_those_of_the_first(clock):
+    stream, source = Stream(), Counting(clock)
+    traces = []
+    for second in range(6):
+        clock.now_s = 1000.0 + second
+        source.node = "first" if second < 3 else "second"
+        source.work()
+        traces += stream.push(source.readings())
+    assert [(trace.node, trace.start_s) for trace in traces] == [
+        ("first", 1000),
+        ("first", 1001),
+        ("second", 1003),
+        ("second", 1004),
+    ]
+
+
+def test_an_exporter_that_is_another_node_now_releases_its_old_name():
+    feed = ExporterFeed([Endpoint("http://a:9752"), Endpoint("http://b:9752")])
+    for number, node in ((0, "n1"), (0, "n2"), (1, "n1")):
+        feed._sessions[number]._pages.node = node
+        feed._hold_name(number)
+    feed._sessions[0]._pages.node = "n1"
+    with pytest.raises(SourceError, match="says that it is n1, but http://b:9752 has that name"):
+        feed._hold_name(0)
+    feed.close()

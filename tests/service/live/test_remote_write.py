@@ -122,6 +122,12 @@ def test_a_silent_sender_is_named(site):
     assert site.feed.problems == ()
 
 
+def test_a_silent_sender_is_named_after_the_clock_was_set_back_too(site):
+    site.watch(("site", "n1:9752", "n1"))
+    site.clock.now_s -= 3600
+    assert any("nothing has been pushed for" in problem for problem in site.feed.problems)
+
+
 def test_a_node_that_is_scraped_every_15_s_is_named(site):
     site.watch(("site", "n1:9752", "n1"), seconds=UNUSED_READINGS + 2, step_s=15.0)
     assert site.feed.problems == ("n1: its samples give no second of data; scrape it once a second",)

@@ -70,7 +70,7 @@ def test_scoring_in_turns_gives_the_scores_of_scoring_at_once(bad_io, loop_of, s
 def test_a_slow_node_delays_a_few_others_but_not_many(bad_io, loop_of, clock):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for nodes, end_s in ((5, 997), (40, 1000)):
-        loop._heard_s = {f"n{i}": 1000 for i in range(nodes)} | {"n0": 997, "gone": 700}
+        loop._heard.heard_s = {f"n{i}": 1000 for i in range(nodes)} | {"n0": 997, "gone": 700}
         loop._arrived = {f"n{i}" for i in range(nodes)}
         assert loop._end_s(1000.0) == end_s
 

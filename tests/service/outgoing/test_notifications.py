@@ -154,6 +154,31 @@ def test_a_target_that_fails_is_tried_at_growing_intervals(store, tmp_path):
     assert pauses[:5] == [60, 120, 240, 400, 400]
 
 
+def test_after_the_clock_was_set_back_messages_are_sent_at_once(store, tmp_path):
+    """They waited until the clock had reached its old time."""
+    target = Target()
+    notifier = Notifier(tmp_path, store, ONE, [target])
+    notifier.spool([EVENT], 1e6)
+    notifier.deliver(1e6)
+    later = replace(EVENT, id="later", jobs=("18",))
+    store.write([(later, WHY), (EVENT, replace(WHY, ratios=(IDLE_RATIO,)))])
+    notifier.spool([EVENT, later], 1e6 - 20_000)
+    notifier.deliver(1e6 - 20_000)
+    assert [title for title, _ in target.received[1:]] == ["1 new event, 1 changed, 0 resolved"]
+
+
+def test_a_message_that_waits_is_tried_before_a_jump_of_the_clock_makes_it_too_old(store, tmp_path):
+    """A clock that is weeks ahead for a second deleted every message that waited."""
+    target = Target()
+    target.up = False
+    notifier = Notifier(tmp_path, store, ONE, [target])
+    notifier.spool([EVENT], 0)
+    notifier.deliver(0)
+    target.up = True
+    notifier.deliver(3 * ONE.keep_s)
+    assert (len(target.received), pending(tmp_path)) == (1, 0)
+
+
 def test_a_new_process_announces_nothing_twice_and_sends_what_waits(store, tmp_path):
     down, up = Target(), Target()
     down.up = False

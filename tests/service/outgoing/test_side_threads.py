@@ -62,6 +62,28 @@ def test_a_damaged_message_to_an_owner_does_not_stop_the_others(tmp_path, damage
     assert sent == [("json://ada", "t", "b")]
 
 
+def test_messages_to_owners_are_tried_again_after_the_clock_was_set_back(tmp_path):
+    sent, accepts = [], [False, True]
+    post = OwnerPost(tmp_path, "json://{user}", send_to=lambda url: lambda *words: sent.append(words) or accepts.pop(0))
+    (tmp_path / OWNERS).mkdir()
+    message = {"user": "ada", "title": "t", "body": "b", "at_s": 1e6}
+    (tmp_path / OWNERS / "a.json").write_text(json.dumps(message))
+    for now_s in (1e6, 1e6 + 10, 1e6 - 20_000):
+        post.deliver(now_s)
+    assert (len(sent), accepts) == (2, [])
+
+
+def test_a_message_to_an_owner_is_tried_before_a_jump_of_the_clock_makes_it_too_old(tmp_path):
+    sent = []
+    post = OwnerPost(tmp_path, "json://{user}", send_to=lambda url: lambda *words: sent.append(words) or True)
+    (tmp_path / OWNERS).mkdir()
+    post.deliver(1e6)
+    message = {"user": "ada", "title": "t", "body": "b", "at_s": 1e6}
+    (tmp_path / OWNERS / "a.json").write_text(json.dumps(message))
+    post.deliver(1e6 + 30 * 86_400)
+    assert sent == [("t", "b")]
+
+
 def test_a_target_that_raises_an_error_does_not_stop_the_others(tmp_path):
     urls = ("json://broken", "json://sound")
     Outbox(tmp_path, urls).put([GOOD])
@@ -73,7 +95,7 @@ def test_a_target_that_raises_an_error_does_not_stop_the_others(tmp_path):
     notifier = Notifier(tmp_path, None, NotifySettings(urls), [broken, lambda *words: sent.append(words) or True])
     notifier.deliver(1001.0)
     assert sent == [("title", "body")]
-    assert notifier._next_s[urls[0]] > 1001.0  # it is tried again later
+    assert notifier._paused[urls[0]] == (1001.0, 60.0)  # it is tried again later
 
 
 def test_a_turn_that_fails_is_named_until_one_succeeds(tmp_path):

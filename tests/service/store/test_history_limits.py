@@ -68,3 +68,12 @@ def test_the_audit_log_is_shortened_from_its_beginning_and_says_so(store):
     assert apply_limits(store.database, replace(NONE, audit_days=4), 10.0 * DAY_S).audit == 0
     with pytest.raises(sqlite3.IntegrityError, match="only grows"), store.database.transaction() as connection:
         connection.execute("DELETE FROM audit")
+
+
+def test_a_clock_far_after_the_newest_entry_deletes_nothing(store, caplog):
+    """A clock that is years ahead for a second would delete all events and the audit log."""
+    limits = HistoryLimits(events_days=730, audit_days=1825, database_gb=0)
+    assert apply_limits(store.database, limits, 5000.0 * DAY_S) == DeletedHistory()
+    assert "the clock is 4991 days after the newest entry" in caplog.text
+    store.append_audit("ada", "vet", "e9", 5000.0 * DAY_S)
+    assert apply_limits(store.database, limits, 5000.0 * DAY_S) == DeletedHistory(events=9, audit=1)

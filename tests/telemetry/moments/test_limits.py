@@ -44,3 +44,27 @@ def test_a_node_with_new_threads_every_second_is_refused_at_the_limit_and_the_ot
         buffer.push(trace(1, (MOST_THREADS,), node="liar"))
     buffer.drop("liar")
     assert buffer.moment(2).nodes == ("honest",)
+
+
+def test_the_threads_of_all_nodes_have_a_limit_and_silent_ones_make_room():
+    """A sender that renames its nodes every minute would hold the threads of an hour."""
+    buffer, many = TraceBuffer(CPU, most_threads=1000), tuple(range(800))
+    buffer.push(trace(0, tuple(range(100)), node="honest"))
+    buffer.push(trace(0, many, node="liar-0"))
+    for number in range(1, 6):
+        second, liar = 310 * number, f"liar-{number}"
+        buffer.moment(second)  # moves on to these seconds
+        buffer.push(trace(second, tuple(range(100)), node="honest"))
+        with pytest.raises(InputError, match=f"{liar}: the limit of 1000 threads of all nodes is reached"):
+            buffer.push(trace(second, many, node=liar))
+        buffer.drop(liar)
+        assert buffer.moment(second + 1).nodes == ("honest",)
+        buffer.push(trace(second, many, node=liar))
+        assert len(buffer.moment(second + 1)) == 900
+
+
+def test_a_trace_far_ahead_that_is_over_a_limit_does_not_stop_the_others():
+    buffer = TraceBuffer(CPU, most_threads=3)
+    buffer.push(trace(0, (0, 1), node="honest"))
+    buffer.push(trace(250, (0, 1), node="liar"))
+    assert buffer.moment(251).nodes == ("honest",)

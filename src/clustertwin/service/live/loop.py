@@ -24,6 +24,7 @@ from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
+from clustertwin.service.live.feeds.heard_nodes import HeardNodes
 from clustertwin.service.live.feeds.thread_growth import ThreadGrowth
 from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
@@ -63,6 +64,9 @@ CHAMPION = "champion.json"
 MOST_PROBLEMS = 2000
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
+#: A smaller step back of the clock is waited for. After a larger one all seconds are collected again, which takes a
+#: window.
+LONGEST_WAIT_S = WINDOW_S - 10
 #: Suspicions that are published. The others follow when these are settled.
 MOST_SUSPECTS = 64
 #: Findings without an event that are published.
@@ -87,12 +91,11 @@ class Loop:
         self._beat = beat  # called after each turn, for a watchdog
         self._loading, self._recorder, self._score, self._clock = handover, recorder, score, clock
         self._handover: Handover | None = None
-        self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s)
+        self._buffer = TraceBuffer(CPU, forget_s=settings.forget_s, most_threads=settings.most_threads)
         self._tracker = Tracker(settings.events, [case.event for case in state.store.events(Filter(open=True), 10**6)])
         self._stride = Stride(settings.stride_s)
         self._history = NodeScores(settings.history_s)
-        self._heard_s: dict[str, int] = {}  # node -> the end of its newest second
-        self._known_s: dict[str, int] = {}  # node -> the end of its newest second with data
+        self._heard = HeardNodes(settings.forget_s, settings.in_step_s)
         self._ahead_s: dict[str, float] = {}  # node whose clock is ahead -> when it was heard last
         self._growth = ThreadGrowth(settings.forget_s)
         self._arrived: set[str] = set()  # the nodes that sent something in the last turn in which any did
@@ -155,7 +158,7 @@ class Loop:
             detector = self._detector(now_s)
         with self._failures.isolated("scoring", "this second could not be scored"):
             end_s = self._end_s(now_s)
-            if end_s is not None and not self._was_set_back(end_s):
+            if not self._was_set_back(end_s, now_s) and end_s is not None:
                 self._score_or_show(detector, end_s, now_s)
         if self._failures.in_a_row("scoring") >= RESTART_AFTER:
             self._restart()
@@ -180,8 +183,7 @@ class Loop:
         except Exception as error:
             self._failures.refuse_node(trace.node, error, now_s)
             self._buffer.drop(trace.node)
-            self._heard_s.pop(trace.node, None)
-            self._known_s.pop(trace.node, None)
+            self._heard.remove(trace.node)
 
     def _store_tables(self) -> None:
         if self._tables:
@@ -192,32 +194,42 @@ class Loop:
         self._forget_seconds()
         self._failures.restarted()
 
-    def _was_set_back(self, end_s: int) -> bool:
-        """Whether all seconds are forgotten because the clock was set back over a window.
+    def _was_set_back(self, end_s: int | None, now_s: float) -> bool:
+        """Whether all seconds are forgotten because the clock was set back far.
 
         After a smaller step the seconds that repeat were scored already: scoring goes on at the last of them.
+        Until then it is a problem. Samples of such seconds may also be dropped as late, so that nothing is heard.
         """
-        back_s = self._now.scored.end_s - end_s if self._now.scored is not None else 0
-        if back_s <= self.settings.in_step_s:
+        ahead_s = (self._heard.newest_s or 0) - now_s
+        least_s = -self.settings.stale_s if "clock" in self._problems else self.settings.in_step_s
+        if end_s is None and ahead_s > least_s:
+            wait_s = max(round(ahead_s), 1)
+            self._problems["clock"] = f"the clock was set back; no new second is heard for the next {wait_s} s"
+            return False
+        if end_s is None or self._now.scored is None:
             self._problems.pop("clock", None)
             return False
-        if back_s > WINDOW_S:
+        back_s = self._now.scored.end_s - end_s
+        if back_s > LONGEST_WAIT_S:
             self._forget_seconds()
             return True
-        self._problems["clock"] = f"the clock was set back; no thread is scored for the next {back_s} s"
+        if back_s > self.settings.in_step_s or "clock" in self._problems:
+            wait_s = max(back_s + self._stride.seconds, 1)
+            self._problems["clock"] = f"the clock was set back; no thread is scored for the next {wait_s} s"
         return False
 
     def _forget_seconds(self) -> None:
         with self._failures.isolated("store", "what is usual for programs is not stored"):
             self._store_tables()
-        self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s)
+        self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s, most_threads=self.settings.most_threads)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
-        self._heard_s.clear()
-        self._known_s.clear()
+        self._tracker.forget_alarms()
+        self._heard.clear()
+        self._problems.pop("clock", None)
         self._now = replace(self._now, moment=None, scored=None, scores=None, information=(), suspects=())
 
     def _add(self, trace: Trace, now_s: float) -> None:
-        if trace.node not in self._heard_s and len(self._heard_s) >= MOST_NODES:
+        if trace.node not in self._heard and len(self._heard) >= MOST_NODES:
             raise InputError(trace.node, f"the limit of {MOST_NODES} nodes is reached")
         check_shape(trace)
         ahead_s = trace.end_s - now_s
@@ -230,14 +242,11 @@ class Loop:
                 self._ahead_s[trace.node] = now_s
             return
         self._forget_clock(trace.node)
-        if self._recorder:
-            self._recorder.add(trace)
         self._growth.check(trace.node, trace.cpus, now_s)
         self._buffer.push(trace)
-        self._heard_s[trace.node] = trace.end_s
-        with_data = np.flatnonzero(trace.valid.any(0))
-        if len(with_data):
-            self._known_s[trace.node] = trace.start_s + int(with_data[-1]) + 1
+        if self._recorder:
+            self._recorder.add(trace)
+        self._heard.add(trace)
         self._first_s = trace.start_s if self._first_s is None else min(self._first_s, trace.start_s)
 
     def _forget_clock(self, node: str) -> None:
@@ -269,27 +278,12 @@ class Loop:
         return detector
 
     def _end_s(self, now_s: float) -> int | None:
-        """The newest second for which all nodes in step have data; with many nodes, 95 % of them.
-
-        A node that lags a little but sends every second is waited for. A node that sends nothing delays no other: its
-        last seconds are unknown, which does no harm, and they are added if they arrive later.
-        """
-        # After the clock was set back, a node that sends nothing any more would be the newest for as long as that.
-        oldest_s, latest_s = now_s - self.settings.forget_s, now_s + self.settings.in_step_s
-        for node in [node for node, heard_s in self._heard_s.items() if not oldest_s <= heard_s <= latest_s]:
-            del self._heard_s[node]
-            self._known_s.pop(node, None)
+        """The newest second for which all nodes in step have data; None if there is none."""
+        for node in self._heard.forget_old(now_s):
             self._growth.forget(node)
         for node in [node for node, at_s in self._ahead_s.items() if abs(now_s - at_s) > self.settings.stale_s]:
             self._forget_clock(node)  # a node that sends nothing any more has no wrong clock
-        if not self._heard_s:
-            return None
-        newest_s = max(self._heard_s.values())
-        arrived = [self._heard_s[node] for node in self._arrived if node in self._heard_s]
-        in_step = sorted(heard_s for heard_s in arrived if heard_s >= newest_s - self.settings.in_step_s)
-        end_s = in_step[len(in_step) // 20] if in_step else newest_s
-        # A node that is back after a pause must not take the others back.
-        return min(max(end_s, self._now.moment.end_s), newest_s) if self._now.moment is not None else end_s
+        return self._heard.end_s(self._arrived, None if self._now.moment is None else self._now.moment.end_s)
 
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
@@ -330,6 +324,7 @@ class Loop:
         fresh = self._scores_of(detector, moment.take(rows))
         scores = self._masked(self._round.merge(moment, rows, fresh), moment, now_s)
         self._failures.scored()
+        self._problems.pop("clock", None)
         known = self._now.scored_total + int((~np.isnan(fresh.score)).sum())
         self._now = replace(self._now, moment=moment, scored=moment, scores=scores, scored_total=known)
         if self._round.over:
@@ -446,9 +441,9 @@ class Loop:
 
     def _summary(self, now_s: float) -> Snapshot:
         self._now = replace(
-            self._now, nodes=health_summary.heard(self._now.nodes, self._known_s, now_s - self.settings.stale_s)
+            self._now, nodes=health_summary.heard(self._now.nodes, self._heard.known_s, now_s - self.settings.stale_s)
         )
-        newest_s = max(self._heard_s.values(), default=None)
+        newest_s = self._heard.newest_s
         phase, ready_in_s = self._phase(now_s, newest_s)
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
         if self._recorder and self._recorder.problem:
@@ -465,7 +460,7 @@ class Loop:
             model=self._model(),
             stride_s=self._stride.seconds,
             stride_why=self._stride.why,
-            lag_s=max(now_s - newest_s, 0.0) if newest_s is not None else 0.0,
+            lag_s=self._lag_s(now_s, newest_s),
             faults=self.feed.faults,
             problems=problems,
             engine=self._score.state,
@@ -474,8 +469,15 @@ class Loop:
             opened_total=tuple(sorted((view, count) for view, count in self._opened.items() if count)),
         )
 
+    def _lag_s(self, now_s: float, newest_s: int | None) -> float:
+        """The age of the newest data. If it is from after now, the clock was set back, and the step is its age."""
+        if newest_s is None:
+            return 0.0
+        return abs(now_s - newest_s) if newest_s > now_s + self.settings.in_step_s else max(now_s - newest_s, 0.0)
+
     def _phase(self, now_s: float, newest_s: int | None) -> tuple[Phase, int | None]:
-        if newest_s is not None and newest_s < now_s - self.settings.stale_s:
+        is_old = newest_s is not None and not self._heard.is_current(newest_s, now_s, self.settings.stale_s)
+        if is_old or "clock" in self._problems:
             return "stale", None
         if self._now.scored_total and self._now.scored is not None:
             return "watching", None

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,9 @@ OUTBOX, ANNOUNCED = "outbox", "told.json"
 MOST_MESSAGE_BYTES, MOST_TOLD_BYTES = 1 << 20, 64 << 20
 Kind = Literal["opened", "changed", "closed", "action"]
 _ASK_S = 60.0  # between two looks at the reasons of announced events
+#: Messages are delivered every few seconds. If the clock is this much later than the last time, it has jumped, and no
+#: message is too old for a first attempt.
+JUMP_S = 86_400.0
 _WORDS: dict[Kind, str] = {"opened": "Anomaly", "changed": "New reason", "closed": "Resolved", "action": "Action"}
 _log = logging.getLogger("uvicorn.error")
 #: title, body -> whether the target accepted the message
@@ -146,8 +150,9 @@ class Notifier:
         self._path = self._outbox.directory / ANNOUNCED
         self._announced: dict[str, Told] | None = None  # events that were announced and are not resolved yet
         self._asked_s = -_ASK_S
-        self._next_s = dict.fromkeys(settings.urls, 0.0)
+        self._paused = dict.fromkeys(settings.urls, (0.0, 0.0))  # since when, and for how long
         self._failures = dict.fromkeys(settings.urls, 0)
+        self._delivered_s = inf  # when messages were delivered last
 
     def spool(
         self, open_events: Iterable[Event], now_s: float, feed_s: float | None = None, shadow: Shadow = NO_SHADOW
@@ -184,27 +189,31 @@ class Notifier:
 
     def _to_ask_again(self, now_open: Iterable[str], now_s: float) -> list[str]:
         """Once a minute, the announced events whose reason may have changed."""
-        if now_s < self._asked_s + _ASK_S:
+        if is_within(now_s, self._asked_s, _ASK_S):
             return []
         self._asked_s = now_s
         told = {id: self._read_announced()[id] for id in now_open if id in self._read_announced()}
-        return [id for id, (reason, at_s) in told.items() if not reason or now_s - at_s >= self.settings.change_s]
+        change_s = self.settings.change_s
+        return [id for id, (reason, at_s) in told.items() if not reason or not is_within(now_s, at_s, change_s)]
 
     def deliver(self, now_s: float) -> None:
         """Send what is due, as one message to each target."""
+        oldest_s = -inf if now_s - self._delivered_s > JUMP_S else now_s - self.settings.keep_s
+        self._delivered_s = now_s
         for url, send in self._send.items():
-            if now_s < self._next_s[url]:
+            if is_within(now_s, *self._paused[url]):
                 continue
             waiting = self._outbox.waiting(url)
-            due = [entry for entry in waiting if entry[1].at_s >= now_s - self.settings.keep_s]
+            due = [entry for entry in waiting if entry[1].at_s >= oldest_s]
             accepted = bool(due) and _accepted(send, *joined([message for _, message in due], self.settings.link))
             for path, message in waiting:
-                if accepted or message.at_s < now_s - self.settings.keep_s:
+                if accepted or message.at_s < oldest_s:
                     path.unlink(missing_ok=True)
             if due:
                 self._failures[url] = 0 if accepted else self._failures[url] + 1
                 pause_s = self.settings.every_s * 2.0 ** min(max(self._failures[url] - 1, 0), 30)
-                self._next_s[url] = now_s + min(pause_s, max(self.settings.longest_pause_s, self.settings.every_s))
+                longest_s = max(self.settings.longest_pause_s, self.settings.every_s)
+                self._paused[url] = now_s, min(pause_s, longest_s)
 
     def _read_announced(self) -> dict[str, Told]:
         """What was told. A list of ids is the file of an older release."""
@@ -222,6 +231,11 @@ class Notifier:
             return self.store.event(event_id)
         except NoSuchEvent:
             return None
+
+
+def is_within(now_s: float, since_s: float, pause_s: float) -> bool:
+    """Whether a pause is not over yet. It is over if the clock was set back to before its beginning."""
+    return since_s <= now_s < since_s + pause_s
 
 
 def _accepted(send: Send, title: str, body: str) -> bool:

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 from clustertwin.core import files
@@ -20,7 +21,7 @@ from clustertwin.service.act.action_journal import ActionRecord
 from clustertwin.service.act.action_message import compose_message
 from clustertwin.service.live.problems import fence_of
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.outgoing.notifications import MOST_MESSAGE_BYTES, Send, sender
+from clustertwin.service.outgoing.notifications import JUMP_S, MOST_MESSAGE_BYTES, Send, is_within, sender
 
 OWNERS = "outbox-owners"
 KEEP_S = 2 * 86_400.0  # an older message is about a job that nobody remembers
@@ -38,7 +39,8 @@ class OwnerPost:
             raise SettingsError("hand.owner_url must contain {user}, as in mailtos://…?to={user}@example.org")
         send_to(url.replace("{user}", "nobody"))  # an invalid URL is an error at start
         self._box, self._url, self._link, self._contact = home / OWNERS, url, link, contact
-        self._send_to, self._retry_s = send_to, 0.0
+        self._send_to, self._failed_s = send_to, -RETRY_S
+        self._delivered_s = inf  # when messages were delivered last
 
     def put(self, action: ActionRecord) -> None:
         """Keep the message for the job's owner. It is on disk when this returns."""
@@ -52,7 +54,9 @@ class OwnerPost:
 
     def deliver(self, now_s: float) -> None:
         """Send every message that waits. After a failure, none is tried for a while."""
-        if now_s < self._retry_s:
+        oldest_s = -inf if now_s - self._delivered_s > JUMP_S else now_s - KEEP_S
+        self._delivered_s = now_s
+        if is_within(now_s, self._failed_s, RETRY_S):
             return
         for path in sorted(self._box.glob("*.json")):
             try:
@@ -61,10 +65,10 @@ class OwnerPost:
                 at_s = float(message["at_s"])
             except (OSError, ValueError, TypeError, KeyError):
                 continue
-            if now_s - at_s > KEEP_S or self._send_to(self._url.replace("{user}", user))(title, body):
+            if at_s < oldest_s or self._send_to(self._url.replace("{user}", user))(title, body):
                 path.unlink(missing_ok=True)
             else:
-                self._retry_s = now_s + RETRY_S
+                self._failed_s = now_s
                 return
 
 

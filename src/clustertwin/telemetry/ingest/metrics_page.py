@@ -17,6 +17,8 @@ from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
 #: Of one node; our exporter exposes 512.
 MOST_JOBS = 1024
+#: An address may get another node this often in this time.
+MOST_NAMES, RENAMED_S = 3, 600.0
 _OF_JOBS = "twin_job_"
 
 
@@ -50,11 +52,15 @@ class PageLayout:
 class PageReader:
     """The pages of one node. The first page, and each page whose lines have changed, costs more than the others.
 
-    Without a `node` the name comes from the page; it stays empty if the page has none.
+    Without a `node` the name comes from the page; it stays empty if the page has none. If a later page has another
+    name, another node answers: that is an error once, and the pages after it are of the new node. If it happens often,
+    as with an address of several nodes, it stays an error.
     """
 
     def __init__(self, node: str = "", where: object = "exposition", limits: ExpositionLimits | None = None) -> None:
         self.node, self.where = node, where
+        self._is_given = bool(node)
+        self._renamed_s: list[float] = []
         self.series: tuple[MetricSample, ...] = ()
         self._parser = IncrementalParser(where, limits)
         self._layout: PageLayout | None = None
@@ -63,10 +69,23 @@ class PageReader:
         """The reading of a page that was requested at `time_s`; ExpositionError if it has no thread's counters."""
         values = self._parser.read(text)
         if self._parser.series is not self.series or self._layout is None:
-            self._layout = _layout(self._parser.series, self.where)
-            self.series = self._parser.series
-            self.node = self.node or self._layout.node
+            layout = _layout(self._parser.series, self.where)
+            self._take_name(layout.node, time_s)
+            self._layout, self.series = layout, self._parser.series
         return self._layout.reading(self.node, time_s, values)
+
+    def _take_name(self, name: str, time_s: float) -> None:
+        before = self.node
+        if self._is_given or name in ("", before):
+            return
+        if before:
+            self._renamed_s = [at_s for at_s in self._renamed_s if abs(time_s - at_s) < RENAMED_S]
+            if len(self._renamed_s) >= MOST_NAMES:
+                raise ExpositionError(self.where, f"several nodes answer here: {before}, and now {name}")
+            self._renamed_s.append(time_s)
+        self.node = name
+        if before:
+            raise ExpositionError(self.where, f"it says that it is {name}, and it was {before} before")
 
 
 def _layout(series: tuple[MetricSample, ...], where: object) -> PageLayout:

@@ -29,6 +29,8 @@ from clustertwin.telemetry.moments.sliding_window import SlidingWindow
 
 #: Of one node, with those that it no longer has: a source that invents thread numbers must not fill the memory.
 MOST_THREADS = 16_384
+#: Of all nodes: a thread takes 7 KB, and twice that while its seconds are copied.
+MOST_THREADS_TOGETHER = 250_000
 
 
 class _Node:
@@ -76,8 +78,14 @@ def _join(nodes: list[ThreadJobs]) -> _ColumnJobs:
 
 
 class TraceBuffer:
-    def __init__(self, schema: Schema, length_s: int = LENGTH_S, forget_s: int = 3600) -> None:
-        self.schema, self.length_s, self.forget_s = schema, length_s, forget_s
+    def __init__(
+        self,
+        schema: Schema,
+        length_s: int = LENGTH_S,
+        forget_s: int = 3600,
+        most_threads: int = MOST_THREADS_TOGETHER,
+    ) -> None:
+        self.schema, self.length_s, self.forget_s, self.most_threads = schema, length_s, forget_s, most_threads
         self._seconds = SlidingWindow(len(schema), length_s)
         self._node_channels = NodeChannelBuffer(length_s)
         self._job_channels = JobChannelBuffer(length_s)
@@ -114,6 +122,7 @@ class TraceBuffer:
             if new := tuple(sorted(set(trace.cpus) - set(node.cpus))):
                 if len(node.cpus) + len(new) > MOST_THREADS:
                     raise InputError(trace.node, f"{len(node.cpus) + len(new)} threads; the limit is {MOST_THREADS}")
+                self._reserve(trace, len(new))
                 node.add(new, self._seconds.add(len(new)))
                 since_s = np.full(len(new), trace.start_s)
                 self._first_s, self._heard_s = (np.append(known, since_s) for known in (self._first_s, self._heard_s))
@@ -124,6 +133,15 @@ class TraceBuffer:
         node.jobs.push(trace)
         self._node_channels.push(trace)
         self._job_channels.push(trace)
+
+    def _reserve(self, trace: Trace, threads: int) -> None:
+        """Refuse new threads over the limit, so that those of other nodes go on.
+
+        Then threads without any second in the window are dropped early, and there is room for others later.
+        """
+        if self._seconds.used + threads > self.most_threads:
+            self._forget(trace.end_s - self.length_s)
+            raise InputError(trace.node, f"the limit of {self.most_threads} threads of all nodes is reached")
 
     def drop(self, name: str) -> None:
         """Forget a node and its threads."""
@@ -141,8 +159,11 @@ class TraceBuffer:
         self._forget(end_s - self.forget_s)
         if self._ahead:
             self._seconds.window(end_s)  # makes room for them
-            for trace in list(self._ahead.values()):
-                self.push(trace)
+            for name, trace in list(self._ahead.items()):
+                try:
+                    self.push(trace)
+                except InputError:  # over a limit; its next trace is refused by name
+                    self.drop(name)
         if not self._nodes:
             raise SettingsError("the buffer is empty: no node has sent any seconds yet")
         layout = self._layout = self._layout or self._sort(end_s)

@@ -26,12 +26,7 @@ def continue_recording(directory: Path, trace: Trace, settings: RecordingSetting
         description = layout.read_group(directory)
         if (description.schema, description.settings.interval_s) == (trace.schema, trace.interval_s):
             return Recorder.resume(directory, node_schema, settings), note
-        lock = lock_directory(directory)  # it is not moved while another process writes to it
-        try:
-            aside = _free_name(directory)
-            files.publish_directory(directory, aside)
-        finally:
-            os.close(lock)
+        aside = set_aside(directory)
         note = (
             f"{directory} was recorded with other channels ({', '.join(description.schema.names)}): "
             f"it is now {aside}, and a new recording has begun"
@@ -45,13 +40,19 @@ def _set_aside_rest(directory: Path) -> str:
     """Move a directory without its document away: a new recording would mix its seconds with older chunks."""
     if not any(path.name != layout.LOCK for path in directory.iterdir()):
         return ""
+    aside = set_aside(directory)
+    return f"{directory} had lost its {layout.DOCUMENT}: the rest is now {aside}, and a new recording has begun"
+
+
+def set_aside(directory: Path) -> Path:
+    """Move a recording, and return where it is now. It is not moved while another process writes to it."""
     lock = lock_directory(directory)
     try:
         aside = _free_name(directory)
         files.publish_directory(directory, aside)
     finally:
         os.close(lock)
-    return f"{directory} had lost its {layout.DOCUMENT}: the rest is now {aside}, and a new recording has begun"
+    return aside
 
 
 def _free_name(directory: Path) -> Path:

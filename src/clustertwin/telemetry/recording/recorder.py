@@ -159,6 +159,11 @@ class Recorder:
                 writer.flush()
 
     @property
+    def newest_s(self) -> int | None:
+        """The end of the newest second of all nodes; None if there is none."""
+        return max((writer.next_s for writer in self._arrays.values() if writer.next_s is not None), default=None)
+
+    @property
     def refused(self) -> int:
         """Thread-seconds that were marked valid and were not ratios; they are recorded as invalid."""
         return sum(writer.refused for writer in self._arrays.values() if not writer.array.node_channels)

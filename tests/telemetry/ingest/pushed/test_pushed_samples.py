@@ -287,6 +287,21 @@ def test_the_number_of_nodes_is_limited(pushes: Pushes, monkeypatch: pytest.Monk
     assert pushes.samples.nodes == 3
 
 
+def test_the_number_of_threads_is_limited_and_ended_ones_make_room(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the loop a thread takes the same memory whether it is pushed with one mode or with eight."""
+    monkeypatch.setattr(pushed_samples, "MOST_THREADS", 10)
+    pushes.at(NEXT, [cpu(thread, mode, "liar:1") for thread in range(50) for mode in ("user", "idle")], [NEXT])
+    assert pushes.samples._threads == 10
+    assert "10 threads are pushed, which is the limit" in pushes.samples.refused["liar:1"]
+    pushes.at(NEXT, NODE, [NEXT, NEXT + 1])
+    assert NEXT in times(pushes.readings(NEXT + 1))
+    pushes.readings(NEXT + 1 + WAIT_S + 1)
+    pushes.readings(NEXT + 1 + WAIT_S + 1 + HELD_S + 1)
+    assert (pushes.samples._threads, pushes.samples.refused) == (0, {})
+
+
 def test_known_series_are_found_among_very_many() -> None:
     pushes = Pushes()
     many = [cpu(thread, mode, f"n{node}") for node in range(20) for thread in range(64) for mode in MODES]

@@ -108,6 +108,42 @@ def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_r
     assert times(session, b"".join(block(t) for t in range(100, 161))) == list(range(101, 161))
 
 
+def test_another_node_at_the_same_address_is_named_once_and_then_read_under_its_own_name():
+    """After a change of addresses, the values of the new node were those of the old one."""
+    session = greeted()
+    session.next_request(100.0)
+    session.receive(block(100))
+    other = PAGE.replace(b"n1", b"n2") + HAS_RING
+    session.disconnected()
+    session.next_request(101.0)
+    with pytest.raises(SourceError, match="it says that it is n2, and it was n1 before"):
+        session.receive(other)
+    session.disconnected()
+    assert session.next_request(102.0).path == "/metrics"
+    assert session.receive(other) is None
+    assert session.next_request(102.0) == since(100)
+    (reading,) = session.receive(block(102))
+    assert reading.node == "n2"
+
+
+def test_an_address_that_another_node_answers_each_time_is_refused_until_it_stays_the_same():
+    session = ExporterSession(Endpoint("http://any:9100"))
+    nodes, reasons = set(), []
+    for second in range(100, 120):
+        session.next_request(float(second))
+        try:
+            nodes |= {reading.node for reading in session.receive(PAGE.replace(b"n1", b"n%d" % (second // 2 % 2)))}
+        except SourceError as error:
+            reasons.append(str(error))
+    assert nodes == {"n0", "n1"}
+    assert "several nodes answer here: n1, and now n0" in reasons[-1]
+    session.next_request(900.0)
+    with pytest.raises(SourceError, match="it says that it is n0, and it was n1 before"):
+        session.receive(PAGE.replace(b"n1", b"n0"))
+    session.next_request(901.0)
+    assert [reading.node for reading in session.receive(PAGE.replace(b"n1", b"n0"))] == ["n0"]
+
+
 def test_without_a_ring_each_page_is_a_reading():
     for session, page in (
         (ExporterSession(Endpoint("http://n:9100")), PAGE),

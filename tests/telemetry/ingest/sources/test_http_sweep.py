@@ -221,3 +221,25 @@ def test_servers_that_cannot_be_reached_delay_no_other_connection(speaking, monk
                 assert results[2] == b"ok"
         finally:
             released.set()
+
+
+def test_a_server_that_still_connects_at_its_deadline_is_late(monkeypatch) -> None:
+    """Sixteen TLS handshakes that never end would hold the threads that connect to all others."""
+    entered, released, now_s = threading.Event(), threading.Event(), [0.0]
+
+    def hang(connection) -> socket.socket:
+        entered.set()
+        released.wait(60)
+        raise TimeoutError
+
+    monkeypatch.setattr(http_sweep._ServerConnection, "connect", hang)
+    with closing(HttpSweep([Endpoint("https://hanging:1", deadline_s=5.0)], clock=lambda: now_s[0])) as sweep:
+        try:
+            sweep.request(0, "/ring", {})
+            entered.wait(60)
+            now_s[0] = 6.0
+            ((_, failure),) = list(sweep.responses(0.0))
+            assert "no response within 5 s" in str(failure)
+            assert sweep._connections[0].is_late
+        finally:
+            released.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS
 from clustertwin.telemetry.ingest.sources import traces
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+from clustertwin.telemetry.ingest.sources.query_answer import AnswerLimits
 
 
 def matrix(*rows: tuple[dict[str, str], list[tuple[float, Any]]]) -> str:
@@ -127,6 +129,65 @@ def test_no_node_can_take_the_name_of_another(server: Any, claims: dict[str, str
     server.say(matrix(*(({"instance": instance, "node": name}, [(11, 1)]) for instance, name in claims.items())))
     server.say(matrix())
     assert [counters.node for counters in source(server).counters(10, 12)] == names
+
+
+def test_a_node_that_claims_a_held_name_is_refused_and_the_holder_keeps_it(server: Any) -> None:
+    """Both fell back to their addresses, so a liar could make any node begin anew under another name."""
+    history = source(server)
+
+    def ask(end_s: float, **claims: str) -> list[str]:
+        server.answers.clear()
+        server.say(matrix(*(thread(f"{host}:1", "0", "user", [(end_s - 1, 1), (end_s, 2)]) for host in claims)))
+        server.say(matrix(*(({"instance": f"{host}:1", "node": name}, [(end_s, 1)]) for host, name in claims.items())))
+        server.say(matrix())
+        return [counters.node for counters in history.counters(end_s - 2, end_s)]
+
+    assert ask(12, a="n1") == ["n1"]
+    assert ask(14, a="n1", b="n1") == ["n1"]
+    assert "b:1: says that it is n1, but a:1 has that name; its data is refused" in history.refused["b:1"]
+    assert ask(200, b="n2", c="n3") == ["n2", "n3"]  # the holder may be away for a while
+    with pytest.raises(SourceError, match="a:1 has that name"):
+        ask(300, b="n1")
+    assert ask(320, b="n1") == ["n1"]
+
+
+def compact(document: str) -> str:
+    """As Prometheus writes it. A long answer that is written otherwise is not read."""
+    return json.dumps(json.loads(document), separators=(",", ":"))
+
+
+def vector(**counts: int) -> str:
+    result = [{"metric": {"instance": f"{host}:1"}, "value": [12, str(count)]} for host, count in counts.items()]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+
+def test_one_node_with_very_many_series_does_not_hide_the_others(server: Any) -> None:
+    """The limit of series is for all nodes together, so a million series of one node hid all of them."""
+    good = thread("good:1", "0", "user", [(10, 1), (11, 2)])
+    server.say(compact(matrix(good, *(thread("liar:1", str(i), "user", [(10, 1)]) for i in range(30)))))
+    server.say(vector(liar=30, good=1))
+    server.say(matrix(good))
+    server.say(matrix())
+    limits = AnswerLimits(series=20, instance_series=10, whole_bytes=500)
+    history = source(server, dialect="node", matchers='cluster="a"', limits=limits)
+    assert [counters.node for counters in history.counters(10, 12)] == ["good"]
+    queries = [parse_qs(urlsplit(path).query)["query"][0] for path, _ in server.requests]
+    assert queries[1] == 'topk(20, count by (instance) (node_cpu_seconds_total{cluster="a"}))'
+    assert queries[2].startswith('node_cpu_seconds_total{instance!="liar:1",cluster="a"}')
+    assert "liar:1: more than 10 series of one metric" in history.refused["liar:1"]
+    server.answers.clear()
+    server.say(matrix(good))
+    server.say(matrix())
+    history.counters(10, 13)
+    assert 'instance!="liar:1"' in parse_qs(urlsplit(server.requests[-1][0]).query)["query"][0]
+    assert list(history.refused) == ["liar:1"]
+
+
+def test_too_many_series_of_no_node_in_particular_are_an_error(server: Any) -> None:
+    server.say(compact(matrix(*(thread(f"n{i}:1", "0", "user", [(10, 1)]) for i in range(30)))))
+    server.say(vector(n0=1, n1=1))
+    with pytest.raises(SourceError, match="30 series; the limit is 20"):
+        source(server, dialect="node", limits=AnswerLimits(series=20, whole_bytes=500)).counters(10, 12)
 
 
 def test_the_error_for_samples_too_far_apart_names_a_usable_interval(server: Any) -> None:

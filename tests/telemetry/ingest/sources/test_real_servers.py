@@ -27,7 +27,8 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.ingest.counters import Counters, NodeReading, stack
 from clustertwin.telemetry.ingest.rates import Faults, to_trace
 from clustertwin.telemetry.ingest.sources import traces
-from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.sources.crowded_instances import CrowdedInstances
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
 from clustertwin.telemetry.ingest.sources.local_host import Host
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
@@ -291,6 +292,21 @@ def test_a_refused_query_has_the_servers_reason(minute: Minute) -> None:
 def test_an_empty_range_is_an_error(minute: Minute) -> None:
     with pytest.raises(SourceError, match="no twin_cpu_seconds_total or node_cpu_seconds_total between 10 and 20"):
         Prometheus(Endpoint(minute.urls["prometheus"])).counters(10, 20)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_counts_series_and_leaves_instances_out(minute: Minute, server: str) -> None:
+    endpoint = Endpoint(minute.urls[server])
+    crowded, client = CrowdedInstances(endpoint.url, 0), HttpClient(endpoint)
+    query = {"query": crowded.query("twin_cpu_seconds_total{}"), "time": str(minute.end_s)}
+    assert crowded.note(client.get("/api/v1/query", query), minute.end_s)
+    client.close()
+    matchers = crowded.matchers(minute.end_s)
+    assert len(matchers) == 2
+    for left, kept in ((matchers[:1], 1), (matchers, 0)):
+        source = Prometheus(endpoint, matchers=",".join(left))
+        series = source.raw("twin_cpu_seconds_total", minute.end_s - 5, minute.end_s)
+        assert len({one.labels["instance"] for one in series}) == kept
 
 
 def test_another_kind_of_server_is_reported(minute: Minute) -> None:

@@ -60,6 +60,7 @@ class ExporterFeed:
         self._rest_until_s: dict[int, float] = {}
         self._late_s: dict[int, float] = {}  # the exporters that have not answered, and since when
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
+        self._names: dict[int, str] = {}  # the node of each exporter
         self._unused: Counter[int] = Counter()  # answers of an exporter since it gave a second of data
 
     def now_s(self) -> float:
@@ -128,6 +129,10 @@ class ExporterFeed:
     def _hold_name(self, number: int) -> None:
         """Refuse a second exporter of one name: the values of both would be mixed in one node."""
         node, now_s = self._sessions[number].node, self._clock()
+        before = self._names.get(number, node)
+        if before != node and self._holders.get(before, (-1, 0.0))[0] == number:
+            del self._holders[before]  # another node answers here now
+        self._names[number] = node
         holder, heard_s = self._holders.get(node, (number, now_s))
         if holder != number and abs(now_s - heard_s) < NAME_HELD_S:
             raise SourceError(

@@ -176,7 +176,7 @@ class RemoteWriteFeed:
     @property
     def problems(self) -> tuple[str, ...]:
         now_s = self._clock()
-        silent_s = now_s - self._heard_s
+        silent_s = abs(now_s - self._heard_s)  # the clock may have been set back
         silent: tuple[str, ...] = ()
         if silent_s > SILENT_S:
             since = "" if self._heard_s != self._begun_s else " since the start"

@@ -114,19 +114,19 @@ class LiveFeed:
 
 
 class Stream:
-    """The readings of one source -> traces. Starts again if the source's clock was set back."""
+    """The readings of one source -> traces. Starts again if its clock was set back, or if it is another node now."""
 
     def __init__(self) -> None:
         self._rates = RateStream()
         self._before = NONE
-        self._last_s = float("-inf")
+        self._last_s, self._node = float("-inf"), ""
 
     def push(self, readings: list[NodeReading]) -> list[Trace]:
         traces = []
         for reading in readings:
-            if reading.time_s < self._last_s - SET_BACK_S:
+            if reading.time_s < self._last_s - SET_BACK_S or reading.node != self._node:
                 self._before, self._rates = self.faults, RateStream()
-            self._last_s = reading.time_s
+            self._last_s, self._node = reading.time_s, reading.node
             trace = self._rates.push(reading)
             if trace is not None:
                 traces.append(trace)

@@ -1,8 +1,8 @@
 """A node that scores its own threads takes its champion from a central service: its address -> champion.json here.
 
-The card of the central champion names its files with their SHA-256. Each file is checked before it is written, the
-whole version before it appears, and the detector is loaded before it becomes champion. If anything is wrong, the
-detector in service stays, and the reason is named.
+The card of the central champion names its files with their SHA-256. Each file is checked before it is written. The
+whole version is checked and loaded before it is stored, and older ones of the centre are deleted. If anything is wrong,
+the detector in service stays, and the reason is named.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from clustertwin.core import files
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import SourceError, TwinError
 from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
+
+if TYPE_CHECKING:  # importing it imports torch, which takes seconds
+    from clustertwin.service.live.members.fetched_versions import FetchedVersions
 
 CARD = "/api/v1/models/champion"
 EVERY_S = 60.0
@@ -31,7 +34,11 @@ MOST_CARD_BYTES = 64 << 10
 #: The files of a version. No other name is written.
 FILES = ("detector.json", "detector.safetensors", "lineage.json", "model.json", "weights.safetensors")
 #: All files together; the bundled detector has 0.8 MB.
-MOST_BYTES = 256 << 20
+MOST_BYTES = 32 << 20
+#: What stays free on the disk, besides four times the files.
+LEAST_FREE_BYTES = 256 << 20
+#: A version that cannot be loaded is not fetched again for this long.
+REFUSED_S = 3600.0
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -51,12 +58,15 @@ class ChampionCard(BaseModel):
 
 class CentralChampion:
     def __init__(self, endpoint: Endpoint, home: Path, clock: Callable[[], float] = time.time) -> None:
-        self.endpoint, self.home = endpoint, home
+        """SettingsError if the token would cross the network unencrypted."""
+        self.endpoint, self.home = endpoint.with_safe_token(), home
         self._clock = clock
+        self._refused: tuple[str, float, TwinError] | None = None  # the hash of a version, when, and why
         self._http = HttpClient(replace(endpoint, deadline_s=DEADLINE_S, most_bytes=MOST_BYTES, tries=2))
 
     def turn(self) -> bool:
         """Take the central champion, if it is another than the one here. Whether it was taken."""
+        from clustertwin.service.live.members.fetched_versions import FetchedVersions
         from clustertwin.telemetry.learning.champions import champion_store, version_store
         from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 
@@ -64,13 +74,16 @@ class CentralChampion:
         here = champion_store.read_champion(self.home)
         if not card.version or (here is not None and (here.version, here.sha256) == (card.version, card.sha256)):
             return False
-        directory = self.home / version_store.DIRECTORY / card.version
+        directory, fetched = self.home / version_store.DIRECTORY / card.version, FetchedVersions(self.home)
         if not (directory.is_dir() and version_store.digest(directory) == card.sha256):
             if directory.exists():
                 raise SourceError(f"{self.endpoint.url}: its {card.version} differs from the one in {directory}")
-            self._fetch(card, directory)
+            fetched.check(self._clock())
+            self._check_room(card)
+            self._fetch(card, directory, fetched)
         why = f"champion of {self.endpoint.url}"
-        champion_store.promote(self.home, card.version, next_fence(self.home), why, self._clock())
+        champion = champion_store.promote(self.home, card.version, next_fence(self.home), why, self._clock())
+        fetched.delete_old(champion, self._clock())
         return True
 
     def _card(self) -> ChampionCard:
@@ -90,8 +103,17 @@ class CentralChampion:
             raise SourceError(f"{where}: more than {MOST_BYTES} bytes of files, which is the limit")
         return card
 
-    def _fetch(self, card: ChampionCard, directory: Path) -> None:
-        """Write the files of a version, checked, and publish them in one rename."""
+    def _check_room(self, card: ChampionCard) -> None:
+        files.make_directory(self.home)
+        needed = 4 * sum(file.bytes for file in card.files.values()) + LEAST_FREE_BYTES
+        if shutil.disk_usage(self.home).free < needed:
+            raise SourceError(f"{self.endpoint.url}: {card.version} is not fetched: less than {needed} bytes are free")
+
+    def _fetch(self, card: ChampionCard, directory: Path, fetched: FetchedVersions) -> None:
+        """Write the files of a version, checked and loaded, and publish them in one rename."""
+        if self._refused and self._refused[0] == card.sha256 and abs(self._clock() - self._refused[1]) < REFUSED_S:
+            raise self._refused[2]
+        from clustertwin.telemetry.detection.detector_store import read
         from clustertwin.telemetry.learning.champions.version_store import digest
 
         draft = directory.parent / f".{card.version}.{os.getpid()}"
@@ -105,6 +127,12 @@ class CentralChampion:
                 files.write(draft / name, content)
             if digest(draft) != card.sha256:
                 raise SourceError(f"{self.endpoint.url}: the files of {card.version} differ from its SHA-256")
+            try:
+                read(draft)
+            except TwinError as error:
+                self._refused = card.sha256, self._clock(), error
+                raise
+            fetched.add(card.version, self._clock())
             files.publish_directory(draft, directory)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -95,7 +95,7 @@ def watch(
 
 def _endpoint(settings: MemberSettings) -> Endpoint:
     secrets = SourceSettings(token_file=settings.token_file, ca_file=settings.ca_file)
-    return secrets.endpoint(settings.url, DEADLINE_S)
+    return secrets.endpoint(settings.url, DEADLINE_S).with_safe_token()
 
 
 def most_bytes(members: Sequence[MemberSettings]) -> int:

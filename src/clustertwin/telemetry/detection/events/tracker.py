@@ -101,8 +101,7 @@ class Tracker:
         if self._times and moment.end_s <= self._times[-1][0]:
             if moment.end_s > self._times[-1][0] - self.settings.of_s:
                 return []
-            self._times.clear()
-            self._alarms.clear()
+            self.forget_alarms()
         if findings is not None and self.settings.opened_by == "findings":
             alarming = [finding for finding in findings if finding.opens_event]
             step_s = self._remember(moment, scores, np.inf)
@@ -113,6 +112,11 @@ class Tracker:
         changes = self._open_or_extend(moment, scores, model, owners or {})
         changes += self._review(moment, scores, bar, step_s)
         return changes
+
+    def forget_alarms(self) -> None:
+        """Drop the recent alarms, because the clock was set. Open events stay."""
+        self._times.clear()
+        self._alarms.clear()
 
     def _found_scores(self, scores: Scores, alarming: Sequence[Finding]) -> Scores:
         """The strength of each thread's findings as its score: 0 without one, NaN where its score is unknown."""

@@ -206,7 +206,6 @@ def _new_work(
         place = parts.jobs[part], parts.nodes[part]
         if not place[0] or memory.is_known(place[0]):
             continue
-        memory.new_windows[memory.label(place[0]).program] += 1
         findings.append(
             Finding(
                 question="new",

@@ -34,6 +34,8 @@ class OwnPast:
         self._seen_s = np.empty(0, np.int64)  # (row,)
         self._episodes = np.empty((0, len(SIGNALS)), np.uint8)  # changes that ended
         self._usual = nothing_usual(0)
+        self._grow()
+        self._nothing = self._free.pop()  # the row of all parts that are too young to have a past
 
     def __len__(self) -> int:
         return len(self._row)
@@ -43,11 +45,16 @@ class OwnPast:
         return tuple(self._row)
 
     def rows_of(self, parts: JobParts, now_s: int) -> tuple[Rows, list[int]]:
-        """(part,) rows, and the parts that are new."""
+        """(part,) rows, and the parts that are new.
+
+        A part that is in its start-up gets no row of its own yet: a node that invents jobs must not fill the memory.
+        """
         rows, new = np.empty(len(parts), np.intp), []
         for i, place in enumerate(zip(parts.jobs, parts.nodes, strict=True)):
             row = self._row.get(place)
-            if row is None:
+            if row is None and parts.age_s[i] < self.settings.start_s:
+                row = self._nothing
+            elif row is None:
                 row = self._add(place)
                 new.append(i)
             rows[i] = row

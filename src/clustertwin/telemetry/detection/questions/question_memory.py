@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -45,7 +44,6 @@ class QuestionMemory:
         self.past = OwnPast(settings)
         self.programs, self.users = dict(programs or {}), dict(users or {})
         self.learnt_runs = 0  # since the start; a run of a part counts for its program and its user
-        self.new_windows: Counter[str] = Counter()  # program -> moments in which it was reported as new
         self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
         self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
         self._labels: dict[str, JobLabel] = {}
@@ -54,7 +52,9 @@ class QuestionMemory:
         ] = {}  # (part, cause) -> first and last second, seconds held, seconds clear
 
     def note(self, labels: Mapping[str, JobLabel]) -> None:
-        self._labels.update(labels)
+        """The labels of the jobs that run now. Those of jobs that have a past stay known until it is forgotten."""
+        running = {job for job, _ in self.past.places}
+        self._labels = {job: label for job, label in self._labels.items() if job in running} | dict(labels)
 
     def hold(self, place: Place, cause: str, now_s: int, ratio: float = 1.0) -> tuple[int, int]:
         """The first second of a finding that holds now, and how long it was clear since then.
@@ -116,8 +116,6 @@ class QuestionMemory:
         self._summaries.clear()
         places = {place for place, _ in ended}
         self.past.forget(places)
-        running = {place[0] for place in self.past.places}
-        self._labels = {job: label for job, label in self._labels.items() if job in running}
         self.on_one_thread = {place: on for place, on in self.on_one_thread.items() if place not in places}
         self._runs = {key: run for key, run in self._runs.items() if key[0] not in places}
 

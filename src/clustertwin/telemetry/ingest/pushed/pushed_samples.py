@@ -43,6 +43,8 @@ HELD_S = 60.0
 OLDEST_S, AHEAD_S = 300.0, 30.0
 MOST_SERIES, MOST_LABEL_BYTES = 1_200_000, 384 << 20  # as in `AnswerLimits`: 100,000 threads, and half of that again
 MOST_NODES, MOST_NODE_SERIES = 20_000, 1 << 17
+#: A thread usually has eight series. With one series each, the series alone would allow eight times as many.
+MOST_THREADS = 150_000
 #: Series of one request that are added; the next request adds the others. It takes 25 µs each, and the loop waits.
 MOST_NEW_SERIES = 5000
 #: What the rows may cost that one request returns, besides three for each of its samples. A row costs this much and one
@@ -78,6 +80,7 @@ class PushedNode:
     place: int  # in the arrays of nodes
     columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
     numbers: list[int] = field(default_factory=list)  # of the same series
+    threads: Counter[str] = field(default_factory=Counter)  # the number of series of each thread
     layout: PushedLayout | str | None = None  # None: the columns have changed; a text: why they cannot be used
     jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
     heard_s: float = 0.0  # when the first sample of its last returned row arrived
@@ -97,6 +100,7 @@ class PushedSamples:
         self._waiting: dict[tuple[str, str, str], list[int]] = {}  # series whose node is not known, or another's
         self._at_place: dict[int, PushedNode] = {}
         self._attached = 0  # series that have a node
+        self._threads = 0  # of all nodes
         self._roomed_s = float("-inf")
         self._early: list[tuple[PushedNode, NodeReading]] = []  # returned before they were asked for
         #: Series: node, whether it is waited for, time of its newest sample, when it was heard, and its samples by row.
@@ -196,6 +200,9 @@ class PushedSamples:
         if len(node.numbers) >= MOST_NODE_SERIES:
             self._refuse(node.instance, f"{node.where}: more than {MOST_NODE_SERIES} series, which is the limit")
             return
+        if is_cpu and not self._add_thread(node, labels["cpu"]):
+            self._orphan[number] = True  # others may end, so it is tried again
+            return
         own = {name: text for name, text in labels.items() if (name, text) not in node.target}
         node.columns.append((own.pop("__name__"), own))
         node.numbers.append(number)
@@ -203,6 +210,16 @@ class PushedSamples:
         self._node_of[number], self._active[number] = node.place, True
         self._expected[node.place] += 1
         self._attached += 1
+
+    def _add_thread(self, node: PushedNode, cpu: str) -> bool:
+        """Count a series of a thread; False if the thread is new and there are too many."""
+        if cpu not in node.threads:
+            if self._threads >= MOST_THREADS:
+                self._refuse(node.instance, f"{node.where}: {MOST_THREADS} threads are pushed, which is the limit")
+                return False
+            self._threads += 1
+        node.threads[cpu] += 1
+        return True
 
     def _begin(
         self, key: tuple[str, str, str], dialect: Dialect, labels: Mapping[str, str], now_s: float
@@ -239,6 +256,11 @@ class PushedSamples:
         self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
         self._newest_ms[ended] = 0  # perhaps from before the clock was set back
         self._attached -= len(ended)
+        for name, own in (node.columns[i] for i in np.flatnonzero(gone).tolist()):
+            if name == node.dialect.cpu:
+                node.threads[own["cpu"]] -= 1
+                self._threads -= not node.threads[own["cpu"]]
+        node.threads = +node.threads  # without those that have no series
         node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
         node.numbers = numbers[~gone].tolist()
         node.layout = None

@@ -100,9 +100,13 @@ class ExporterSession:
         self._has_ring = False
 
     def _receive_page(self, body: bytes) -> list[NodeReading] | None:
+        before = self.node
         try:
             reading = self._pages.read(body, self._requested_s)
         except ExpositionError as error:
+            if self.node != before:  # what was read so far is of another node
+                self._since_s = self._returned_s = None
+                self._everything = False
             raise SourceError(str(error)) from None
         self._has_ring = self._wants_ring and any(sample.name == _RING for sample in self._pages.series)
         if self._has_ring:  # the page is no news of the ring, whose clock may have been set back meanwhile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 import time
 import zlib
@@ -58,6 +59,19 @@ class Endpoint:
     @property
     def host(self) -> str:
         return urlsplit(self.url).hostname or self.url
+
+    def with_safe_token(self) -> Endpoint:
+        """This endpoint; SettingsError if its token would cross the network unencrypted."""
+        if self.bearer_token and self.url.lower().startswith("http:") and not _is_this_host(self.host):
+            raise SettingsError(f"{self.url}: the token would cross the network unencrypted; use https://")
+        return self
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class AnswerTooLong(SourceError):

@@ -325,6 +325,7 @@ class HttpSweep:
 
     def _drop(self, connection: _ServerConnection) -> None:
         if connection.connecting is not None:
+            connection.is_late |= connection.connecting.running()  # such as a TLS handshake that never ends
             connection.connecting.add_done_callback(_close_unused)
             connection.connecting = None
         if connection.socket is not None:

@@ -8,7 +8,6 @@ pieces, one after the other, each far below the limit of 11,000 points for a ser
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,8 +31,19 @@ from clustertwin.telemetry.ingest.counters import (
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
 from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS
 from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
+from clustertwin.telemetry.ingest.sources.crowded_instances import CrowdedInstances
 from clustertwin.telemetry.ingest.sources.http import AnswerTooLong, Endpoint, HttpClient
-from clustertwin.telemetry.ingest.sources.query_answer import LabelReader, Labels, MatrixAnswer, Series, T, read_answer
+from clustertwin.telemetry.ingest.sources.instance_names import InstanceNames
+from clustertwin.telemetry.ingest.sources.query_answer import (
+    AnswerLimits,
+    LabelReader,
+    Labels,
+    MatrixAnswer,
+    Series,
+    T,
+    TooManySeries,
+    read_answer,
+)
 from clustertwin.telemetry.ingest.sources.series_table import (
     NodePlan,
     SecondsTable,
@@ -56,7 +66,13 @@ class Prometheus:
     nodes and of jobs, with one more query."""
 
     def __init__(
-        self, endpoint: Endpoint, *, dialect: str = "", matchers: str = "", node_channels: bool = False
+        self,
+        endpoint: Endpoint,
+        *,
+        dialect: str = "",
+        matchers: str = "",
+        node_channels: bool = False,
+        limits: AnswerLimits = AnswerLimits(),
     ) -> None:
         if dialect and dialect not in DIALECTS:
             raise SettingsError(f"no dialect {dialect!r}; the dialects are {', '.join(DIALECTS)}")
@@ -66,6 +82,9 @@ class Prometheus:
         self._plans: dict[str, LabelReader[dict[str, NodePlan]]] = {}  # by dialect
         self._labels: dict[str, LabelReader[list[Labels | None]]] = {}  # by metric
         self._piece_s = PIECE_S
+        self._limits = limits
+        self._names = InstanceNames()
+        self._crowded = CrowdedInstances(endpoint.url, limits.instance_series)
         #: The instances that the last answer could not be used for, and why. The others are not affected.
         self.refused: dict[str, str] = {}
 
@@ -110,26 +129,40 @@ class Prometheus:
         self, metric: str, matchers: list[str], start_s: float, end_s: float, labels: LabelReader[T]
     ) -> Iterator[MatrixAnswer[T]]:
         """The answers to one query for each piece of the range. If an answer is too long, pieces become shorter."""
-        joined = ",".join(matchers + [self.matchers] * bool(self.matchers))
         begin_s = start_s
         while begin_s < end_s:
             stop_s = min(begin_s + self._piece_s, end_s)
+            joined = ",".join(matchers + self._crowded.matchers(stop_s) + [self.matchers] * bool(self.matchers))
+            self.refused |= self._crowded.reasons
             # Servers differ in whether a range includes its left end: query more, and cut here.
             query = f"{metric}{{{joined}}}[{round((stop_s - begin_s) * 1000) + 1000}ms]"
             params = {"query": query, "time": f"{stop_s:.3f}", "timeout": f"{self.endpoint.deadline_s:g}s"}
             try:
                 body = self._http.get("/api/v1/query", params)
+                with _without_garbage_collection():
+                    answer = read_answer(body, self.endpoint.url, query, labels, self._limits, self.refused)
             except AnswerTooLong:
-                if stop_s - begin_s <= SHORTEST_PIECE_S:
+                if stop_s - begin_s > SHORTEST_PIECE_S:
+                    self._piece_s = max((stop_s - begin_s) / 2, SHORTEST_PIECE_S)
+                elif not self._leave_out_crowded(f"{metric}{{{joined}}}", stop_s):
                     raise
-                self._piece_s = max((stop_s - begin_s) / 2, SHORTEST_PIECE_S)
                 continue
-            with _without_garbage_collection():
-                answer = read_answer(body, self.endpoint.url, query, labels, refused=self.refused)
+            except TooManySeries:
+                if not self._leave_out_crowded(f"{metric}{{{joined}}}", stop_s):
+                    raise
+                continue
             del body  # it can have hundreds of megabytes
             is_last = stop_s == end_s
             yield answer.between(begin_s, np.nextafter(end_s, np.inf) if is_last else stop_s)
             begin_s = stop_s
+
+    def _leave_out_crowded(self, selector: str, at_s: float) -> bool:
+        """Leave out the instances with too many series for a while; whether there are any."""
+        params = {"query": self._crowded.query(selector), "time": f"{at_s:.3f}"}
+        is_crowded = self._crowded.note(self._http.get("/api/v1/query", params), at_s)
+        if is_crowded:
+            self._piece_s = PIECE_S  # the pieces became shorter because of them
+        return is_crowded
 
     def _nodes(
         self,
@@ -139,11 +172,14 @@ class Prometheus:
         start_s: float,
         end_s: float,
     ) -> list[Counters]:
-        names = _names(instances, self.raw(dialect.info, start_s, end_s), dialect.info_label)
+        infos = self.raw(dialect.info, start_s, end_s)
+        said = {series.labels.get("instance", ""): series.labels.get(dialect.info_label, "") for series in infos}
+        names, claims = self._names.of(instances, said, end_s)
+        self.refused |= {i: f"{self.endpoint.url}: {visible(i[:60])}: {why}" for i, why in claims.items()}
         jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
         channels = self._channel_series(dialect, start_s, end_s) if self.node_channels else None
         nodes = []
-        for instance in instances:
+        for instance in names:
             try:
                 name = short_name(names[instance], "node")
                 table = self._table(instance, answers)
@@ -280,18 +316,3 @@ def _operands(
         if parts:
             operands[:, column] = np.sum(parts, axis=0)
     return operands.reshape(len(times_s), -1, 2)
-
-
-def _names(instances: list[str], infos: list[Series], label: str) -> dict[str, str]:
-    """Instance -> the name in the node's info metric, or else its host. Nodes with equal names keep their addresses.
-
-    So does a node that claims the address of another as its name: the two would be mixed. Names are compared as they
-    are shown.
-    """
-    info = {series.labels.get("instance", ""): series.labels.get(label, "") for series in infos}
-    names = {instance: visible(info.get(instance) or instance.rpartition(":")[0] or instance) for instance in instances}
-    taken = Counter([*names.values(), *map(visible, instances)])
-    return {
-        instance: name if taken[name] == 1 or (taken[name] == 2 and name == visible(instance)) else instance
-        for instance, name in names.items()
-    }

@@ -84,6 +84,10 @@ class _Source:
     refused: dict[str, str] | None
 
 
+class TooManySeries(SourceError):
+    """All instances together have more series than an answer may have."""
+
+
 class SeriesRefused(SourceError):
     """One series is over a limit. Its exporter made it, so the other series of the answer can be used."""
 
@@ -149,7 +153,8 @@ def read_answer(
         rows = _rows(body, url, query)
         return _joined([series for row in rows if (series := _series(row, source)) is not None], labels)
     count = body.count(_ROW)
-    _check(count, limits.series, "series", url)
+    if count > limits.series:
+        raise TooManySeries(f"{url}: {count} series; the limit is {limits.series}")
     end = _end_of_row(body, body.rfind(_ROW))
     _check(first + len(body) - end, limits.around_bytes, "bytes around the series", url)
     rest = _rows(body[:first] + body[end:], url, query)
