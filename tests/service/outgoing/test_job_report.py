@@ -10,11 +10,13 @@ import pytest
 from tests.service.sample_state import EVENT
 
 from clustertwin.core.channels import CPU
+from clustertwin.core.errors import Overloaded
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.outgoing.job_report import notes, render, usage_recorded, with_cause
+from clustertwin.service.outgoing.job_report import notes, render, usage_past, usage_recorded, with_cause
 from clustertwin.service.store.event_store import Case
 from clustertwin.telemetry.detection.events.causes import CAUSES
-from clustertwin.telemetry.recording import Recorder, Recording
+from clustertwin.telemetry.recording import Recorder, Recording, trace_archive
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 BUSY, SLEEPING, READING = (0.99, 0.01, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.1, 0.1, 0.8, 0.0)
 
@@ -71,3 +73,33 @@ def test_every_cause_has_advice_that_fits_the_report():
         assert cause.advice or cause.question == "new", name
         for line in cause.advice:
             assert len(line.format(job="4711", busy="10 of 128", threads=10)) <= 78, (name, line)
+
+
+def test_a_long_job_is_read_an_hour_at_a_time_with_the_same_means(tmp_path, monkeypatch):
+    recording = recorded(tmp_path / "r", (2000, [BUSY] * 4), (7000, [SLEEPING, *[BUSY] * 3]))
+    lengths, read = [], Recording.trace
+
+    def trace(self, node, start_s, end_s):
+        lengths.append(end_s - start_s)
+        return read(self, node, start_s, end_s)
+
+    monkeypatch.setattr(Recording, "trace", trace)
+    usage = usage_recorded(recording, "4711")
+    assert max(lengths) <= 3600
+    assert (usage.end_s - usage.start_s, len(usage.threads)) == (9000, 4)
+    assert usage.busy == pytest.approx([2000 / 9000, 1, 1, 1], abs=0.01)
+
+
+def test_a_request_reads_the_last_day_of_a_job(tmp_path, monkeypatch):
+    monkeypatch.setattr("clustertwin.service.outgoing.job_report.PAST_JOB_S", 1000)
+    recorded(tmp_path / "r", (2000, [SLEEPING] * 4), (1000, [BUSY] * 4))
+    usage = usage_past(GrowingRecordingArchive(tmp_path / "r"), "4711")
+    assert usage.end_s - usage.start_s == 1000
+    assert usage.busy == pytest.approx([1, 1, 1, 1], abs=0.01)
+
+
+def test_a_job_of_a_busy_archive_is_not_called_unknown(tmp_path, monkeypatch):
+    recorded(tmp_path / "r", (300, [BUSY] * 4))
+    monkeypatch.setattr(trace_archive, "_WAIT_S", 0.0)
+    with trace_archive.archive_turn(), trace_archive.archive_turn(), pytest.raises(Overloaded, match="other requests"):
+        usage_past(GrowingRecordingArchive(tmp_path / "r"), "4711")
