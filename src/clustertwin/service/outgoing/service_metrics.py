@@ -238,7 +238,7 @@ def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]
 
 
 def _actions(store: Store) -> Iterator[MetricFamily]:
-    """Actions and the book. Absent if the store cannot be read; of a damaged action, only its state is counted."""
+    """Actions and savings. Absent if the store cannot be read; of a damaged action, only its state is counted."""
     try:
         rows = store.database.rows("SELECT state, COUNT(*) AS actions FROM actions GROUP BY state ORDER BY state")
         measured = _measured(store)
