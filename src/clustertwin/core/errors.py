@@ -8,6 +8,7 @@ TwinError
 ├── SourceError       a server or a node that does not answer, or not sensibly
 ├── SettingsError     a configuration or an option that cannot be honoured
 ├── OutputError       something that could not be written: a full disk, a file already there
+├── Overloaded        something that others use, or that takes too long: try again later
 └── MissingExtra      an optional dependency; names its install command
 """
 
@@ -63,6 +64,10 @@ class SettingsError(TwinError):
 
 class OutputError(TwinError):
     """Something that could not be written."""
+
+
+class Overloaded(TwinError):
+    """Something that others use for too long, or that takes too long itself. A later attempt can succeed."""
 
 
 class MissingExtra(TwinError):

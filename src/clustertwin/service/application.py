@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from clustertwin import __version__
-from clustertwin.core.errors import InputError, OutputError
+from clustertwin.core.errors import InputError, OutputError, Overloaded
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import service_metrics
 from clustertwin.service.web import api, pages
@@ -34,7 +34,7 @@ def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
     groups = [*api.mount(app, state), *pages.mount(app, state)]
 
     @app.get("/healthz", include_in_schema=False)
-    def healthz() -> Response:
+    async def healthz() -> Response:  # without a thread: those of the pages may all be busy
         if state.age_s < ALIVE_S:
             return PlainTextResponse("ok\n")
         return PlainTextResponse(f"the loop is stuck: no snapshot for {state.age_s:.0f} s\n", 503)
@@ -52,6 +52,10 @@ def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
     @app.exception_handler(InputError)
     def cannot_read(request: Request, error: InputError) -> Response:
         """A file of the service is damaged. What does not need it still answers."""
+        return unavailable(str(error), request.headers.get("accept", ""))
+
+    @app.exception_handler(Overloaded)
+    def too_slow(request: Request, error: Overloaded) -> Response:
         return unavailable(str(error), request.headers.get("accept", ""))
 
     @app.get("/favicon.ico", include_in_schema=False)

@@ -164,6 +164,7 @@ class RetentionSection(_Section):
     events_days: float = Field(default=_HISTORY.events_days, ge=0, le=_YEARS_DAYS)
     audit_days: float = Field(default=_HISTORY.audit_days, ge=0, le=_YEARS_DAYS)
     database_gb: float = Field(default=_HISTORY.database_gb, ge=0, le=1e9)
+    audit_mb: float = Field(default=_HISTORY.audit_mb, ge=0, le=1e9)
     log_mb: float = Field(default=10.0, ge=0, le=1e9)  # nights.log
 
     def settings(self) -> HistoryLimits:

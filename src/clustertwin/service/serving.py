@@ -39,6 +39,7 @@ from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import LoopFailed
 from clustertwin.service.outgoing import systemd_notify
+from clustertwin.service.store.database_readers import reading_as
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.history_limits import apply_limits
 from clustertwin.service.store.home_format import create_home
@@ -155,7 +156,8 @@ class _LoopThread(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._loop.run(self._stop_event)
+            with reading_as("loop"):
+                self._loop.run(self._stop_event)
         except BaseException as error:
             self.error = error
             if self._server is not None:

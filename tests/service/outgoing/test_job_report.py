@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +12,14 @@ import pytest
 from tests.service.sample_state import EVENT
 
 from clustertwin.core.channels import CPU
+from clustertwin.core.errors import Overloaded
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.outgoing.job_report import notes, render, usage_recorded, with_cause
+from clustertwin.service.outgoing.job_report import notes, render, usage_past, usage_recorded, with_cause
 from clustertwin.service.store.event_store import Case
 from clustertwin.telemetry.detection.events.causes import CAUSES
-from clustertwin.telemetry.recording import Recorder, Recording
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
+from clustertwin.telemetry.recording import Recorder, Recording, trace_archive
+from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive
 
 BUSY, SLEEPING, READING = (0.99, 0.01, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.1, 0.1, 0.8, 0.0)
 
@@ -71,3 +76,67 @@ def test_every_cause_has_advice_that_fits_the_report():
         assert cause.advice or cause.question == "new", name
         for line in cause.advice:
             assert len(line.format(job="4711", busy="10 of 128", threads=10)) <= 78, (name, line)
+
+
+def test_a_long_job_is_read_an_hour_at_a_time_with_the_same_means(tmp_path, monkeypatch):
+    recording = recorded(tmp_path / "r", (2000, [BUSY] * 4), (7000, [SLEEPING, *[BUSY] * 3]))
+    lengths, read = [], Recording.trace
+
+    def trace(self, node, start_s, end_s):
+        lengths.append(end_s - start_s)
+        return read(self, node, start_s, end_s)
+
+    monkeypatch.setattr(Recording, "trace", trace)
+    usage = usage_recorded(recording, "4711")
+    assert max(lengths) <= 3600
+    assert (usage.end_s - usage.start_s, len(usage.threads)) == (9000, 4)
+    assert usage.busy == pytest.approx([2000 / 9000, 1, 1, 1], abs=0.01)
+
+
+def test_a_request_reads_the_last_day_of_a_job(tmp_path, monkeypatch):
+    monkeypatch.setattr("clustertwin.service.outgoing.job_report.PAST_JOB_S", 1000)
+    recorded(tmp_path / "r", (2000, [SLEEPING] * 4), (1000, [BUSY] * 4))
+    usage = usage_past(GrowingRecordingArchive(tmp_path / "r"), "4711")
+    assert usage.end_s - usage.start_s == 1000
+    assert usage.busy == pytest.approx([1, 1, 1, 1], abs=0.01)
+
+
+def test_a_job_of_a_busy_archive_is_not_called_unknown(tmp_path, monkeypatch):
+    recorded(tmp_path / "r", (300, [BUSY] * 4))
+    monkeypatch.setattr(trace_archive, "_WAIT_S", 0.0)
+    with trace_archive.archive_turn(), trace_archive.archive_turn(), pytest.raises(Overloaded, match="other requests"):
+        usage_past(GrowingRecordingArchive(tmp_path / "r"), "4711")
+
+
+def test_a_job_is_found_in_prometheus_and_read_node_by_node(monkeypatch):
+    """Job 17 ran on two of the four threads of two nodes for five minutes, ten minutes ago; one of the two was busy."""
+    now_s, job_s = 1_000_000_000, range(999_999_100, 999_999_400)
+
+    def series(metric, node):
+        for cpu in range(4):
+            labels = {"__name__": metric, "instance": node, "cpu": str(cpu)}
+            if metric == "twin_cpu_seconds_total":
+                for mode in ("user", "idle"):
+                    grows = (mode == "user") == (cpu == 0)
+                    yield labels | {"mode": mode}, lambda second, grows=grows: str(second % 10**6 * grows)
+            elif metric == "twin_job_cpu_allocated" and cpu < 2:
+                yield labels | {"jobid": "17"}, lambda second: "1" if second in job_s else ""
+
+    def get(client, path, params):
+        metric, matchers, length_ms = re.fullmatch(r"(\w+)\{(.*)\}\[(\d+)ms\]", params["query"]).groups()
+        end_s = int(float(params["time"]))
+        seconds = range(max(end_s - int(length_ms) // 1000, now_s - 2000), end_s + 1)
+        rows = [
+            {"metric": labels, "values": [[second, value(second)] for second in seconds if value(second)]}
+            for node in ("n1:9100", "n2:9100")
+            if "instance" not in matchers or node in matchers
+            for labels, value in series(metric, node)
+        ]
+        found = [row for row in rows if row["values"]]
+        return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode()
+
+    monkeypatch.setattr(HttpClient, "get", get)
+    usage = usage_past(trace_archive.PrometheusArchive(Endpoint("http://nowhere")), "17", now_s)
+    assert usage.threads == (("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1))
+    assert (usage.start_s, usage.end_s, usage.running) == (job_s.start, job_s.stop, False)
+    assert (usage.cause, usage.busy.tolist()) == ("misbound", [1, 0, 1, 0])

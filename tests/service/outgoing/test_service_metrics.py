@@ -14,6 +14,8 @@ from tests.service.sample_state import EVENT, NOW_S, moment, scores
 from tests.service.sample_state import state as sample_state
 
 from clustertwin import __version__
+from clustertwin.service.act.action_journal import ActionPlan, Journal
+from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.service_metrics import MetricFamily, SeriesLimits, _lines, render
 from clustertwin.service.store.quiet_periods import Silence
@@ -179,3 +181,20 @@ def test_the_labels_of_an_event_that_identify_its_alert_stay_when_a_job_and_a_no
     grown = replace(EVENT, jobs=("17", "16"), places=(*EVENT.places, ("n0", (0,))), view="density", score=9.0)
     state.store.write([(grown, None)])
     assert identity() == before == ("e1", "n1", "17", "")
+
+
+def test_a_damaged_action_does_not_hide_the_others_or_the_page(state):
+    journal = Journal(state.store.database)
+    facts = JobFacts("42", "ada", 1000, "a", "p", "RUNNING", 1.0, ("n1",), None, 1, 0)
+    plan = ActionPlan(facts, "stopped", "It is stopped.", 0.99, "ask", "TERM", 0.0, promised_node_hours=3.0)
+    actions = [journal.propose(event, "cancel", "hung", plan, 1.0) for event in ("a", "b", "c")]
+    for action, hours in zip(actions, (2.0, 5.0, None), strict=True):
+        if hours is not None:
+            journal.measure(action.id, hours)
+    with state.store.database.transaction() as connection:
+        for action, damaged in zip(actions[1:], ("{", '{"facts": {}}'), strict=True):
+            connection.execute("UPDATE actions SET plan = ? WHERE id = ?", (damaged, action.id))
+    values = samples(render(state))
+    assert values["twin_actions", "proposed"] == 3
+    assert values["twin_savings_node_hours", "promised"] == 3.0
+    assert values["twin_savings_node_hours", "measured"] == 2.0

@@ -13,7 +13,7 @@ import pytest
 
 from clustertwin.core.errors import InputError, OutputError, SettingsError
 from clustertwin.service.store.database import VERSION
-from clustertwin.service.store.event_store import Filter, NoSuchEvent, Store
+from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
@@ -193,6 +193,48 @@ def test_a_damaged_database_and_one_of_a_newer_release_are_refused(tmp_path):
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(InputError, match=rf"with format 99; clustertwin .* supports formats up to {VERSION}"):
         Store(tmp_path / "future")
+
+
+def plans_of(store, monkeypatch, *calls) -> list[str]:
+    """How SQLite carries out the queries of these calls."""
+    queries, rows = [], store.database.rows
+
+    def noted(query, values=()):
+        queries.append((query, values))
+        return [[0]] if "COUNT" in query else []
+
+    monkeypatch.setattr(store.database, "rows", noted)
+    for call in calls:
+        call()
+    return [" ".join(row["detail"] for row in rows(f"EXPLAIN QUERY PLAN {query}", values)) for query, values in queries]
+
+
+def test_a_database_without_indexes_gets_them_and_queries_of_pages_use_them(tmp_path, monkeypatch):
+    store = Store(tmp_path / "state.sqlite")
+    store.write([(replace(EVENT, id=f"e{i}", onset_s=i), WHY if i else None) for i in range(5)])
+    store.close()
+    with sqlite3.connect(tmp_path / "state.sqlite") as old:
+        for name in ("events_alike", "events_by_jobs", "events_by_verdict"):
+            old.execute(f"DROP INDEX {name}")
+        old.execute("UPDATE events SET why = '{damaged' WHERE id = 'e1'")
+        old.execute(f"PRAGMA user_version = {VERSION - 1}")
+    old.close()
+    store = Store(tmp_path / "state.sqlite")
+    assert store.database.rows("PRAGMA user_version")[0][0] == VERSION
+    assert [case.id for case in store.alike(store.event("e4"))] == ["e3", "e2"]
+    assert store.alike(store.event("e0")) == []
+    assert store.count(Filter(job="17")) == 5
+    alike, job, week = plans_of(
+        store,
+        monkeypatch,
+        lambda: store.alike(Case(EVENT, WHY)),
+        lambda: store.count(Filter(job="17")),
+        lambda: store.count(Filter(verdict="", start_s=7.0)),
+    )
+    assert ("INDEX events_alike" in alike, "TEMP B-TREE" in alike) == (True, False)
+    assert "COVERING INDEX events_by_jobs" in job
+    assert "COVERING INDEX events_by_verdict" in week
+    store.close()
 
 
 #: A child writes batches of events and acknowledges each; its parent kills it at a random time, a hundred times.

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from tests.service.web.test_api import EVENT, WHY
 
+from clustertwin.service.store import audit_log, history_limits
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.history_limits import DeletedHistory, HistoryLimits, apply_limits, used_bytes
+from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 
 DAY_S = 86_400
-NONE = HistoryLimits(0, 0, 0)
+NONE = HistoryLimits(0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -68,6 +70,45 @@ def test_the_audit_log_is_shortened_from_its_beginning_and_says_so(store):
     assert apply_limits(store.database, replace(NONE, audit_days=4), 10.0 * DAY_S).audit == 0
     with pytest.raises(sqlite3.IntegrityError, match="only grows"), store.database.transaction() as connection:
         connection.execute("DELETE FROM audit")
+
+
+def add_audit(store, entries: int, letters: int, at_s: float = 1.0) -> None:
+    with store.database.transaction() as connection:
+        for _ in range(entries):
+            audit_log.append(connection, at_s, "eve", "vet", "e1", after={"comment": "x" * letters})
+
+
+def test_a_long_audit_log_costs_no_event(store):
+    add_audit(store, 500, 4000)
+    assert used_bytes(store.database) > 1e6
+    assert apply_limits(store.database, replace(NONE, database_gb=1e-3), 0.0) == DeletedHistory()
+    assert len(ids(store)) == 10
+
+
+def test_above_its_bytes_the_audit_log_loses_its_oldest_entries_and_says_so(store):
+    add_audit(store, 300, 4000)
+    add_audit(store, 1, 10, at_s=7.0)
+    deleted = apply_limits(store.database, replace(NONE, audit_mb=0.4), 9.0).audit
+    entries = store.audit(limit=1000)
+    assert 200 < deleted < 210
+    assert (entries[0].action, entries[0].after) == ("audit shortened", {"entries": deleted, "up_to_s": 3.0 * DAY_S})
+    assert (entries[1].at_s, len(entries)) == (7.0, 302 - deleted + 1)  # with the verdict of the fixture
+    assert apply_limits(store.database, replace(NONE, audit_mb=0.4), 9.0).audit == 0
+
+
+def test_quiet_periods_that_have_ended_do_not_stay_for_ever(store, monkeypatch):
+    monkeypatch.setattr(history_limits, "ENDED_PERIODS_BYTES", 5000)
+    periods = store.quiet_periods
+    for number in range(12):
+        periods.add_maintenance(MaintenanceWindow((f"n{number}" * 60,), 0.0, 100.0 + number), 1.0)
+        periods.add_silence(Silence(100.0 + number, node="n1", reason="x" * 1000), 1.0)
+    periods.add_maintenance(MaintenanceWindow(("n1",), 0.0, 9e9), 1.0)
+    apply_limits(store.database, NONE, 1000.0)
+    assert 0 < len(periods.silences(0.0)) <= 5
+    assert 9e9 in [window.end_s for window in periods.maintenance(0.0)]
+    monkeypatch.setattr(history_limits, "ENDED_PERIODS_BYTES", 1e9)
+    apply_limits(store.database, replace(NONE, events_days=1), 2.0 * DAY_S)
+    assert ([window.end_s for window in periods.maintenance(0.0)], periods.silences(0.0)) == ([9e9], [])
 
 
 def test_a_clock_far_after_the_newest_entry_deletes_nothing(store, caplog):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tests.service.web.test_api import EVENT, WHY
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.store import home_check
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_check import ASIDE, check_home
 from clustertwin.service.store.home_format import HomeFormatError, create_home
@@ -65,6 +68,13 @@ def test_files_of_actions_and_of_learning_are_known(home):
     findings = {found.part: found for found in check_home(home)}
     assert "other files" not in findings
     assert not findings["outbox-owners/a1.json"].ok
+
+
+def test_every_file_that_the_code_names_in_a_home_is_known():
+    source = Path(home_check.__file__).parents[2]
+    named = {name for path in source.rglob("*.py") for name in re.findall(r'\bhome / "([^"/]+)"', path.read_text())}
+    assert {"spool", "spool.lock", "state.lock"} <= named
+    assert named <= home_check.KNOWN
 
 
 def hurt_page(home, name):

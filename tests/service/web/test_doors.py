@@ -145,7 +145,7 @@ def test_a_database_damaged_while_running_is_named_and_the_rest_answers(client, 
     state.store.database.rows("PRAGMA query_only")
     state.store.database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damage(path)
-    for connection in (state.store.database._reader, state.store.database._connection):
+    for connection in (state.store.database.readers["other"].connection, state.store.database._connection):
         connection.execute("PRAGMA shrink_memory")
     assert client.get("/healthz").text == "ok\n"
     assert client.get(f"{static()}/twin.css").status_code == 200

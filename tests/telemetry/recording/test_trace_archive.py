@@ -9,9 +9,10 @@ import pytest
 from tests.servers import node_exporter, prometheus
 
 from clustertwin.core.channels import CPU
-from clustertwin.core.errors import RecordingError, SettingsError, SourceError
+from clustertwin.core.errors import Overloaded, RecordingError, SettingsError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.ingest.sources.http import Endpoint
+from clustertwin.telemetry.ingest.dialects import DIALECTS
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.recording.trace_archive import (
     GrowingRecordingArchive,
@@ -101,3 +102,42 @@ def test_prometheus_is_queried_for_one_node_by_its_own_name_or_by_its_host(tmp_p
         assert archive.traces(now_s - 10, now_s, ['x"} or up{job="node', "nobody"]) == []
     with pytest.raises(SourceError):
         PrometheusArchive(Endpoint(server.url, tries=1)).traces(now_s - 10, now_s, ["n1"])
+
+
+class QueriedServer:
+    """Stands for the HTTP client: notes every query, and knows series by the name of a metric."""
+
+    def __init__(self, monkeypatch, **answers: str) -> None:
+        self.queries: list[str] = []
+
+        def get(client, path, params):
+            self.queries.append(params["query"])
+            found = [text for metric, text in answers.items() if params["query"].startswith(metric + "{")]
+            return f'{{"status":"success","data":{{"resultType":"matrix","result":[{",".join(found)}]}}}}'.encode()
+
+        monkeypatch.setattr(HttpClient, "get", get)
+
+
+def test_an_unknown_job_is_looked_for_in_short_pieces_and_given_up_in_time(monkeypatch):
+    server, archive = QueriedServer(monkeypatch), PrometheusArchive(Endpoint("http://nowhere"))
+    assert list(archive.job_traces("17", 1e9)) == []
+    assert len(server.queries) == 24 * 3600 / 400
+    with pytest.raises(Overloaded, match="did not answer all queries within -1 s"):
+        list(archive.job_traces("17", 1e9, within_s=-1))
+    assert len(server.queries) == 24 * 3600 / 400
+
+
+def test_the_nodes_of_a_job_are_queried_one_after_the_other(monkeypatch):
+    nodes = [f"n{i}:9100" for i in range(20)]
+    samples = [
+        f'{{"metric":{{"instance":"{node}","jobid":"17","cpu":"0"}},"values":[[999999990,"1"],[999999999,"1"]]}}'
+        for node in nodes
+    ]
+    (metric,) = {dialect.job_cpu for dialect in DIALECTS.values() if dialect.job_cpu}
+    QueriedServer(monkeypatch, **{metric: ",".join(samples)})
+    archive = PrometheusArchive(Endpoint("http://nowhere"), 'cluster="a"')
+    asked = []
+    monkeypatch.setattr(archive, "_matching", lambda *query: asked.append(query) or [])
+    assert list(archive.job_traces("17", 1e9)) == []
+    assert [matchers for matchers, _, _ in asked] == [f'instance="{node}",cluster="a"' for node in sorted(nodes)]
+    assert {end_s - start_s for _, start_s, end_s in asked} == {601}

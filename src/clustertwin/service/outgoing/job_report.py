@@ -7,28 +7,32 @@ for the job's cause: that of its newest event, or the one that its last seconds 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core import formatting
-from clustertwin.core.errors import SettingsError, TwinError
-from clustertwin.core.traces import Trace
+from clustertwin.core.errors import Overloaded, SettingsError, TwinError
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import Case
 from clustertwin.telemetry.detection.events.causes import IDLE as CAUSE_IDLE
 from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, PAST_S, Means, classify, diagnose
 from clustertwin.telemetry.recording import Recording
-from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, TraceArchive
+from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, TraceArchive, archive_turn
 
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
 RUNNING_S = 30  # a job with data in the last seconds runs
 LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
+PIECE_S = 3600  # of a node, in memory at a time
+MOST_JOB_S = 366 * 86_400  # a damaged second can make a recording seem centuries long
+PAST_JOB_S = 86_400  # before its end, that a request reads of a recorded job
+READING_S = 20.0  # that a request waits for Prometheus
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +85,78 @@ def usage_now(snapshot: Snapshot, job: str) -> JobUsage | None:
     )
 
 
-def usage_recorded(recording: Recording, job: str) -> JobUsage:
-    """The usage of a recorded job, over its whole time in the recording."""
+@dataclass(frozen=True, slots=True)
+class _JobPart:
+    """A job on one node. Means are (thread, channel)."""
+
+    span: JobSpan
+    cpus: tuple[int, ...]
+    channels: tuple[str, ...]
+    means: Means  # over its whole time
+    last: Means  # over its last seconds
+    before: Means  # over the minutes before those
+    start_s: float
+    end_s: float
+
+
+def usage_recorded(recording: Recording, job: str, longest_s: float = MOST_JOB_S) -> JobUsage:
+    """The usage of a recorded job over its time in the recording, or over the last `longest_s` of it."""
     spans = [span for span in recording.spans if span.job == job]
     if not spans:
         raise SettingsError(f"there is no job {job!r} in {recording.directory}")
-    means, threads, last, before = [], [], [], []
     end_s = min(max(span.end_s for span in spans), recording.end_s)
-    for span in spans:
-        trace = recording.trace(span.node, int(span.start_s), int(min(np.ceil(span.end_s), recording.end_s)))
-        rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
-        means.append(_means(trace.values[rows], trace.valid[rows]))
-        threads += [(span.node, trace.cpus[row]) for row in rows]
-        if span.end_s >= end_s:
-            last.append(_means(trace.values[rows, -FRESH_S:], trace.valid[rows, -FRESH_S:]))
-            past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
-            before.append(_means(trace.values[rows, past], trace.valid[rows, past]))
+    parts = [_recorded_part(recording, span, end_s - longest_s) for span in spans if span.end_s > end_s - longest_s]
+    running = any(np.isinf(span.end_s) for span in spans)
+    return _usage(job, parts, [part for part in parts if part.span.end_s >= end_s], running)
+
+
+def _recorded_part(recording: Recording, span: JobSpan, since_s: float) -> _JobPart:
+    """Read an hour at a time: a job can run for weeks."""
+    start_s = int(max(span.start_s, recording.start_s, since_s))
+    end_s = max(int(min(np.ceil(span.end_s), recording.end_s)), start_s)
+    tail = recording.trace(span.node, max(start_s, end_s - LONGEST_S), end_s)
+    rows = [tail.cpus.index(cpu) for cpu in span.cpus if cpu in tail.cpus]
+    total, seconds = np.zeros((len(rows), len(tail.schema))), np.zeros((len(rows), 1))
+    for begin_s in range(start_s, end_s, PIECE_S):
+        trace = recording.trace(span.node, begin_s, min(begin_s + PIECE_S, end_s))
+        piece_total, piece_seconds = _sums(trace.values[rows], trace.valid[rows])
+        total, seconds = total + piece_total, seconds + piece_seconds
+    part = _part(span, tail, rows, slice(None))
+    return replace(
+        part, means=_ratios(total, seconds), start_s=max(span.start_s, since_s), end_s=min(span.end_s, recording.end_s)
+    )
+
+
+def _part(span: JobSpan, trace: Trace, rows: list[int], columns: slice) -> _JobPart:
+    """The job in these columns of a trace."""
+    values, valid = trace.values[rows, columns], trace.valid[rows, columns]
+    past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
+    return _JobPart(
+        span,
+        tuple(trace.cpus[row] for row in rows),
+        trace.schema.names,
+        _means(values, valid),
+        _means(values[:, -FRESH_S:], valid[:, -FRESH_S:]),
+        _means(values[:, past], valid[:, past]),
+        max(span.start_s, trace.start_s),
+        min(span.end_s, trace.end_s),
+    )
+
+
+def _usage(job: str, parts: Sequence[_JobPart], newest: Sequence[_JobPart], running: bool) -> JobUsage:
+    """All parts together. The cause is what the newest ones show."""
+    last, before = np.concatenate([part.last for part in newest]), np.concatenate([part.before for part in newest])
     return JobUsage(
         job,
-        spans[0].owner,
-        tuple(threads),
-        recording.schema.names,
-        np.concatenate(means),
-        min(span.start_s for span in spans),
-        end_s,
-        running=any(np.isinf(span.end_s) for span in spans),
-        cause=_last_cause(np.concatenate(last), np.concatenate(before), recording.schema.names),
-        name=spans[0].name,
+        parts[0].span.owner,
+        tuple((part.span.node, cpu) for part in parts for cpu in part.cpus),
+        parts[0].channels,
+        np.concatenate([part.means for part in parts]),
+        min(part.start_s for part in parts),
+        max(part.end_s for part in parts),
+        running=running,
+        cause=_last_cause(last, before, parts[0].channels),
+        name=parts[0].span.name,
     )
 
 
@@ -130,46 +179,35 @@ def _last_cause(last: Means, before: Means, channels: tuple[str, ...]) -> str:
     return "" if cause == UNUSUAL else cause
 
 
-def usage_queried(traces: Sequence[Trace], job: str, now_s: float) -> JobUsage | None:
-    """The usage of a job in traces that were queried; None if none of them has it."""
-    spans = [(trace, span) for trace in traces for span in trace.spans if span.job == job]
-    if not spans:
-        return None
-    means, threads, last, before = [], [], [], []
-    for trace, span in spans:
-        rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
-        first = max(int(span.start_s) - trace.start_s, 0)
-        until = max(int(min(np.ceil(span.end_s), trace.end_s)) - trace.start_s, first)
-        values, valid = trace.values[rows, first:until], trace.valid[rows, first:until]
-        means.append(_means(values, valid))
-        last.append(_means(values[:, -FRESH_S:], valid[:, -FRESH_S:]))
-        past = slice(-LONGEST_S, -(FRESH_S + PAST_S))
-        before.append(_means(values[:, past], valid[:, past]))
-        threads += [(span.node, trace.cpus[row]) for row in rows]
-    channels = spans[0][0].schema.names
-    end_s = max(min(span.end_s, trace.end_s) for trace, span in spans)
-    return JobUsage(
-        job,
-        spans[0][1].owner,
-        tuple(threads),
-        channels,
-        np.concatenate(means),
-        min(max(span.start_s, trace.start_s) for trace, span in spans),
-        end_s,
-        running=end_s > now_s - RUNNING_S,
-        cause=_last_cause(np.concatenate(last), np.concatenate(before), channels),
-        name=spans[0][1].name,
-    )
+def usage_queried(traces: Iterable[Trace], job: str, now_s: float) -> JobUsage | None:
+    """The usage of a job in traces that were queried; None if none of them has it. One trace is kept at a time."""
+    parts = []
+    for trace in traces:
+        for span in (span for span in trace.spans if span.job == job):
+            rows = [trace.cpus.index(cpu) for cpu in span.cpus if cpu in trace.cpus]
+            first = max(int(span.start_s) - trace.start_s, 0)
+            until = max(int(min(np.ceil(span.end_s), trace.end_s)) - trace.start_s, first)
+            parts.append(_part(span, trace, rows, slice(first, until)))
+    running = max((part.end_s for part in parts), default=0.0) > now_s - RUNNING_S
+    return _usage(job, parts, parts, running) if parts else None
 
 
 def usage_past(past: TraceArchive | None, job: str, now_s: float | None = None) -> JobUsage | None:
-    """The usage of a job that has ended; None if it is not recorded or the archive cannot be read."""
+    """The usage of a job that has ended; None if it is not recorded or the archive cannot be read.
+
+    `Overloaded` if other requests read the archive, or if that takes too long.
+    """
+    if past is None:
+        return None
     try:
-        if isinstance(past, PrometheusArchive):
-            now_s = time.time() if now_s is None else now_s
-            return usage_queried(past.job_traces(job, now_s), job, now_s)
-        recording = past.recording_with_job(job) if past else None
-        return usage_recorded(recording, job) if recording else None
+        with archive_turn():
+            if isinstance(past, PrometheusArchive):
+                now_s = time.time() if now_s is None else now_s
+                return usage_queried(past.job_traces(job, now_s, READING_S), job, now_s)
+            recording = past.recording_with_job(job)
+            return usage_recorded(recording, job, PAST_JOB_S) if recording else None
+    except Overloaded:
+        raise
     except TwinError:
         return None
 
@@ -240,8 +278,15 @@ def _bar(name: str, share: float, width: int) -> str:
     return f"{name[:15]:<16}{'█' * full + '·' * (room - full)} {100 * share:5.1f} %"
 
 
-def _means(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _means(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Means:
     """(thread, second, channel) -> (thread, channel): means over valid seconds; NaN if there are none."""
-    seconds = valid.sum(1)[:, None]
-    total = (values * valid[:, :, None]).sum(1, dtype=np.float64)
+    return _ratios(*_sums(values, valid))
+
+
+def _sums(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(thread, second, channel) -> (thread, channel) sums over valid seconds, and (thread, 1) their number."""
+    return (values * valid[:, :, None]).sum(1, dtype=np.float64), valid.sum(1, dtype=np.float64)[:, None]
+
+
+def _ratios(total: NDArray[np.float64], seconds: NDArray[np.float64]) -> Means:
     return np.where(seconds > 0, total / np.maximum(seconds, 1), np.nan)

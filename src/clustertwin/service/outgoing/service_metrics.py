@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import isnan
@@ -19,8 +20,8 @@ from typing import get_args
 import numpy as np
 
 from clustertwin import __version__
-from clustertwin.core.errors import TwinError
-from clustertwin.service.act.action_journal import Journal
+from clustertwin.core.errors import InputError, SettingsError, TwinError
+from clustertwin.service.act.action_journal import ActionRecord, Journal
 from clustertwin.service.live.members.member_board import MemberBoard
 from clustertwin.service.live.problems import all_problems
 from clustertwin.service.live.queue.start_board import StartBoard
@@ -34,6 +35,7 @@ from clustertwin.telemetry.learning.champions.learning_state import read_state
 __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
 
 WEEK_S = 7 * 86_400
+MOST_MEASURED = 10_000  # actions whose savings are added up
 LONGEST_LABEL = 200
 LONGEST_TEXT = 600  # of a label that is a sentence
 LEARNING = ("learning", "frozen", "halted", "unreadable")
@@ -238,14 +240,14 @@ def _events(state: ServiceState, limits: SeriesLimits) -> Iterator[MetricFamily]
 
 
 def _actions(store: Store) -> Iterator[MetricFamily]:
-    """Actions and savings. Absent if the store cannot be read."""
+    """Actions and savings. Absent if the store cannot be read; of a damaged action, only its state is counted."""
     try:
-        actions = Journal(store.database).actions(limit=10_000)
+        rows = store.database.rows("SELECT state, COUNT(*) AS actions FROM actions GROUP BY state ORDER BY state")
+        measured = _measured(store)
     except TwinError:
         return
-    states = Counter(action.state for action in actions)
-    yield MetricFamily("twin_actions", "Actions by state.", [({"state": s}, n) for s, n in sorted(states.items())])
-    measured = [action for action in actions if action.measured_node_hours is not None]
+    states = [({"state": str(row["state"])}, float(row["actions"])) for row in rows]
+    yield MetricFamily("twin_actions", "Actions by state.", states)
     promised = sum(action.promise[0] for action in measured)
     saved = sum(action.measured_node_hours or 0.0 for action in measured)
     yield MetricFamily(
@@ -253,6 +255,16 @@ def _actions(store: Store) -> Iterator[MetricFamily]:
         "Node-hours of the actions that are measured, promised and measured.",
         [({"kind": "promised"}, promised), ({"kind": "measured"}, saved)],
     )
+
+
+def _measured(store: Store) -> list[ActionRecord]:
+    """The newest actions whose saving is measured. A damaged one is left out."""
+    query = "SELECT id FROM actions WHERE measured_node_hours IS NOT NULL ORDER BY proposed_s DESC LIMIT ?"
+    journal, measured = Journal(store.database), []
+    for row in store.database.rows(query, (MOST_MEASURED,)):
+        with suppress(InputError, SettingsError, ValueError, TypeError, KeyError, AttributeError):
+            measured.append(journal.action(row["id"]))
+    return measured
 
 
 def _labels(case: Case) -> Mapping[str, str]:

@@ -1,8 +1,8 @@
 """The SQLite file of the service: a path -> transactions that are on disk when they return.
 
-WAL mode lets commands read and write while the service runs, and lets pages read while the loop writes: reads use their
-own connection. `synchronous=FULL` costs a few milliseconds for each transaction, so writers group their rows. If the
-disk is full, a transaction raises an `OutputError` and changes nothing.
+WAL mode lets commands read and write while the service runs, and lets pages read while the loop writes: reads use
+connections of their own (`database_readers`). `synchronous=FULL` costs a few milliseconds for each transaction, so
+writers group their rows. If the disk is full, a transaction raises an `OutputError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core.errors import InputError, OutputError
+from clustertwin.service.store.database_readers import Readers, connect
 from clustertwin.service.store.home_format import refuse_newer
 
 _SCHEMA_1 = """
@@ -93,8 +94,17 @@ _SCHEMA_5 = "ALTER TABLE actions ADD COLUMN begun_s REAL;"
 #: Since when all looks at a job have made the same finding. Looks in between are deleted.
 _SCHEMA_6 = "ALTER TABLE evidence ADD COLUMN same_since_s REAL;"
 
+#: The channel that explains an event. The index is used by queries with exactly this text only.
+CHANNEL = "COALESCE(CASE WHEN json_valid(why) THEN json_extract(why, '$.ratios[0].channel') END, '')"
+#: Indexes for what pages and metrics ask most: similar events, events of a job, and counts by verdict.
+_SCHEMA_7 = f"""
+CREATE INDEX events_alike ON events (view, {CHANNEL}, verdict = '', onset_s DESC, id);
+CREATE INDEX events_by_jobs ON events (jobs);
+CREATE INDEX events_by_verdict ON events (verdict, end_s);
+"""
+
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.
@@ -102,23 +112,23 @@ _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "C
 
 
 class Database:
-    """Two connections that all threads share, one for writing and one for reading. Each does one thing at a time."""
+    """One connection for writing and one for each reader. All threads share them, and each does one thing at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writing, self._reading = threading.RLock(), threading.Lock()
+        self._writing = threading.RLock()
+        self.readers = Readers(path)
         if path.exists() and not path.is_file():  # SQLite would wait for a FIFO for ever
             raise InputError(path, "not a file; move it away to start with an empty database")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection, self._reader = _connect(path), _connect(path)
+            self._connection = connect(path)
         except (OSError, sqlite3.Error) as error:
             raise OutputError(f"{path}: cannot be opened: {error}") from error
         with self._reporting():
             path.chmod(0o600)  # it contains names, comments and hashes of tokens
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            self._reader.execute("PRAGMA query_only = ON")
         self._create()
 
     @contextmanager
@@ -135,9 +145,9 @@ class Database:
                 raise
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
-        """Read committed rows, without waiting for a writer."""
-        with self._reading, self._reporting(reading=True):
-            return self._reader.execute(query, values).fetchall()
+        """Read committed rows, without waiting for a writer. `Overloaded` if a query of a request takes too long."""
+        with self._reporting(reading=True):
+            return self.readers.rows(query, values)
 
     def check(self) -> None:
         """Read the whole file, and raise if a page of it is damaged."""
@@ -146,8 +156,8 @@ class Database:
             raise self._damaged(" ".join(str(result).split()))
 
     def close(self) -> None:
-        with self._writing, self._reading:
-            self._reader.close()
+        with self._writing:
+            self.readers.close()
             self._connection.close()
 
     def _create(self) -> None:
@@ -181,12 +191,6 @@ class Database:
             self.path,
             f"the database is damaged: {reason}; restore a copy, or move the file away to start with an empty one",
         )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
-    connection.row_factory = sqlite3.Row
-    return connection
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast, get_args
 
 from clustertwin.core.errors import InputError, SettingsError, TwinError
 from clustertwin.service.store import audit_log
-from clustertwin.service.store.database import Database
+from clustertwin.service.store.database import CHANNEL, Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
@@ -147,8 +147,8 @@ class Store:
         """Earlier events of the same view and channel: those with a verdict first, then the newest."""
         channel = case.why.channel if case.why else ""
         rows = self.database.rows(
-            "SELECT * FROM events WHERE id != ? AND view = ? AND COALESCE(json_extract(why, '$.ratios[0].channel'), '')"
-            " = ? AND onset_s <= ? ORDER BY verdict = '', onset_s DESC, id LIMIT ?",
+            f"SELECT * FROM events WHERE id != ? AND view = ? AND {CHANNEL} = ? AND onset_s <= ?"
+            " ORDER BY verdict = '', onset_s DESC, id LIMIT ?",
             (case.id, case.event.view, channel, case.event.onset_s, limit),
         )
         return [_case(row) for row in rows]
@@ -169,18 +169,23 @@ class Store:
 
     def undo(self, event_id: str, *, who: str, now_s: float) -> Case:
         """Restore the verdict before the last change. To undo an undo is to redo."""
+        return self.undo_all([event_id], who=who, now_s=now_s)[0]
+
+    def undo_all(self, ids: Sequence[str], *, who: str, now_s: float) -> list[Case]:
+        """Undo the last verdict of all of these events. If one of them has none, none is changed."""
         with self.database.transaction() as connection:
-            current = _read_verdict(connection, event_id)
-            last = connection.execute(
-                "SELECT before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
-                (event_id,),
-            ).fetchone()
-            if last is None:
-                raise SettingsError(f"nothing to undo: event {event_id} never had a verdict")
-            previous = json.loads(last["before"])
-            _write_verdict(connection, event_id, previous)
-            audit_log.append(connection, now_s, who, "undo", event_id, current, previous)
-        return self.event(event_id)
+            for event_id in dict.fromkeys(ids):
+                current = _read_verdict(connection, event_id)
+                last = connection.execute(
+                    "SELECT before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
+                    (event_id,),
+                ).fetchone()
+                if last is None:
+                    raise SettingsError(f"nothing to undo: event {event_id} never had a verdict")
+                previous = json.loads(last["before"])
+                _write_verdict(connection, event_id, previous)
+                audit_log.append(connection, now_s, who, "undo", event_id, current, previous)
+        return [self.event(event_id) for event_id in dict.fromkeys(ids)]
 
     def between(self, start_s: float, end_s: float) -> list[VettedSpan]:
         """Verdicts and maintenance windows that overlap this time, for the nightly cycle.
@@ -295,7 +300,11 @@ def _where(which: Filter) -> tuple[str, list[Any]]:
         )
         values += [json.dumps(which.node), which.node]
     if which.job:
-        clauses.append("instr(jobs, ?) AND EXISTS (SELECT 1 FROM json_each(jobs) WHERE value = ?)")
+        # A subquery, which scans the index of the jobs: it is much smaller than the table.
+        clauses.append(
+            "rowid IN (SELECT rowid FROM events WHERE instr(jobs, ?)"
+            " AND EXISTS (SELECT 1 FROM json_each(jobs) WHERE value = ?))"
+        )
         values += [json.dumps(which.job), which.job]
     if which.start_s is not None:
         clauses.append("(end_s IS NULL OR end_s >= ?)")

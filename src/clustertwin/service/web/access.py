@@ -14,14 +14,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from urllib.parse import quote, urlsplit
 
+from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store.database_readers import reading_as
 from clustertwin.service.store.tokens import Role, TokenHolder, Tokens
 from clustertwin.service.web import local_users
 from clustertwin.service.web.binding import Binding
@@ -30,6 +33,8 @@ from clustertwin.service.web.unavailable import unavailable
 
 COOKIE = "twin_session"
 MAX_COOKIE_BYTES = 8192
+#: Threads that read tokens and sessions. They are not those of the pages, which may all wait for a slow query.
+THREADS = 4
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 #: Paths that need no token, besides the public pages: the health check, and the styles of the login page.
@@ -62,6 +67,10 @@ class Guard:
         self._body_bytes = {path: group.body_bytes for group in groups for path in group.paths}
         self._read_roles = {path: group.read_role for group in groups for path in group.paths}
 
+    @cached_property
+    def _threads(self) -> CapacityLimiter:  # made by the first request, inside the event loop
+        return CapacityLimiter(THREADS)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -76,17 +85,24 @@ class Guard:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refusal = self._refusal(scope)
+        if self._is_public(scope["path"]):
+            refusal = self._refusal(scope)
+        else:  # it reads the database, which must not stop the requests that do not
+            refusal = await to_thread.run_sync(self._refusal, scope, limiter=self._threads)
         if refusal is not None:
             await refusal(scope, receive, send_strictly)
             return
-        await self.app(scope, _bounded(receive, self._most_bytes(scope["path"])), send_strictly)
+        with reading_as("request"):
+            await self.app(scope, _bounded(receive, self._most_bytes(scope["path"])), send_strictly)
 
     def needed_role(self, path: str, method: str) -> Role:
         """The role that a request needs. A change outside every known group needs `vet`."""
         if method in SAFE_METHODS:
             return next((role for prefix, role in self._read_roles.items() if _is_below(path, prefix)), "read")
         return next((role for prefix, role in self._change_roles.items() if _is_below(path, prefix)), "vet")
+
+    def _is_public(self, path: str) -> bool:
+        return any(_is_below(path, prefix) for prefix in self._public)
 
     def _most_bytes(self, path: str) -> int:
         """The longest body of a request."""
@@ -114,7 +130,7 @@ class Guard:
             return _refuse(403, "a request that changes something must come from this service's own pages")
         values = scope.setdefault("state", {})
         values.update(who="", role="", session=session_of(headers))
-        if any(_is_below(path, prefix) for prefix in self._public):
+        if self._is_public(path):
             return None
         try:
             holder = self._holder(headers, scope)
@@ -137,6 +153,10 @@ class Guard:
         return _refuse(403, f"this request needs the role {needed}; your role is {holder.role}{hint}")
 
     def _holder(self, headers: Headers, scope: Scope) -> TokenHolder | None:
+        with reading_as("guard"):
+            return self._find_holder(headers, scope)
+
+    def _find_holder(self, headers: Headers, scope: Scope) -> TokenHolder | None:
         tokens = Tokens(self.state.store.database)
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":

@@ -7,27 +7,49 @@ have left its memory.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Protocol
 
-from clustertwin.core.errors import NoSamples, SettingsError
+from clustertwin.core.errors import NoSamples, Overloaded, SettingsError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.ingest.dialects import DIALECTS
 from clustertwin.telemetry.ingest.sources import traces as traces_of
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
+from clustertwin.telemetry.ingest.sources.prometheus import PIECE_S, Prometheus
+from clustertwin.telemetry.ingest.sources.query_answer import Series
 from clustertwin.telemetry.recording.layout import find
 from clustertwin.telemetry.recording.reader import Recording
 
-#: How far back a job is looked for in Prometheus, in steps, and how much of it is read.
-_LOOK_BACK_S = (3600, 6 * 3600, 24 * 3600)
-_JOB_S = 3600
+#: How far back a job is looked for in Prometheus.
+_LOOK_BACK_S = 24 * 3600
+#: How much of a job is read, and how much of one on more nodes than `_FEW_NODES`.
+_JOB_S, _LARGE_JOB_S = 3600, 600
+_FEW_NODES = 8
+#: Requests that read an archive at the same time, each about an hour of one node; and how long another one waits.
+_TURNS = BoundedSemaphore(2)
+_WAIT_S = 2.0
+
+
+@contextmanager
+def archive_turn() -> Iterator[None]:
+    """A turn to read an archive for a request; `Overloaded` if none is free in time."""
+    if not _TURNS.acquire(timeout=_WAIT_S):
+        raise Overloaded("other requests are reading the archive; try again in a few seconds")
+    try:
+        yield
+    finally:
+        _TURNS.release()
 
 
 class TraceArchive(Protocol):
     name: str  # used in messages: "the recording"
+    page_s: int  # the longest time that a page reads of it
 
     def extent_s(self, start_s: int, end_s: int) -> tuple[int, int]:
         """The part of this range that can hold samples; (0, 0) if there is none."""
@@ -47,6 +69,8 @@ class TraceArchive(Protocol):
 
 class RecordingArchive:
     """Recordings below some directories, as they are when the archive is created."""
+
+    page_s = 24 * 3600
 
     def __init__(self, roots: Sequence[Path]) -> None:
         directories = [directory for root in roots for directory in find(root)]
@@ -79,6 +103,7 @@ class GrowingRecordingArchive:
     """One recording that may still be written to: it is opened again for every call."""
 
     name = "the recording"
+    page_s = 24 * 3600
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,6 +122,8 @@ class GrowingRecordingArchive:
 
 class PrometheusArchive:
     """A Prometheus or VictoriaMetrics server. If nodes are named, only their series are queried."""
+
+    page_s = 3600  # about 40 queries for each node
 
     def __init__(self, endpoint: Endpoint, matchers: str = "") -> None:
         self.endpoint, self.matchers, self.name = endpoint, matchers, f"Prometheus {endpoint.url}"
@@ -117,21 +144,32 @@ class PrometheusArchive:
     def recording_with_job(self, job: str) -> None:
         return None
 
-    def job_traces(self, job: str, now_s: float) -> list[Trace]:
-        """The last hour of a job that runs or ended within a day, on each of its nodes; empty if it is unknown."""
+    def job_traces(self, job: str, now_s: float, within_s: float = inf) -> Iterator[Trace]:
+        """The last hour of a job that runs or ended within a day, node by node; nothing if it is unknown.
+
+        Of a job on many nodes, only the last ten minutes. `Overloaded` if the server needs longer than `within_s`.
+        """
+        until_s = time.monotonic() + within_s
         dialect = next(dialect for dialect in DIALECTS.values() if dialect.job_cpu)
         server = Prometheus(self.endpoint, matchers=self.matchers)
         end_s = now_s
-        for back_s in _LOOK_BACK_S:
-            series = server.raw(dialect.job_cpu, now_s - back_s, end_s, (("jobid", _quoted(job)),))
-            if series:
-                last_s = max(float(each.times_s[-1]) for each in series)
-                first_s = max(min(float(each.times_s[0]) for each in series), last_s - _JOB_S)
-                places = sorted({_escaped(each.labels.get("instance", "")) for each in series})
-                matchers = [f'instance=~"{_quoted("|".join(places))}"', *([self.matchers] if self.matchers else [])]
-                return self._matching(",".join(matchers), int(first_s), int(last_s) + 1)
-            end_s = now_s - back_s
-        return []
+        series: list[Series] = []
+        while not series and end_s > now_s - _LOOK_BACK_S:
+            self._check_time(until_s, within_s)
+            series = server.raw(dialect.job_cpu, end_s - PIECE_S, end_s, (("jobid", _quoted(job)),))
+            end_s -= PIECE_S
+        last_s = int(max((float(each.times_s[-1]) for each in series), default=0.0))
+        places = sorted({each.labels.get("instance", "") for each in series})
+        del series  # one for each thread of the job
+        length_s = _JOB_S if len(places) <= _FEW_NODES else _LARGE_JOB_S
+        for place in places:
+            self._check_time(until_s, within_s)
+            matchers = [f'instance="{_quoted(place)}"', *([self.matchers] if self.matchers else [])]
+            yield from self._matching(",".join(matchers), last_s - length_s, last_s + 1)
+
+    def _check_time(self, until_s: float, within_s: float) -> None:
+        if time.monotonic() > until_s:
+            raise Overloaded(f"{self.name} did not answer all queries within {within_s:g} s; try again later")
 
     def _matching(self, matchers: str, start_s: int, end_s: int) -> list[Trace]:
         try:
@@ -142,6 +180,7 @@ class PrometheusArchive:
     def _instance(self, node: str, start_s: int, end_s: int) -> str:
         """A matcher for a node's scrape address: from the info metric that names the node, otherwise from its host."""
         server = Prometheus(self.endpoint, matchers=self.matchers)
+        start_s = max(start_s, end_s - int(PIECE_S))  # the address seldom changes: one query is enough
         for dialect in DIALECTS.values():
             for series in server.raw(dialect.info, start_s, end_s, ((dialect.info_label, _quoted(node)),)):
                 return f'instance="{_quoted(series.labels.get("instance", ""))}"'
@@ -152,6 +191,7 @@ class MemoryArchive:
     """Traces in memory, from a simulation or a test."""
 
     name = "memory"
+    page_s = 24 * 3600
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self._traces = traces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 from tests.service.sample_state import EVENT, NOW_S, WHY, snapshot
@@ -12,7 +13,10 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import Trace
 from clustertwin.service.store.event_store import Case
+from clustertwin.service.web.pages import event_picture as event_picture_module
 from clustertwin.service.web.pages.event_picture import MOST_COLUMNS, event_picture
+from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
+from clustertwin.telemetry.recording import trace_archive
 
 OVER = replace(EVENT, onset_s=5_000, seen_s=5_100, end_s=5_120)
 
@@ -21,6 +25,7 @@ class Kept:
     """An archive of one node: iowait 1 on its first thread, unknown on its second."""
 
     name = "the recording"
+    page_s = 86_400
 
     def __init__(self, error: str = "", known: bool = True) -> None:
         self.error, self.known = error, known
@@ -82,3 +87,61 @@ def test_missing_data_is_reported_with_its_reason():
 def test_missing_threads_do_not_hide_the_others():
     gone = replace(OVER, places=(("n1", (0, 7)), ("n9", (0,))))
     assert event_picture(snapshot(), Case(gone, WHY), Kept())["labels"] == ["cpu0"]
+
+
+class Month(Kept):
+    """The same node for a month; it notes what is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int, tuple[str, ...]]] = []
+
+    def traces(self, start_s, end_s, nodes=None):
+        self.asked.append((start_s, end_s, tuple(nodes)))
+        return super().traces(start_s, end_s, nodes)
+
+
+def test_of_a_long_event_an_hour_of_one_node_is_read_at_a_time_and_a_day_in_all():
+    month_s, over_s = 30 * 86_400, 40 * 86_400
+    places = (("n1", (0, 1)), ("n2", (0,)))
+    event = replace(EVENT, onset_s=over_s - month_s, seen_s=over_s, end_s=over_s, places=places)
+    past = Month()
+    picture = event_picture(replace(snapshot(), moment=None, now_s=2.0 * over_s), Case(event, WHY), past)
+    assert max(end_s - start_s for start_s, end_s, _ in past.asked) <= 3600
+    assert {len(nodes) for _, _, nodes in past.asked} == {1}
+    assert sum(end_s - start_s for start_s, end_s, nodes in past.asked if nodes == ("n1",)) == past.page_s
+    assert picture["note"] == "only the first and the last 12 h"
+    assert (picture["labels"], picture["columns"] <= MOST_COLUMNS) == (["cpu0", "cpu1"], True)
+    first = decoded(picture)[0].tolist()
+    assert (first[0], first[len(first) // 2], first[-1]) == (254, 255, 254)
+
+
+def test_a_picture_that_takes_too_long_shows_what_was_read(monkeypatch):
+    times_s = iter([0.0, 1.0, 99.0])
+    monkeypatch.setattr(event_picture_module, "time", SimpleNamespace(monotonic=lambda: next(times_s)))
+    two = replace(OVER, places=(("n1", (0,)), ("n2", (0,))))
+    picture = event_picture(snapshot(), Case(two, WHY), Kept())
+    assert (picture["labels"], picture["note"]) == (["cpu0"], "only the first 1 threads, because more take too long")
+
+
+def test_few_requests_read_the_archive_at_a_time(monkeypatch):
+    monkeypatch.setattr(trace_archive, "_WAIT_S", 0.0)
+    with trace_archive.archive_turn(), trace_archive.archive_turn():
+        picture = event_picture(snapshot(), Case(OVER, WHY), Kept())
+    assert "other requests are reading the archive" in picture["reason"]
+    assert event_picture(snapshot(), Case(OVER, WHY), Kept())["labels"] == ["cpu0", "cpu1"]
+
+
+def test_the_picture_of_a_week_needs_few_queries_of_prometheus(monkeypatch):
+    queries = []
+
+    def get(client, path, params):
+        queries.append(params["query"])
+        return b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
+
+    monkeypatch.setattr(HttpClient, "get", get)
+    week = replace(OVER, onset_s=1_000_000, seen_s=1_604_800, end_s=1_604_800)
+    past = trace_archive.PrometheusArchive(Endpoint("http://nowhere"))
+    picture = event_picture(replace(snapshot(), moment=None, now_s=2e6), Case(week, WHY), past)
+    assert "no longer has them" in picture["reason"]
+    assert 0 < len(queries) <= 50

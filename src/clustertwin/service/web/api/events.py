@@ -15,6 +15,7 @@ from clustertwin.service.store.event_store import LONGEST_COMMENT, Case, Filter,
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.write_budget import WriteBudget
 
 #: The largest number a request may contain: a JSON client cannot represent larger integers, and SQLite's end at 2**63.
 LARGEST = 2**53
@@ -52,11 +53,19 @@ class BulkVerdictRequest(VerdictRequest):
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     api = APIRouter(tags=["events"])
+    budget = WriteBudget()
 
     def as_json(cases: list[Case]) -> list[dict[str, Any]]:
         silences = state.store.quiet_periods.silences(state.snapshot.now_s or clock())
         shadow = state.shadow
         return [case_json(case, is_silenced(case.event, silences), shadow.covers(case.event.seen_s)) for case in cases]
+
+    def store_verdict(ids: list[str], body: VerdictRequest, who: str) -> list[Case]:
+        budget.spend(who, len(ids), body.comment)
+        try:
+            return state.store.vet(ids, body.verdict, who=who, comment=body.comment, now_s=clock())
+        except NoSuchEvent as error:
+            raise HTTPException(404, str(error)) from error
 
     @api.get("/events", summary="List events, newest first")
     def list_events(query: Annotated[EventQuery, Query()]) -> dict[str, Any]:
@@ -71,15 +80,16 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.post("/events/{event_id}/verdict", summary="Confirm or dismiss an event, or mark it as the new normal")
     def vet(event_id: str, body: VerdictRequest, request: Request) -> dict[str, Any]:
-        return as_json(_vet(state, [event_id], body, request, clock()))[0]
+        return as_json(store_verdict([event_id], body, request.state.who))[0]
 
     @api.post("/verdicts", summary="Give many events the same verdict; if one of them does not exist, none is changed")
     def vet_many(body: BulkVerdictRequest, request: Request) -> list[dict[str, Any]]:
-        return as_json(_vet(state, body.ids, body, request, clock()))
+        return as_json(store_verdict(body.ids, body, request.state.who))
 
     @api.post("/events/{event_id}/undo", summary="Undo the last verdict")
     def undo(event_id: str, request: Request) -> dict[str, Any]:
         _find(state, event_id)
+        budget.spend(request.state.who, 1, "x" * LONGEST_COMMENT)
         try:
             return as_json([state.store.undo(event_id, who=request.state.who, now_s=clock())])[0]
         except SettingsError as error:
@@ -103,12 +113,5 @@ ROUTES = RouteGroup(paths=("/events", "/verdicts", "/audit"), router=router)
 def _find(state: ServiceState, event_id: str) -> Case:
     try:
         return state.store.event(event_id)
-    except NoSuchEvent as error:
-        raise HTTPException(404, str(error)) from error
-
-
-def _vet(state: ServiceState, ids: list[str], body: VerdictRequest, request: Request, now_s: float) -> list[Case]:
-    try:
-        return state.store.vet(ids, body.verdict, who=request.state.who, comment=body.comment, now_s=now_s)
     except NoSuchEvent as error:
         raise HTTPException(404, str(error)) from error

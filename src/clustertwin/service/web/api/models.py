@@ -6,20 +6,24 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError
+from clustertwin.core.errors import InputError
 from clustertwin.core.foreign_files import read_regular
-from clustertwin.service.live.night_runner import tell_registry
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
-from clustertwin.telemetry.learning.champions import learning_state as learning
-from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
+from clustertwin.service.web.model_changes import (
+    LONGEST_REASON,
+    LearningAction,
+    change_champion,
+    change_learning,
+    stored_models,
+)
 
 if TYPE_CHECKING:  # importing it imports torch, which takes seconds
     from clustertwin.telemetry.learning.champions.champion_store import Champion
@@ -30,11 +34,11 @@ MOST_FILE_BYTES = 256 << 20
 
 
 class PromotionRequest(BaseModel):
-    reason: str = Field("", max_length=1000)
+    reason: str = Field("", max_length=LONGEST_REASON)
 
 
 class LearningRequest(PromotionRequest):
-    action: Literal["freeze", "resume"]
+    action: LearningAction
 
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
@@ -42,28 +46,18 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.get("/models", summary="Show the champion, every stored version and the state of learning")
     def models() -> dict[str, Any]:
-        from clustertwin.telemetry.learning.champions import champion_store, version_store
-
-        problems, champion, learning_state = [], None, learning.LearningState()
-        try:
-            champion = champion_store.read_champion(state.home)
-        except TwinError as error:
-            problems.append(str(error))
-        try:
-            learning_state = learning.read_state(state.home)
-        except TwinError as error:
-            problems.append(str(error))
+        stored = stored_models(state)
         versions = [
             {"version": version.version, "sha256": version.sha256, "lineage": plain(version.lineage)}
-            for version in version_store.versions(state.home)
+            for version in stored.versions
         ]
         return {
             "in_service": plain(state.snapshot.model),
-            "champion": plain(champion),
+            "champion": plain(stored.champion),
             "versions": versions,
-            "learning": plain(learning_state),
+            "learning": plain(stored.learning),
             "shadow": plain(state.shadow),
-            "problems": problems,
+            "problems": stored.problems,
         }
 
     @api.get("/models/champion", summary="Show the champion and its files, for a node that scores its own threads")
@@ -94,49 +88,18 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.post("/models/{version}/promote", summary="Put a stored version into service")
     def promote(version: str, body: PromotionRequest, request: Request) -> dict[str, Any]:
-        from clustertwin.telemetry.learning.champions import champion_store
-
-        why = body.reason or "promoted by hand"
-
-        def change() -> Champion:
-            home = state.teachable()
-            return champion_store.promote(home, version, next_fence(home), why, clock())
-
-        return change_champion(request, "promote", change)
+        champion = change_champion(state, "promote", version, body.reason, request.state.who, clock())
+        answer: dict[str, Any] = plain(champion)
+        return answer
 
     @api.post("/models/rollback", summary="Put the previous champion back into service")
     def rollback(request: Request) -> dict[str, Any]:
-        from clustertwin.telemetry.learning.champions import champion_store
-
-        def change() -> Champion:
-            home = state.teachable()
-            return champion_store.rollback(home, next_fence(home), clock())
-
-        return change_champion(request, "rollback", change)
+        answer: dict[str, Any] = plain(change_champion(state, "rollback", "", "", request.state.who, clock()))
+        return answer
 
     @api.post("/learning", summary="Freeze or resume nightly learning")
     def learn(body: LearningRequest, request: Request) -> dict[str, Any]:
-        try:
-            if body.action == "freeze":
-                learning.freeze(state.teachable(), body.reason)
-            else:
-                learning.resume(state.teachable())
-        except (InputError, SettingsError) as error:
-            raise HTTPException(409, str(error)) from error
-        state.store.append_audit(request.state.who, body.action, "learning", clock(), {"reason": body.reason})
-        learning_state: dict[str, Any] = plain(learning.read_state(state.home))
-        return learning_state
-
-    def change_champion(request: Request, action: str, change: Callable[[], Champion]) -> dict[str, Any]:
-        try:
-            champion = change()
-        except OutputError:
-            raise  # a full disk is not the client's mistake
-        except TwinError as error:
-            raise HTTPException(409, str(error)) from error
-        state.store.append_audit(request.state.who, action, champion.version, clock(), {"reason": champion.why})
-        tell_registry(state.home)
-        answer: dict[str, Any] = plain(champion)
+        answer: dict[str, Any] = plain(change_learning(state, body.action, body.reason, request.state.who, clock()))
         return answer
 
     return api

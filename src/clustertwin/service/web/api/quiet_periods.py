@@ -15,6 +15,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web.api.json_values import plain
 from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.write_budget import WriteBudget
 
 Time = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
 Pattern = Annotated[str, Field(max_length=200)]
@@ -39,6 +40,7 @@ class NewSilence(BaseModel):
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     api = APIRouter(tags=["quiet"])
+    budget = WriteBudget()
 
     def now_s() -> float:
         return state.snapshot.now_s or clock()
@@ -50,6 +52,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.post("/maintenance", status_code=201, summary="Add a maintenance window: its nodes are not scored")
     def add_window(body: NewMaintenance, request: Request) -> dict[str, Any]:
+        budget.spend(request.state.who, 1, f"{body.nodes}{body.reason}")
         window = MaintenanceWindow(tuple(body.nodes), body.start_s, body.end_s, body.reason, request.state.who)
         return _added(lambda: state.store.quiet_periods.add_maintenance(window, now_s()))
 
@@ -65,6 +68,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
     @api.post("/silences", status_code=201, summary="Add a silence: matching events are stored but not sent to anyone")
     def add_silence(body: NewSilence, request: Request) -> dict[str, Any]:
+        budget.spend(request.state.who, 1, body.model_dump_json())
         silence = Silence(body.until_s, body.node, body.job, body.owner, body.view, body.reason, request.state.who)
         return _added(lambda: state.store.quiet_periods.add_silence(silence, now_s()))
 

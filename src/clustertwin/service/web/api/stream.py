@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import cached_property
 from typing import Any
 
 import orjson
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from clustertwin.core.errors import Overloaded
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.web.api.json_values import plain
@@ -59,37 +62,57 @@ class SnapshotMessages:
         self._state = state
         self._made: tuple[tuple[int, str], bytes] | None = None
 
+    @cached_property
+    def threads(self) -> CapacityLimiter:
+        """One for all streams, so that they leave the threads of the pages to the pages."""
+        return CapacityLimiter(1)
+
     def newest(self) -> tuple[tuple[int, str], bytes]:
         """What identifies the message, and the message. The phase of an old snapshot becomes stale."""
+        return self.known() or self._make()
+
+    def known(self) -> tuple[tuple[int, str], bytes] | None:
+        """The newest message, if it is made already."""
+        snapshot, made = self._state.snapshot, self._made
+        return made if made is not None and made[0] == (snapshot.number, snapshot.phase) else None
+
+    def _make(self) -> tuple[tuple[int, str], bytes]:
         snapshot = self._state.snapshot
-        key = snapshot.number, snapshot.phase
-        if self._made is None or self._made[0] != key:
-            data = orjson.dumps(_brief(snapshot, self._state))
-            self._made = key, b"event: snapshot\nid: %d\ndata: %s\n\n" % (snapshot.number, data)
+        data = orjson.dumps(_brief(snapshot, self._state))
+        message = b"event: snapshot\nid: %d\ndata: %s\n\n" % (snapshot.number, data)
+        self._made = (snapshot.number, snapshot.phase), message
         return self._made
 
 
 async def _messages(
     snapshots: SnapshotMessages, request: Request, is_allowed: Callable[[], bool], is_over: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """Poll for snapshots. Polling needs no thread for each connected page."""
+    """Poll for snapshots. Polling needs no thread for each connected page; what reads the database needs one."""
     sent: tuple[int, str] | None = None
     idle_s = checked_s = 0.0
     while not (is_over() or await request.is_disconnected()):
         checked_s += POLL_S
         if checked_s >= RECHECK_S:
             checked_s = 0.0
-            if not is_allowed():
+            if not await to_thread.run_sync(is_allowed, limiter=snapshots.threads):
                 return
-        key, message = snapshots.newest()
-        if key != sent:
-            sent, idle_s = key, 0.0
-            yield message
+        newest = snapshots.known() or await _made(snapshots)
+        if newest is not None and newest[0] != sent:
+            sent, idle_s = newest[0], 0.0
+            yield newest[1]
         elif idle_s >= KEEP_ALIVE_S:
             idle_s = 0.0
             yield b": keep-alive\n\n"
         await asyncio.sleep(POLL_S)
         idle_s += POLL_S
+
+
+async def _made(snapshots: SnapshotMessages) -> tuple[tuple[int, str], bytes] | None:
+    """The newest message, from a thread; None if the database is too slow, and the next attempt can succeed."""
+    try:
+        return await to_thread.run_sync(snapshots.newest, limiter=snapshots.threads)
+    except Overloaded:
+        return None
 
 
 def _brief(snapshot: Snapshot, state: ServiceState) -> dict[str, Any]:

@@ -13,11 +13,14 @@ from fastapi import APIRouter, Request
 from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from clustertwin.core.errors import TwinError
 from clustertwin.service.web.api import PREFIX
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.unavailable import unavailable
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -33,7 +36,10 @@ def mount(app: FastAPI, state: ServiceState) -> None:
 
     def page(request: Request, code: int, text: str) -> Response:
         title = HTTPStatus(code).phrase.capitalize()
-        return render(request, state, _ERROR, "error.html", code, title=title, text=text)
+        try:
+            return render(request, state, _ERROR, "error.html", code, title=title, text=text)
+        except TwinError as error:  # the database: this is the handler of errors, and nothing handles its own
+            return unavailable(str(error), request.headers.get("accept", ""))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -42,7 +48,7 @@ def mount(app: FastAPI, state: ServiceState) -> None:
         detail = str(error.detail)
         if detail == HTTPStatus(error.status_code).phrase:  # the router's own answer names nothing
             detail = f"There is no page {request.url.path}." if error.status_code == 404 else f"{detail}."
-        response = page(request, error.status_code, detail)
+        response = await run_in_threadpool(page, request, error.status_code, detail)  # a page reads the database
         response.headers.update(error.headers or {})
         return response
 
@@ -55,7 +61,9 @@ def mount(app: FastAPI, state: ServiceState) -> None:
                 problems = [{key: problem[key] for key in ("type", "loc", "msg")} for problem in error.errors()]
                 return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
         text = sentences(error)
-        return page(request, 422, text) if _wants_page(request) else JSONResponse({"detail": text}, 422)
+        if not _wants_page(request):
+            return JSONResponse({"detail": text}, 422)
+        return await run_in_threadpool(page, request, 422, text)
 
 
 def sentences(error: RequestValidationError) -> str:

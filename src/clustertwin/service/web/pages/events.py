@@ -14,13 +14,14 @@ from clustertwin.core import formatting
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.score_meaning import score_meaning, threshold_of
-from clustertwin.service.store.event_store import Case, Filter, NoSuchEvent
+from clustertwin.service.store.event_store import LONGEST_COMMENT, Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_evidence import event_evidence
 from clustertwin.service.web.pages.event_picture import event_picture
 from clustertwin.service.web.pages.rendering import render
+from clustertwin.service.web.write_budget import WriteBudget
 
 ROWS = 100
 Status = Literal["open", "closed", "all"]
@@ -68,6 +69,7 @@ class VerdictForm(ListQuery):
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     routes = APIRouter()
+    budget = WriteBudget()
 
     def list_page(
         request: Request, query: ListQuery, done: str = "", ids: Sequence[str] = (), code: int = 200
@@ -91,9 +93,10 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def vet_many(request: Request, form: Annotated[VerdictForm, Form()]) -> HTMLResponse:
         if not form.event:
             return list_page(request, form, NOTHING_MARKED, code=422)
-        _vet(state, request.state.who, clock(), form.event, form.action, form.comment)
-        done = f"{formatting.counted(len(form.event), 'event')} {DONE[form.action]}"
-        return list_page(request, form, done, () if form.action == "undo" else form.event)
+        ids = list(dict.fromkeys(form.event))
+        vet(request.state.who, ids, form.action, form.comment)
+        done = f"{formatting.counted(len(ids), 'event')} {DONE[form.action]}"
+        return list_page(request, form, done, () if form.action == "undo" else ids)
 
     @routes.get("/events/{event_id}")
     def show_event(request: Request, event_id: str) -> HTMLResponse:
@@ -108,8 +111,21 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def vet_one(
         request: Request, event_id: str, action: Annotated[Action, Form()], comment: Annotated[str, Form()] = ""
     ) -> HTMLResponse:
-        _vet(state, request.state.who, clock(), [event_id], action, comment)
+        vet(request.state.who, [event_id], action, comment)
         return event_page(request, state.store.event(event_id))
+
+    def vet(who: str, ids: list[str], action: Action, comment: str) -> None:
+        """Store a verdict for all of the events or for none; or undo the last verdict of each."""
+        budget.spend(who, len(ids), "x" * LONGEST_COMMENT if action == "undo" else comment)
+        try:
+            if action == "undo":
+                state.store.undo_all(ids, who=who, now_s=clock())
+            else:
+                state.store.vet(ids, action, who=who, comment=comment.strip(), now_s=clock())
+        except NoSuchEvent as error:
+            raise HTTPException(404, str(error)) from error
+        except SettingsError as error:
+            raise HTTPException(422, str(error)) from error
 
     def event_page(request: Request, case: Case) -> HTMLResponse:
         values: dict[str, Any] = {
@@ -133,17 +149,3 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
 
 PAGE = Page(title="Events", key="e", paths=("/events",), router=router)
-
-
-def _vet(state: ServiceState, who: str, now_s: float, ids: list[str], action: Action, comment: str) -> None:
-    """Store a verdict for all of the events or for none; or undo the last verdict of each."""
-    try:
-        if action == "undo":
-            for event_id in ids:
-                state.store.undo(event_id, who=who, now_s=now_s)
-        else:
-            state.store.vet(ids, action, who=who, comment=comment.strip(), now_s=now_s)
-    except NoSuchEvent as error:
-        raise HTTPException(404, str(error)) from error
-    except SettingsError as error:
-        raise HTTPException(422, str(error)) from error

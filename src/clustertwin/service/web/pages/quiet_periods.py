@@ -17,6 +17,7 @@ from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages.rendering import render
 from clustertwin.service.web.unsettled_events import open_events
+from clustertwin.service.web.write_budget import WriteBudget
 
 Kind = Literal["maintenance", "silence"]
 ACTIONS = ("maintenance", "end maintenance", "silence", "end silence")
@@ -28,6 +29,7 @@ Text = Annotated[str, Form(max_length=1000)]
 
 def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRouter:
     routes = APIRouter()
+    budget = WriteBudget()
 
     def now_s() -> float:
         return state.snapshot.now_s or clock()
@@ -43,6 +45,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     def add_maintenance(
         request: Request, nodes: Text, lasts: Text, begins_s: Time = None, reason: Text = ""
     ) -> HTMLResponse:
+        budget.spend(request.state.who, 1, nodes + reason)
         start_s = now_s() if begins_s is None else begins_s
         names = tuple(nodes.replace(",", " ").split())
 
@@ -59,6 +62,8 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         request: Request, lasts: Text, node: Text = "", job: Text = "", owner: Text = "", view: Text = "",
         reason: Text = "",
     ) -> HTMLResponse:  # fmt: skip
+        budget.spend(request.state.who, 1, node + job + owner + view + reason)
+
         def add() -> None:
             until_s = now_s() + parse_duration(lasts)
             silence = Silence(

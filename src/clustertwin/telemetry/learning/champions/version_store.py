@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -102,4 +103,20 @@ def _version(directory: Path) -> Version:
         lineage = parse_json(read_regular(directory / LINEAGE, MOST_CARD_BYTES))
     except (OSError, ValueError):
         lineage = {}  # copied here by hand; `read_version` checks whether it is a model
-    return Version(directory.name, directory, digest(directory), lineage)
+    return Version(directory.name, directory, _listed_digest(directory), lineage)
+
+
+def _listed_digest(directory: Path) -> str:
+    """The digest for a list of versions. The files are read again only if one of them has changed."""
+    try:
+        stats = [(path.name, path.stat()) for path in sorted(directory.iterdir())]
+    except OSError:
+        return digest(directory)  # its error names the file
+    return _known_digest(
+        directory, tuple((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in stats)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _known_digest(directory: Path, stamps: tuple[tuple[str, int, int, int, int], ...]) -> str:
+    return digest(directory)

@@ -30,7 +30,7 @@ async function refresh() {
   }
   const marks = [picture.onset_s, picture.over_s].filter(Boolean);
   shown = { ...picture, levels: bytes(picture.levels), endS: picture.end_s, stepS: picture.step_s, scale: picture.channel, heightPx: 360, marks };
-  document.getElementById("event-source").textContent = picture.source === "memory" ? "" : `from ${picture.source}${picture.step_s > 1 ? `, ${picture.step_s} s per column` : ""}`;
+  document.getElementById("event-source").textContent = picture.source === "memory" ? "" : `from ${picture.source}${picture.step_s > 1 ? `, ${picture.step_s} s per column` : ""}${picture.note ? `, ${picture.note}` : ""}`;
   map.show(shown);
 }
 
