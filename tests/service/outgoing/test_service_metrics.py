@@ -14,6 +14,7 @@ from tests.service.sample_state import EVENT, NOW_S, moment, scores
 from tests.service.sample_state import state as sample_state
 
 from clustertwin import __version__
+from clustertwin.core.errors import InputError
 from clustertwin.service.act.action_journal import ActionPlan, Journal
 from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.service.live.snapshot import ServiceState
@@ -198,3 +199,6 @@ def test_a_damaged_action_does_not_hide_the_others_or_the_page(state):
     assert values["twin_actions", "proposed"] == 3
     assert values["twin_savings_node_hours", "promised"] == 3.0
     assert values["twin_savings_node_hours", "measured"] == 2.0
+    assert [action.event for action in journal.actions()] == ["a"]
+    with pytest.raises(InputError, match=f"action {actions[1].id} is damaged"):
+        journal.action(actions[1].id)

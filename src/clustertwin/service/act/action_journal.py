@@ -20,13 +20,13 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clustertwin.core import files
-from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.errors import InputError, SettingsError, SourceError
 from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
@@ -139,7 +139,7 @@ class Journal:
             where.append("event = ?")
             values.append(event)
         query = f"SELECT * FROM actions WHERE {' AND '.join(where)} ORDER BY proposed_s DESC, id LIMIT {int(limit)}"
-        return [_record(row) for row in self._db.rows(query, tuple(values))]
+        return _records(self._db.rows(query, tuple(values)))
 
     def unmeasured(self, since_s: float) -> list[ActionRecord]:
         """Actions and advice since this time whose saving is not known yet, newest first."""
@@ -148,7 +148,12 @@ class Journal:
             " AND state IN ('done', 'advised', 'dismissed', 'expired') ORDER BY proposed_s DESC, id LIMIT 1000",
             (since_s,),
         )
-        return [_record(row) for row in rows]
+        return _records(rows)
+
+    def measured(self, limit: int) -> list[ActionRecord]:
+        """Actions whose saving is known, newest first."""
+        query = "SELECT * FROM actions WHERE measured_node_hours IS NOT NULL ORDER BY proposed_s DESC, id LIMIT ?"
+        return _records(self._db.rows(query, (limit,)))
 
     def count_since(self, rule: str, since_s: float) -> int:
         """Actions of a rule that were begun since this time."""
@@ -294,11 +299,23 @@ def _lock(lock: int, home: Path) -> None:
         time.sleep(0.1)
 
 
+def _records(rows: Sequence[sqlite3.Row]) -> list[ActionRecord]:
+    """A damaged action is left out, so that it does not hide the others."""
+    records = []
+    for row in rows:
+        with suppress(InputError):
+            records.append(_record(row))
+    return records
+
+
 def _record(row: sqlite3.Row) -> ActionRecord:
-    plain = json.loads(row["plan"])
-    plain["facts"]["nodes"] = tuple(plain["facts"]["nodes"])
-    facts = JobFacts(**plain.pop("facts"))
-    plan = ActionPlan(**{**plain, "facts": facts, "outcomes": tuple(plain["outcomes"])})
+    try:
+        plain = json.loads(row["plan"])
+        plain["facts"]["nodes"] = tuple(plain["facts"]["nodes"])
+        facts = JobFacts(**plain.pop("facts"))
+        plan = ActionPlan(**{**plain, "facts": facts, "outcomes": tuple(plain["outcomes"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError("state.sqlite", f"action {row['id']} is damaged") from error
     keys = ("id", "event", "job", "verb", "rule", "state", "proposed_s", "changed_s", "who", "result")
     values = {key: row[key] for key in keys}
     later = {key: row[key] for key in ("step", "measured_node_hours", "begun_s")}

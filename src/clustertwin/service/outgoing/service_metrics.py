@@ -10,7 +10,6 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import isnan
@@ -20,8 +19,8 @@ from typing import get_args
 import numpy as np
 
 from clustertwin import __version__
-from clustertwin.core.errors import InputError, SettingsError, TwinError
-from clustertwin.service.act.action_journal import ActionRecord, Journal
+from clustertwin.core.errors import TwinError
+from clustertwin.service.act.action_journal import Journal
 from clustertwin.service.live.members.member_board import MemberBoard
 from clustertwin.service.live.problems import all_problems
 from clustertwin.service.live.queue.start_board import StartBoard
@@ -243,7 +242,7 @@ def _actions(store: Store) -> Iterator[MetricFamily]:
     """Actions and savings. Absent if the store cannot be read; of a damaged action, only its state is counted."""
     try:
         rows = store.database.rows("SELECT state, COUNT(*) AS actions FROM actions GROUP BY state ORDER BY state")
-        measured = _measured(store)
+        measured = Journal(store.database).measured(MOST_MEASURED)
     except TwinError:
         return
     states = [({"state": str(row["state"])}, float(row["actions"])) for row in rows]
@@ -255,16 +254,6 @@ def _actions(store: Store) -> Iterator[MetricFamily]:
         "Node-hours of the actions that are measured, promised and measured.",
         [({"kind": "promised"}, promised), ({"kind": "measured"}, saved)],
     )
-
-
-def _measured(store: Store) -> list[ActionRecord]:
-    """The newest actions whose saving is measured. A damaged one is left out."""
-    query = "SELECT id FROM actions WHERE measured_node_hours IS NOT NULL ORDER BY proposed_s DESC LIMIT ?"
-    journal, measured = Journal(store.database), []
-    for row in store.database.rows(query, (MOST_MEASURED,)):
-        with suppress(InputError, SettingsError, ValueError, TypeError, KeyError, AttributeError):
-            measured.append(journal.action(row["id"]))
-    return measured
 
 
 def _labels(case: Case) -> Mapping[str, str]:
