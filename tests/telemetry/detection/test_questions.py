@@ -298,6 +298,17 @@ def test_all_work_on_one_thread_from_the_start_is_misbound() -> None:
     assert causes(a_job((900, [BUSY, IDLE, IDLE, IDLE]))) == {"misbound"}
 
 
+@pytest.mark.parametrize(("pressure", "found"), [((0.01, 0.98), {"misbound"}), ((0.01, 0.02), set())])
+def test_in_cgroup_v1_the_pressure_of_a_node_tells_that_the_job_which_holds_it_is_misbound(pressure, found) -> None:
+    job = a_job((600, BUSY), (200, [BUSY, IDLE]), threads=2, cpu_pressure=pressure)
+    assert causes(job) == found
+
+
+def test_the_pressure_of_a_node_says_nothing_about_a_job_that_holds_a_part_of_it() -> None:
+    trace = a_job((600, [BUSY, BUSY, IDLE]), (200, [BUSY, IDLE, IDLE]), threads=3, cpu_pressure=(0.01, 0.98))
+    assert causes(replace(trace, spans=(replace(trace.spans[0], cpus=(0, 1)),))) == set()
+
+
 def test_new_work_never_opens_an_event() -> None:
     seen = watch(a_job((900, HALF)), score=30.0)
     new = [f for _, a in seen for f in a.findings if f.question == "new"]

@@ -82,17 +82,19 @@ def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], sett
 
     A task waits `queued` of the time and the thread is free `unused` of it, so for what exceeds 1 both are true.
 
-    Where the job's cgroup does not tell that its tasks wait, one thread must have done all the work since the start
-    and tasks of the node must wait, if that is known.
+    Where the job's cgroup does not tell that its tasks wait (v1), the pressure of its node does if it holds the whole
+    node. Otherwise one thread must have done all the work since the start and tasks of the node must wait, if that is
+    known.
     """
     idle, busy = signals[:, S["idle"]], signals[:, S["busiest"]] > settings.idle_above
     node_threads = np.bincount(parts.node, parts.count)[parts.node]
     waiting, queued = signals[:, S["waiting"]] * node_threads, signals[:, S["queued"]]
+    waits = np.where(np.isnan(queued) & (parts.count == node_threads), signals[:, S["cpu_pressure"]], queued)
     taken = np.nan_to_num(np.fmax(signals[:, S["others"]], signals[:, S["throttled"]])) * parts.count
-    confined = (queued + signals[:, S["unused"]] - 1 > settings.least_queued) & (taken < _TAKEN)
+    confined = (waits + signals[:, S["unused"]] - 1 > settings.least_queued) & (taken < _TAKEN)
     all_but_one = idle > (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
-    from_start = on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
-    ratio = np.where(np.where(np.isnan(queued), from_start, confined) & busy, 2.0, 0.0)
+    from_start = np.isnan(queued) & on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
+    ratio = np.where((from_start | confined) & busy, 2.0, 0.0)
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
 
 
