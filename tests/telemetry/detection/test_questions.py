@@ -122,6 +122,11 @@ def test_a_job_that_is_idle_from_its_start_rests_by_design() -> None:
     assert causes(a_job((1500, IDLE))) == set()
 
 
+def test_a_job_whose_threads_all_work_a_tenth_less_is_found() -> None:
+    assert causes(a_job((600, (0.85, 0.06, 0.0)), (400, (0.75, 0.05, 0.0)))) == {"idle"}
+    assert causes(a_job((600, (0.85, 0.06, 0.0)), (400, (0.80, 0.05, 0.0)))) == set()
+
+
 def test_a_shift_of_two_points_is_no_event_however_steady_the_job_was() -> None:
     assert causes(a_job((1500, BUSY), (600, (0.96, 0.03, 0.0)))) == set()
 
@@ -343,6 +348,25 @@ def test_a_fault_of_some_runs_does_not_become_usual_and_a_phase_of_all_runs_does
     again = a_job((300, BUSY), (300, paging), seed=9)
     assert set(opened(watch(again, memory, "solver"))) == {"kernel-time", "stall-bursts"}
     assert opened(watch(again, memory, "phases")) == {}
+
+
+def with_memory(trace: Trace, used: np.ndarray) -> Trace:
+    """With the memory of its job, a part of the limit in each second."""
+    schema = Schema((Channel("job_memory", scope="job"),))
+    return replace(
+        trace, job_channels=JobChannels(schema, (trace.spans[0].job,), used.astype(np.float32)[None, :, None])
+    )
+
+
+def test_a_known_program_with_a_larger_input_does_not_leak_while_it_takes_its_memory() -> None:
+    memory, second = QuestionMemory(QuestionSettings(learn_runs=3)), np.arange(900)
+    for run in range(3):
+        watch(with_memory(a_job((900, BUSY), seed=run), np.minimum(second / 100, 0.2)), memory, "solver")
+        memory.end_jobs(10**6)
+    larger = with_memory(a_job((900, BUSY)), np.minimum(second / 500, 0.5))
+    assert opened(watch(larger, memory, "solver")) == {}
+    leaking = with_memory(a_job((900, BUSY), job="k"), 0.2 + np.maximum(second - 400, 0) / 1000)
+    assert set(opened(watch(leaking, memory, "solver"))) == {"leak"}
 
 
 def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> None:

@@ -69,7 +69,7 @@ def assess(
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
     peers, by_program = _peers_ratio(scores, parts, threshold), compared_with == "program"
-    changed = change_candidates(parts, now, longer, usual, by_program, peers, settings)
+    changed = change_candidates(parts, now, longer, usual, own, by_program, peers, settings)
     # What is usual for a user is that of other programs, which says nothing about the page faults of this one.
     changed.append(suspicion(parts, longer, usual, compared_with != "user", settings))
     started = parts.age_s >= settings.start_s + settings.block_s
@@ -94,7 +94,7 @@ def assess(
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
         now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
-        memory.past.append(rows[due], now[due], pending(now, longer, usual, settings)[due], moment.end_s)
+        memory.past.append(rows[due], now[due], pending(now, longer, usual, own, settings)[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 

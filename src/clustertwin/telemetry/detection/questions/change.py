@@ -27,13 +27,14 @@ def change_candidates(
     now: Signals,
     longer: Signals,
     usual: Usual,
+    own: Usual,
     by_program: NDArray[np.bool_],
     peers: PerPart,
     settings: QuestionSettings,
 ) -> list[Candidate]:
-    """`now` are means over `block_s`, `longer` over 100 s; `by_program` tells where the usual is that of the program.
+    """`now` are means over `block_s`, `longer` over 100 s; `own` is the job's own past.
 
-    `peers` is the surprise of the peers view over its bar.
+    `by_program` tells where the usual is that of the program; `peers` is the surprise of the peers view over its bar.
     """
 
     def value(name: str) -> PerPart:
@@ -65,6 +66,8 @@ def change_candidates(
     waits_for_rank = stands_still(now, usual, settings) & (busy_threads(parts, now) > settings.still_busy)
     bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
     transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
+    # How much memory a program takes, and for how long it loads, depends on its input: other runs do not tell.
+    grows = np.minimum(_grows(now, usual, settings), _grows(now, own, settings))
     peers = np.nan_to_num(peers, nan=np.inf)
     deviates = _deviates(now, longer, usual, settings)
     serial = _is_serial(parts, longer)
@@ -81,14 +84,14 @@ def change_candidates(
         candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
         candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, rise("idle", settings.idle))),
-        candidate("leak", "memory_growth", only_if(~loads, rise("memory_growth", settings.leak))),
+        candidate("leak", "memory_growth", only_if(~loads, grows)),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
         candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 
 
-def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+def pending(now: Signals, longer: Signals, usual: Usual, own: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
     """(part, signal) where a signal is beyond what is usual: such a block does not count as usual yet."""
     out = np.zeros(now.shape, np.bool_)
     # Bursts come and go within a minute. They are one change, not a phase that came and went.
@@ -102,9 +105,9 @@ def pending(now: Signals, longer: Signals, usual: Usual, settings: QuestionSetti
         ("iowait", settings.iowait),
         ("system", settings.kernel),
         ("apart", settings.apart),
-        ("memory_growth", settings.leak),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    out[:, S["memory_growth"]] = _grows(now, own, settings) >= 1
     out[:, S["progress"]] = stands_still(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["busiest"]] = out[:, S["idle"]]
@@ -117,6 +120,10 @@ def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float | PerPart
     centre, spread, highest = usual.centre[:, i], usual.spread[:, i], usual.highest[:, i]
     needed = np.maximum(np.maximum(floor, spreads * spread), highest - centre + floor / 2)
     return np.asarray((value - centre) / needed)
+
+
+def _grows(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    return excess_ratio(now[:, S["memory_growth"]], usual, "memory_growth", settings.leak, settings.spreads)
 
 
 def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

@@ -24,8 +24,8 @@ class QuestionSettings:
     forget_s: int = 120  # a job that is not in the moments for this long has ended
 
     # the smallest effects that matter, against what is usual
-    idle: float = 0.15  # threads of the job stop working, …
-    slowed: float = 0.10  # … even the busiest one by this much
+    idle: float = 0.10  # threads of the job stop working, …
+    slowed: float = 0.08  # … even the busiest one by this much
     lost: float = 0.025  # contention: idle and waiting tasks together, …
     waiting: float = 0.010  # … of which the waiting tasks rise by this much
     iowait: float = 0.10
