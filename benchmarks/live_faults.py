@@ -86,6 +86,8 @@ EPISODES = (
     Episode("nwchem", "stopped"),
     Episode("mpi", "lost-message"),
     Episode("bwa", "spinning"),
+    Episode("nwchem", "spinning"),
+    Episode("zstd", "spinning"),
     Episode("cp2k", "straggler"),
     Episode("bwa", "leak"),
     Episode("abinit", "misbound"),
