@@ -166,6 +166,21 @@ def test_the_age_of_the_hand_is_published_while_it_runs(tmp_path, store, slurm, 
     assert ages[0] >= 1000.0
 
 
+def test_the_hand_begins_although_its_first_look_at_the_journal_fails(tmp_path, store, slurm, monkeypatch):
+    """An error that is not ours ended the thread before its first turn."""
+    hand, state, stop = hand_of(tmp_path, store, slurm, "ask"), ServiceState(tmp_path, store), threading.Event()
+
+    def recover():
+        if stop.is_set():
+            return
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(hand.executor, "recover", recover)
+    monkeypatch.setattr(hand, "turn", lambda *args: stop.set())
+    watch(hand, state, stop, check_s=0.001)
+    assert stop.is_set()
+
+
 def test_the_metric_counts_every_problem(tmp_path):
     """Those of the hand, of nights and of forecasts were left out, so that no alert told of them."""
     state = sample_state.state(tmp_path)

@@ -27,6 +27,7 @@ from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read
 from clustertwin.service.act.savings import SavingsMeter, future_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.act.suspect_looks import SuspectLooks
+from clustertwin.service.live.beside.side_work import repeat
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -284,9 +285,8 @@ def _path(text: str) -> Path | None:
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:
     """Take turns until `stop` is set; the work of a thread beside the loop."""
     state.hand_age_s = lambda: time.monotonic() - hand.alive_s
-    with suppress(TwinError):
-        hand.executor.recover()
-    while not stop.wait(check_s):
+
+    def turn() -> None:
         hand.alive_s = time.monotonic()
         try:
             hand.check_clock(time.time(), time.monotonic())
@@ -299,4 +299,8 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
             hand.problem = f"unexpected {type(error).__name__}; nothing is done"
         state.hand_problem, state.known_health = hand.problem, hand.hanging_jobs()
+
+    with suppress(Exception):  # what fails here fails again in a turn, which names it
+        hand.executor.recover()
+    repeat(turn, stop, check_s)
     state.hand_age_s = lambda: 0.0
