@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import InputError, SettingsError, SourceError
+from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
@@ -49,7 +49,7 @@ def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.tim
     """Ask the helper of each node of the job. Evidence without some nodes is evidence of the others."""
     if "{node}" not in settings.url:
         raise SettingsError(f"hand.helper: {settings.url!r} must contain {{node}}, as in https://{{node}}:9753")
-    password = Path(settings.password_file).read_text().strip() if settings.password_file else ""
+    password = read_secret(settings.password_file) if settings.password_file else ""
 
     def take(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
         import httpx
