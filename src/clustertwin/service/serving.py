@@ -22,6 +22,7 @@ from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.source_setup import (
     SourceSettings,
     archive_of,
@@ -30,7 +31,6 @@ from clustertwin.service.live.feeds.source_setup import (
     replay_feed,
     write_source,
 )
-from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.members.member_board import MemberBoard

@@ -13,8 +13,11 @@ from clustertwin.core import files
 from clustertwin.core.errors import InputError, NoSamples, SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import read_secret
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.job_names import JobNames, NamedFeed, NameSource, owners_in_prometheus, slurm_source
-from clustertwin.service.live.feeds.trace_feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
