@@ -28,7 +28,7 @@ from clustertwin.service.outgoing.score_meaning import score_meaning
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import title_of
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"

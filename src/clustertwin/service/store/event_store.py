@@ -19,7 +19,8 @@ from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import CHANNEL, Database
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
+from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.learning.night.verdicts import SETTLED, VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
