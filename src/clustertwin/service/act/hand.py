@@ -14,11 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.core.job_health import ClusterHealth, JobHealth, KnownHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
-from clustertwin.service.act.decision import DAY_S, decide
+from clustertwin.service.act.decision import decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
 from clustertwin.service.act.evidence_store import LONGEST_GAP_S, EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
