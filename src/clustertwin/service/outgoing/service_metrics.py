@@ -29,7 +29,7 @@ from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, Se
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
-from clustertwin.telemetry.ingest.pushed.pushed_samples import SAMPLE_OUTCOMES
+from clustertwin.telemetry.ingest.pushed.sample_rows import SAMPLE_OUTCOMES
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
 __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
