@@ -24,7 +24,7 @@ from clustertwin.service.act.policy import parse_policy
 from clustertwin.service.live.problems import HAND_STANDS_S, MOST, problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import service_metrics
-from clustertwin.telemetry.diagnosis.take_apart import take_apart
+from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subprocess
 
 __all__ = ("executor", "journal", "slurm", "store")  # fixtures
 RULE = '[[rule]]\nname = "hung"\ncauses = ["stopped"]\naction = "cancel"\ngrace = "{grace}"\n'
@@ -113,7 +113,7 @@ def test_a_command_that_a_signal_does_not_end_is_given_up(unkillable):
 
 def test_evidence_whose_reader_a_signal_does_not_end_is_given_up(unkillable):
     with pytest.raises(SourceError, match="no evidence of job 1: it took longer than"):
-        take_apart("1", os.getuid(), "n1", timeout_s=0.01)
+        take_in_subprocess("1", os.getuid(), "n1", timeout_s=0.01)
     assert unkillable[0].waits[-1] == foreign_files.KILLED_S
 
 

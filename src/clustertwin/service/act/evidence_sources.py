@@ -14,7 +14,7 @@ from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
-from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS, take_apart
+from clustertwin.telemetry.diagnosis.evidence_subprocess import NO_PROCESS, take_in_subprocess
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class HelperSettings:
 
 def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
     """Take evidence in a process of its own, so that the service itself never attaches to anything."""
-    evidence = take_apart(job, owner, nodes[0] if len(nodes) == 1 else "")
+    evidence = take_in_subprocess(job, owner, nodes[0] if len(nodes) == 1 else "")
     if evidence is None:
         raise SourceError(f"no evidence of job {job}: it {NO_PROCESS}")
     return evidence
