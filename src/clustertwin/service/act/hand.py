@@ -79,7 +79,7 @@ class Hand:
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
-            self._listen(events)
+            self._keep_open(events)
             self._hand_over(events)
             if not events:
                 self._no_outcomes = ""
@@ -175,7 +175,7 @@ class Hand:
             return {}
         return {health.job: health for id, health in self._health.items() if id != without and health.hangs}
 
-    def _listen(self, events: list[Event]) -> None:
+    def _keep_open(self, events: list[Event]) -> None:
         """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
         now_open = {event.id for event in events}
         self._health = {id: health for id, health in self._health.items() if id in now_open}
