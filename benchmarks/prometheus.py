@@ -38,7 +38,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.trace_feeds import PrometheusFeed
+from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.store.event_store import Store

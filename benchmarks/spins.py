@@ -18,8 +18,8 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subprocess
 from clustertwin.telemetry.diagnosis.odd_rank import find
-from clustertwin.telemetry.diagnosis.take_apart import take_apart
 
 READY = 'puts("ready"); fflush(stdout);'
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <pthread.h>\n#include <math.h>\n"
@@ -90,7 +90,7 @@ def look_at(command: list[str], looks: int) -> list[tuple[str, bool]]:
             program.stdout.readline()
             found = []
             for _ in range(looks):
-                evidence = take_apart(job, os.getuid(), "n1")
+                evidence = take_in_subprocess(job, os.getuid(), "n1")
                 assert evidence is not None
                 finding = find(evidence)
                 found.append((finding.kind, finding.hang))

@@ -12,7 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.trace_feeds import Feed, ReplayFeed
+from clustertwin.service.live.feeds.contract import Feed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import ServiceState

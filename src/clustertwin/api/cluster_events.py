@@ -15,14 +15,9 @@ from clustertwin.core.traces import Trace
 from clustertwin.telemetry.detection.batch_scoring import score_batches
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import (
-    Explanation,
-    explain,
-    held_rows,
-    rows_to_explain,
-    title_of,
-    with_measure,
-)
+from clustertwin.telemetry.detection.events.event_rows import held_rows, rows_to_explain
+from clustertwin.telemetry.detection.events.explanation import Explanation, explain, with_measure
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.questions.assess import assess

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import read_secret
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.ingest.sources.http import Endpoint
@@ -24,13 +24,5 @@ def build(
     """The endpoint with these options."""
     from clustertwin.telemetry.ingest.sources.http import Endpoint
 
-    return Endpoint(url, username, _secret(password_file), _secret(token_file), str(ca_file or ""))
-
-
-def _secret(path: Path | None) -> str:
-    if path is None:
-        return ""
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error
+    password, token = (read_secret(path) if path else "" for path in (password_file, token_file))
+    return Endpoint(url, username, password, token, str(ca_file or ""))

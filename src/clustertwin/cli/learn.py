@@ -77,7 +77,7 @@ def run(options: RunOptions) -> None:
     Train challengers on the day, let them duel with the champion and promote the winner. You can run a night again:
     it continues where it stopped.
     """
-    from clustertwin.service.live.night_runner import noted
+    from clustertwin.service.live.beside.night_runner import noted
     from clustertwin.telemetry.learning.night.calendar_day import day_of, yesterday
     from clustertwin.telemetry.learning.night.night_run import NightContext
     from clustertwin.telemetry.learning.night.nightly_cycle import run_night

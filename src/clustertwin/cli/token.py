@@ -30,11 +30,11 @@ def add(
 ) -> None:
     """Create a token and print it once; only its hash is stored. Once a token has existed, every client needs one."""
     from clustertwin.core.durations import parse_duration
-    from clustertwin.service.live.feeds.source_setup import read_secret
+    from clustertwin.core.foreign_files import read_secret
     from clustertwin.service.store.tokens import Tokens
 
     now_s, lasts_s = time.time(), parse_duration(lasts) if lasts else None
-    given = read_secret(str(from_file)) if from_file else ""
+    given = read_secret(from_file) if from_file else ""
     tokens = Tokens(open_store(home, make=True).database)
     token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser(), token=given)
     if given:

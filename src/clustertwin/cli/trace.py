@@ -138,11 +138,12 @@ def anonymise(
     import secrets
 
     from clustertwin.core.files import refuse_existing
+    from clustertwin.core.foreign_files import read_secret_bytes
     from clustertwin.workload.anonymise import anonymise as pseudonymise
     from clustertwin.workload.formats import write
 
     refuse_existing(out, force)
-    secret = secret_file.read_bytes().strip() if secret_file else secrets.token_bytes(32)
+    secret = read_secret_bytes(secret_file) if secret_file else secrets.token_bytes(32)
     parsed = _read(source, lenient, timezone=timezone)
     jobs = write(pseudonymise(parsed.jobs, secret), out, force)
     _report_written(out, jobs, {"joinable": secret_file is not None}, json)

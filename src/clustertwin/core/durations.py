@@ -1,4 +1,4 @@
-"""Parse durations as people write them: `90 min`, `1h 30min`, `2 d` -> seconds."""
+"""Units of time, and durations as people write them: `90 min`, `1h 30min`, `2 d` -> seconds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 
 from clustertwin.core.errors import SettingsError
 
-UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-LONGEST_S = 10 * 365 * 86_400.0
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
+WEEK_S = 7 * DAY_S
+UNITS_S = {"s": 1, "m": 60, "min": 60, "h": HOUR_S, "d": DAY_S, "w": WEEK_S}
+LONGEST_S = 10 * 365.0 * DAY_S
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 

@@ -19,12 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clustertwin.core.errors import InputError
+from clustertwin.core.errors import InputError, SettingsError
 
 #: The latest second that a file may name, in the year 5138. Later ones overflow sums of seconds.
 LATEST_S = 10**11
 #: How long a killed program may take to end.
 KILLED_S = 5.0
+#: The longest password or token.
+MOST_SECRET_BYTES = 64 << 10
 
 
 def open_regular(path: Path | str) -> int:
@@ -70,6 +72,36 @@ def read_text(path: Path) -> str:
         raise InputError(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise InputError(path, f"not a text: byte {error.start} is not UTF-8") from error
+
+
+def read_secret_bytes(path: Path | str, *, private: bool = False) -> bytes:
+    """The secret in a file, without white space around it. The error names the file and the reason, never the content.
+
+    The file may be a pipe: `<(secret-tool …)`. A private one is refused if other users can read it. Most are not
+    private, because secrets that a container mounts are readable to all of its users.
+    """
+    try:
+        with open(Path(path).expanduser(), "rb") as file:
+            if private and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise SettingsError(f"{path}: other users can read the token; run chmod 600 {path}")
+            secret = file.read(MOST_SECRET_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (ValueError, RuntimeError) as error:  # a path with a zero byte; a home of nobody
+        raise SettingsError(f"{str(path)!r}: {error}") from None
+    if len(secret) > MOST_SECRET_BYTES:
+        raise SettingsError(f"{path}: longer than {MOST_SECRET_BYTES:,} bytes, so it is not a secret")
+    if not secret.strip():
+        raise SettingsError(f"{path}: the file is empty; it must contain a secret")
+    return secret.strip()
+
+
+def read_secret(path: Path | str, *, private: bool = False) -> str:
+    """The password or token in a file."""
+    try:
+        return read_secret_bytes(path, private=private).decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not a text: byte {error.start} is not UTF-8") from None
 
 
 def parse_json(data: bytes) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import signal
 import socket
@@ -11,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.service.config import ServiceConfig
+from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.source_setup import (
     SourceSettings,
     archive_of,
@@ -29,11 +31,9 @@ from clustertwin.service.live.feeds.source_setup import (
     replay_feed,
     write_source,
 )
-from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.members.member_board import MemberBoard
-from clustertwin.service.live.problems import fence_of
 from clustertwin.service.live.queue.start_board import StartBoard
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.snapshot import ServiceState
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 #: Between two looks at the limits of the history.
 LIMIT_HISTORY_S = 3600.0
-
-_log = logging.getLogger("uvicorn.error")
 
 
 def state_home(home: Path, replayed: bool) -> Path:
@@ -95,14 +93,15 @@ def run(
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
         loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
-        _limit_history(config, store, stop)
-        _notify(config, state, stop)
+        beside = SideThreads(stop)
+        _limit_history(config, state, beside)
+        _notify(config, state, beside)
         if replay is None:
-            _hand(config, state, stop)
-            _forecast_starts(config, state, stop)
-            _join_clusters(config, state, stop)
-            _follow_champion(config, state, stop, listening)
-        nights = _nightly(config, state, stop) if replay is None else None
+            _hand(config, state, beside)
+            _forecast_starts(config, state, beside)
+            _join_clusters(config, state, beside)
+            _follow_champion(config, state, beside, listening)
+            _nightly(config, state, beside)
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
         worker.start()
@@ -138,8 +137,7 @@ def run(
         finally:
             stop.set()
             worker.join(timeout=10)
-            if nights is not None:
-                nights.join(timeout=10)
+            beside.join()
             store.close()
         if worker.error is not None:
             raise LoopFailed(f"the service stops: {describe(worker.error)}")
@@ -195,23 +193,17 @@ def _champion(home: Path, listening: threading.Event) -> Loading:
     return RepeatedLoading(load)
 
 
-def _limit_history(config: ServiceConfig, store: Store, stop: threading.Event) -> None:
+def _limit_history(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Delete history that is over its limits, now and once an hour."""
-    limits = config.retention.settings()
+    limits, fence = config.retention.settings(), fence_of(state.side_problems, "limits of the history")
 
-    def watch() -> None:
-        while True:
-            try:
-                apply_limits(store.database, limits, time.time())
-            except Exception as error:  # a full disk, or the service is closing the database
-                _log.warning("the history could not be limited: %s", describe(error))
-            if stop.wait(LIMIT_HISTORY_S):
-                return
+    def limit() -> None:
+        apply_limits(state.store.database, limits, time.time())
 
-    threading.Thread(target=watch, name="history", daemon=True).start()
+    beside.start("history", lambda: repeat(limit, beside.stop, LIMIT_HISTORY_S, fence, at_once=True))
 
 
-def _notify(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+def _notify(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Start sending notifications, if there are addresses."""
     settings = config.notify.settings()
     if not settings.urls:
@@ -220,10 +212,10 @@ def _notify(config: ServiceConfig, state: ServiceState, stop: threading.Event) -
 
     for url in settings.urls:
         notifications.sender(url)  # an invalid URL is an error at start
-    threading.Thread(target=notifications.watch, args=(state, settings, stop), name="notify", daemon=True).start()
+    beside.start("notify", lambda: notifications.watch(state, settings, beside.stop))
 
 
-def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+def _hand(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Start taking evidence and acting by policy, if it is configured. An invalid policy is an error at start."""
     if not config.hand.on:
         return
@@ -246,13 +238,13 @@ def _hand(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> 
         from clustertwin.service.outgoing.owner_messages import OwnerPost, watch_owners
 
         post = OwnerPost(state.home, section.owner_url, config.notify.link, section.contact)
-        threading.Thread(target=watch_owners, args=(post, state, stop), name="owners", daemon=True).start()
+        beside.start("owners", partial(watch_owners, post, state, beside.stop))
     deliver = queue_notices(state.home, config.notify.settings(), post)
     hand = Hand(state.home, state.store, settings, take, section.runner(), deliver)
-    threading.Thread(target=watch, args=(hand, state, stop), name="hand", daemon=True).start()
+    beside.start("hand", lambda: watch(hand, state, beside.stop))
 
 
-def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+def _forecast_starts(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Start forecasting when waiting jobs start, if a site or a past is configured. A missing file is an error."""
     settings = config.queue.settings()
     if not settings.on:
@@ -271,12 +263,11 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, stop: threading
         state.changes = ChangeDesk(settings)
     starts = start_watch.StartWatch(settings, publish, health=lambda: state.known_health)
     publish(starts.board)
-    threading.Thread(
-        target=start_watch.watch, args=(starts, stop, fence_of(state, "forecast of starts")), name="starts", daemon=True
-    ).start()
+    fence = fence_of(state.side_problems, "forecast of starts")
+    beside.start("starts", lambda: repeat(starts.turn, beside.stop, settings.every_s, fence, at_once=True))
 
 
-def _join_clusters(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> None:
+def _join_clusters(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Start asking the services of other clusters, if there are any. A missing token file is an error at start."""
     settings = config.members()
     if not settings:
@@ -287,12 +278,12 @@ def _join_clusters(config: ServiceConfig, state: ServiceState, stop: threading.E
         state.members = board
 
     members = member_watch.MemberWatch(settings, publish)
-    fence = fence_of(state, "joined clusters")
-    threading.Thread(target=member_watch.watch, args=(members, stop, fence), name="clusters", daemon=True).start()
+    fence = fence_of(state.side_problems, "joined clusters")
+    beside.start("clusters", lambda: member_watch.watch(members, beside.stop, fence))
 
 
 def _follow_champion(
-    config: ServiceConfig, state: ServiceState, stop: threading.Event, listening: threading.Event
+    config: ServiceConfig, state: ServiceState, beside: SideThreads, listening: threading.Event
 ) -> None:
     """Start taking the champion of a central service, if there is one. A missing token file is an error at start."""
     section = config.learning
@@ -302,21 +293,22 @@ def _follow_champion(
 
     secrets = SourceSettings(token_file=section.champion_token_file, ca_file=section.champion_ca_file)
     champion = central_champion.CentralChampion(secrets.endpoint(section.champion_url), config.home)
-    fence = fence_of(state, "central champion")
+    fence = fence_of(state.side_problems, "central champion")
 
     def follow() -> None:
         listening.wait(timeout=10)  # its imports would delay the pages
-        central_champion.watch(champion, stop, fence)
+        with closing(champion):
+            repeat(champion.turn, beside.stop, central_champion.EVERY_S, fence, at_once=True)
 
-    threading.Thread(target=follow, name="champion", daemon=True).start()
+    beside.start("champion", follow)
 
 
-def _nightly(config: ServiceConfig, state: ServiceState, stop: threading.Event) -> threading.Thread | None:
+def _nightly(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> None:
     """Start nightly learning, if it is configured. A source without an archive is an error at start."""
     hour, source = config.learning.hour, config.source
     if hour is None:
-        return None
-    from clustertwin.service.live import night_runner
+        return
+    from clustertwin.service.live.beside import night_runner
 
     flags: list[str] = []
     if source.kind == "prometheus":
@@ -334,12 +326,11 @@ def _nightly(config: ServiceConfig, state: ServiceState, stop: threading.Event) 
             "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind host "
             "with recording.on"
         )
-    run = night_runner.learn(config.home, [*flags, *config.learning.flags], stop, config.retention.log_bytes)
+    run = night_runner.learn(config.home, [*flags, *config.learning.flags], beside.stop, config.retention.log_bytes)
     nights = night_runner.NightlySchedule(hour, run, night_runner.last_begun_s(config.home, time.time()))
-    fence = {"fence": fence_of(state, "nightly learning")}
-    thread = threading.Thread(target=night_runner.watch, args=(nights, stop), kwargs=fence, name="nightly", daemon=True)
-    thread.start()
-    return thread
+    fence = fence_of(state.side_problems, "nightly learning")
+    # A night that runs is a process, which ends a little later than the signal to it.
+    beside.start("nightly", lambda: night_runner.watch(nights, beside.stop, fence=fence), ends_within_s=10.0)
 
 
 def _scorer(config: ServiceConfig) -> Scorer:

@@ -24,7 +24,7 @@ from clustertwin.service.act.policy import parse_policy
 from clustertwin.service.live.problems import HAND_STANDS_S, MOST, problems
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing import service_metrics
-from clustertwin.telemetry.diagnosis.take_apart import take_apart
+from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subprocess
 
 __all__ = ("executor", "journal", "slurm", "store")  # fixtures
 RULE = '[[rule]]\nname = "hung"\ncauses = ["stopped"]\naction = "cancel"\ngrace = "{grace}"\n'
@@ -113,7 +113,7 @@ def test_a_command_that_a_signal_does_not_end_is_given_up(unkillable):
 
 def test_evidence_whose_reader_a_signal_does_not_end_is_given_up(unkillable):
     with pytest.raises(SourceError, match="no evidence of job 1: it took longer than"):
-        take_apart("1", os.getuid(), "n1", timeout_s=0.01)
+        take_in_subprocess("1", os.getuid(), "n1", timeout_s=0.01)
     assert unkillable[0].waits[-1] == foreign_files.KILLED_S
 
 
@@ -164,6 +164,21 @@ def test_the_age_of_the_hand_is_published_while_it_runs(tmp_path, store, slurm, 
     monkeypatch.setattr(hand, "turn", turn)
     watch(hand, state, stop, check_s=0.001)
     assert ages[0] >= 1000.0
+
+
+def test_the_hand_begins_although_its_first_look_at_the_journal_fails(tmp_path, store, slurm, monkeypatch):
+    """An error that is not ours ended the thread before its first turn."""
+    hand, state, stop = hand_of(tmp_path, store, slurm, "ask"), ServiceState(tmp_path, store), threading.Event()
+
+    def recover():
+        if stop.is_set():
+            return
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(hand.executor, "recover", recover)
+    monkeypatch.setattr(hand, "turn", lambda *args: stop.set())
+    watch(hand, state, stop, check_s=0.001)
+    assert stop.is_set()
 
 
 def test_the_metric_counts_every_problem(tmp_path):

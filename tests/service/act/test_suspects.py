@@ -21,7 +21,7 @@ from clustertwin.service.act.evidence_store import EvidenceStore
 from clustertwin.service.act.hand import Hand
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.suspect_looks import AGAIN_S, EVERY_S, LONGEST_S, MOST_A_MINUTE
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.questions.finding import CONFIRMED, SUSPECTED, Finding

@@ -13,7 +13,7 @@ from tests.service.conftest import Clock
 
 from clustertwin.core.channels import JOB
 from clustertwin.core.traces import JobSpan
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.questions.finding import SUSPECTED, Finding

@@ -15,7 +15,8 @@ from tests.service.conftest import Clock
 
 from clustertwin.core.channels import NODE, SPREAD
 from clustertwin.core.traces import NodeChannels
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed, ReplayFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.ray_scorer import Part
 from clustertwin.service.store.event_store import Store

@@ -17,7 +17,7 @@ from tests.servers import document
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.service.config import LearningSection, RecordingSection, ServiceConfig, SourceSection
-from clustertwin.service.live.night_runner import (
+from clustertwin.service.live.beside.night_runner import (
     LOG,
     NightlySchedule,
     due_s,
@@ -140,7 +140,7 @@ def test_a_night_that_the_service_started_is_logged_once(tmp_path):
     day, code = "Day('2026-11-15', 0, 86_400)", "with noted(Path(home), day): raise SettingsError('no recordings')"
     imports = (
         "from pathlib import Path; from clustertwin.core.errors import SettingsError; "
-        "from clustertwin.service.live.night_runner import noted; "
+        "from clustertwin.service.live.beside.night_runner import noted; "
         "from clustertwin.telemetry.learning.night.calendar_day import Day"
     )
     command = [sys.executable, "-c", f"{imports}; home, day = {str(tmp_path)!r}, {day}\n{code}"]

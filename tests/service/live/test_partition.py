@@ -10,7 +10,8 @@ from tests.service.conftest import campaign
 from tests.telemetry.detection.test_events import a_moment
 
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import explain, rows_of, rows_to_explain
+from clustertwin.telemetry.detection.events.event_rows import rows_of, rows_to_explain
+from clustertwin.telemetry.detection.events.explanation import explain
 from clustertwin.telemetry.detection.partition import combine, contiguous_parts, split_by_job
 from clustertwin.telemetry.moments.moment import moments
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.service.conftest import campaign
 
-from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.ray_scorer import Part, RayScorer
 from clustertwin.service.outgoing.service_metrics import render
 from clustertwin.telemetry.detection.partition import split_by_job

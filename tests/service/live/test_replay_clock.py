@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.telemetry.campaign.simulated_rounds import write_recording
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.simulation.demand import ClusterSettings

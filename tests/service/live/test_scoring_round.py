@@ -8,7 +8,7 @@ from tests.service.sample_state import scores
 from tests.telemetry.detection.test_events import a_moment
 
 from clustertwin.service.live import loop as loop_module
-from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.scoring_turns import ScoringRound
 from clustertwin.service.store.event_store import Filter
 

@@ -17,7 +17,7 @@ from tests.servers import binary, exporter, free_address, running, scrape_config
 from tests.service.conftest import ready
 
 from clustertwin.service.live.feeds.exporter_feed import ExporterFeed
-from clustertwin.service.live.feeds.trace_feeds import PrometheusFeed
+from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import Snapshot

@@ -11,8 +11,11 @@ from contextlib import suppress
 import pytest
 from tests.service import sample_state
 
-from clustertwin.service.live import night_runner
-from clustertwin.service.live.problems import fence_of, problems
+from clustertwin.service import serving
+from clustertwin.service.config import ServiceConfig
+from clustertwin.service.live.beside import night_runner
+from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
+from clustertwin.service.live.problems import problems
 from clustertwin.service.live.queue import start_watch
 from clustertwin.service.live.queue.queue_settings import QueueSettings
 from clustertwin.service.outgoing import notifications, service_metrics
@@ -100,7 +103,7 @@ def test_a_target_that_raises_an_error_does_not_stop_the_others(tmp_path):
 
 def test_a_turn_that_fails_is_named_until_one_succeeds(tmp_path):
     state = sample_state.state(tmp_path)
-    fence = fence_of(state, "new notifications")
+    fence = fence_of(state.side_problems, "new notifications")
     with fence():
         raise MemoryError
     assert "new notifications: MemoryError; the next attempt follows" in problems(state)
@@ -141,13 +144,53 @@ def test_forecasts_and_nights_go_on_where_no_process_can_be_started(tmp_path):
 
     settings = QueueSettings(site="/etc/slurm", every_s=0.001)
     starts = start_watch.StartWatch(settings, lambda board: None, refuse)
-    start_watch.watch(starts, stop, fence_of(state, "forecast of starts"))
+    repeat(starts.turn, stop, settings.every_s, fence_of(state.side_problems, "forecast of starts"), at_once=True)
     stop.clear()
 
     class Nightly:
         check = staticmethod(refuse)
 
-    night_runner.watch(Nightly(), stop, check_s=0.001, fence=fence_of(state, "nightly learning"))
+    night_runner.watch(Nightly(), stop, check_s=0.001, fence=fence_of(state.side_problems, "nightly learning"))
     assert len(turns) == 4
     assert set(state.side_problems) == {"forecast of starts", "nightly learning"}
     state.store.close()
+
+
+def test_a_history_that_cannot_be_limited_is_named(tmp_path, monkeypatch):
+    """It was a line in the log of the service only."""
+    state, limited = sample_state.state(tmp_path), threading.Event()
+
+    def fail(*args):
+        limited.set()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(serving, "apply_limits", fail)
+    beside = SideThreads(threading.Event())
+    serving._limit_history(ServiceConfig(), state, beside)
+    assert limited.wait(60)
+    beside.stop.set()
+    beside.join()
+    assert problems(state)[0].startswith("limits of the history: ")
+    state.store.close()
+
+
+def test_work_beside_the_loop_has_ended_when_it_is_joined():
+    stop, ended = threading.Event(), []
+
+    def work() -> None:
+        stop.wait()
+        ended.append(1)
+
+    beside = SideThreads(stop)
+    beside.start("a", work, ends_within_s=60.0)
+    beside.start("b", work, ends_within_s=60.0)
+    stop.set()
+    beside.join()
+    assert ended == [1, 1]
+
+
+def test_a_stopped_service_takes_no_turn():
+    stop, turns = threading.Event(), []
+    stop.set()
+    repeat(lambda: turns.append(1), stop, 0.0, at_once=True)
+    assert turns == []

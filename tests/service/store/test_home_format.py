@@ -24,6 +24,7 @@ from clustertwin.service.serving import run
 from clustertwin.service.store.home_format import MIGRATIONS, HomeFormatError, create_home, open_home
 from clustertwin.telemetry.learning.champions.champion_store import read_champion
 from clustertwin.telemetry.learning.champions.learning_state import read_state
+from clustertwin.telemetry.learning.night.rehearsal_memory import days_before
 
 OLD = Path(__file__).with_name("home_0_1_0")
 #: One command of each group that has a --home option.
@@ -84,6 +85,21 @@ def test_a_home_of_release_0_1_0_opens_by_itself(old_home):
 def test_a_new_home_has_the_current_format(tmp_path):
     open_store(tmp_path / "home", make=True).close()
     assert stamp(tmp_path / "home") == len(MIGRATIONS)
+
+
+def test_the_rehearsal_memory_of_format_1_leaves_the_directory_of_replays(tmp_path):
+    replay, days = tmp_path / "replay", ["2026-11-14", "2026-11-15"]
+    for day in days:
+        (replay / day).mkdir(parents=True)
+        for role in ("train", "held_out"):
+            (replay / day / f"{role}.safetensors").write_text(day)
+    (replay / "state.sqlite").write_text("a replay")
+    (tmp_path / "format.json").write_text('{"format": 1}')
+    open_home(tmp_path)
+    memory = tmp_path / "rehearsal"
+    assert [path.name for path in days_before(memory, "2026-11-16")] == days
+    assert (memory / days[0] / "held_out.safetensors").read_text() == days[0]
+    assert [path.name for path in replay.iterdir()] == ["state.sqlite"]
 
 
 def test_a_home_that_does_not_exist_is_not_created(tmp_path):

@@ -9,7 +9,8 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import explain, rows_of
+from clustertwin.telemetry.detection.events.event_rows import rows_of
+from clustertwin.telemetry.detection.events.explanation import explain
 from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.scores import NAMING_VIEW
 from clustertwin.telemetry.detection.views.contract import DetectorSettings

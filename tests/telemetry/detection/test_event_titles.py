@@ -19,7 +19,8 @@ from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, held_rows
+from clustertwin.telemetry.detection.events.event_rows import held_rows
+from clustertwin.telemetry.detection.events.explanation import Explanation
 from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.questions.assess import assess
 from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from clustertwin.core.channels import CPU
 from clustertwin.telemetry.detection.events.causes import IDLE, UNUSUAL
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import (
-    Explanation,
-    Ratio,
-    explain,
-    held_rows,
-    title_of,
-    with_measure,
-)
+from clustertwin.telemetry.detection.events.event_rows import held_rows
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio, explain, with_measure
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import NAMING_VIEW, Scores
 from clustertwin.telemetry.detection.views.contract import ClosestFault

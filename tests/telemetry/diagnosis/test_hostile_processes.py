@@ -20,13 +20,13 @@ from clustertwin.telemetry.diagnosis.evidence import (
     parse_evidence,
     to_json,
 )
+from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subprocess
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, find_processes, find_tree
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.process_files import look
 from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, state_of
 from clustertwin.telemetry.diagnosis.stack_snapshot import _first_page, _mappings
 from clustertwin.telemetry.diagnosis.stack_tools import run_tool
-from clustertwin.telemetry.diagnosis.take_apart import take_apart
 from clustertwin.telemetry.diagnosis.take_evidence import take
 
 __all__ = ["start"]  # a fixture
@@ -87,7 +87,7 @@ def test_a_job_that_forks_without_end_is_cut_and_stays_within_the_budget(start):
     code = "import os, signal\nfor i in range(700):\n    if os.fork() == 0: signal.pause()\n"
     process = start(f"{code}{SLEEP}", env={**os.environ, "SLURM_JOB_ID": "918273"}, start_new_session=True)
     try:
-        evidence = take_apart("918273", os.getuid(), "n1")
+        evidence = take_in_subprocess("918273", os.getuid(), "n1")
         assert evidence is not None
         assert evidence.left_out >= 701 - 512
         assert evidence.cpu_s < 1
@@ -133,7 +133,7 @@ def test_evidence_that_blocks_its_reader_is_one_sentence(start):
     start(SLEEP, env={**os.environ, "SLURM_JOB_ID": "918274"})
     assert find_processes("918274").ranks
     with pytest.raises(SourceError, match="no evidence of job 918274: it took longer than 0 s"):
-        take_apart("918274", os.getuid(), "n1", timeout_s=0.2)
+        take_in_subprocess("918274", os.getuid(), "n1", timeout_s=0.2)
 
 
 def test_a_process_that_could_run_and_gets_no_cpu_does_not_sleep():

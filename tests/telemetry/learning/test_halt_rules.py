@@ -59,10 +59,10 @@ def test_a_verdict_that_the_night_knew_is_not_late_even_if_the_event_continued(n
 def test_a_night_without_a_promotion_causes_no_halt_but_its_day_leaves_the_memory(nights, tmp_path):
     (late,) = late_confirmations(nights(outcome="kept"), SECOND, FixedVerdicts([AT_NOON]))
     assert halt_cause(SECOND, [], [late], ()) is None
-    (tmp_path / "replay" / FIRST.name).mkdir(parents=True)
-    (note,) = rehearsal_memory.remove_days(tmp_path / "replay", [late.day])
+    (tmp_path / "rehearsal" / FIRST.name).mkdir(parents=True)
+    (note,) = rehearsal_memory.remove_days(tmp_path / "rehearsal", [late.day])
     assert "2026-01-02 is removed from the rehearsal memory" in note
-    assert rehearsal_memory.days_before(tmp_path / "replay", SECOND.name) == []
+    assert rehearsal_memory.days_before(tmp_path / "rehearsal", SECOND.name) == []
 
 
 @pytest.mark.slow

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tests.workload.generators.conftest import office_log
 
+from clustertwin.core.durations import WEEK_S
 from clustertwin.workload.generators import make
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.privacy import Attacks, attack
 from clustertwin.workload.privacy.attack_score import AttackResult, AttackScore, detections, score_claims
-from clustertwin.workload.privacy.attacked_log import WEEK_S
 
 pytest.importorskip("scipy")
 

@@ -30,6 +30,7 @@ from clustertwin.core.errors import InputError, SettingsError, SourceError
 from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
+from clustertwin.service.store.id_prefixes import find_id
 
 #: A proposal that nobody answers for this long expires.
 EXPIRES_S = 3600.0
@@ -117,17 +118,7 @@ class Journal:
 
     def find(self, name: str) -> str:
         """The full id of the action whose id is `name` or is the only one that begins with it."""
-        rows = self._db.rows(
-            "SELECT id FROM actions WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
-            (name, name, len(name), name, name),
-        )
-        ids = [str(row["id"]) for row in rows]
-        if not ids:
-            raise SettingsError(f"there is no action {name!r}")
-        if len(ids) > 1 and ids[0] != name:
-            more = ", …" * (len(ids) > 3)
-            raise SettingsError(f"more than one action begins with {name!r}: {', '.join(ids[:3])}{more}")
-        return ids[0]
+        return find_id(self._db, "actions", name)
 
     def actions(self, states: Sequence[str] = (), event: str = "", limit: int = 200) -> list[ActionRecord]:
         """Actions, newest first."""

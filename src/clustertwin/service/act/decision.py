@@ -9,8 +9,6 @@ from clustertwin.service.act.policy import ActionPolicy, Rule
 from clustertwin.service.act.slurm_commands import JobFacts
 from clustertwin.telemetry.diagnosis.evidence import JobFinding
 
-DAY_S = 86_400.0
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:

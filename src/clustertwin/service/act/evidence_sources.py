@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustertwin.core.errors import InputError, SettingsError, SourceError
+from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
-from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS, take_apart
+from clustertwin.telemetry.diagnosis.evidence_subprocess import NO_PROCESS, take_in_subprocess
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class HelperSettings:
 
 def take_on_this_host(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
     """Take evidence in a process of its own, so that the service itself never attaches to anything."""
-    evidence = take_apart(job, owner, nodes[0] if len(nodes) == 1 else "")
+    evidence = take_in_subprocess(job, owner, nodes[0] if len(nodes) == 1 else "")
     if evidence is None:
         raise SourceError(f"no evidence of job {job}: it {NO_PROCESS}")
     return evidence
@@ -49,7 +49,7 @@ def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.tim
     """Ask the helper of each node of the job. Evidence without some nodes is evidence of the others."""
     if "{node}" not in settings.url:
         raise SettingsError(f"hand.helper: {settings.url!r} must contain {{node}}, as in https://{{node}}:9753")
-    password = Path(settings.password_file).read_text().strip() if settings.password_file else ""
+    password = read_secret(settings.password_file) if settings.password_file else ""
 
     def take(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
         import httpx

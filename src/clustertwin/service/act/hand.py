@@ -14,11 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.core.job_health import ClusterHealth, JobHealth, KnownHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
-from clustertwin.service.act.decision import DAY_S, decide
+from clustertwin.service.act.decision import decide
 from clustertwin.service.act.evidence_sources import TakeEvidence
 from clustertwin.service.act.evidence_store import LONGEST_GAP_S, EvidenceStore, lasting
 from clustertwin.service.act.execution import Deliver, Executor
@@ -27,6 +28,7 @@ from clustertwin.service.act.policy import ActionPolicy, Rule, check_names, read
 from clustertwin.service.act.savings import SavingsMeter, future_overruns
 from clustertwin.service.act.slurm_commands import JobFacts, RunCommand, partitions, read_facts, run_command
 from clustertwin.service.act.suspect_looks import SuspectLooks
+from clustertwin.service.live.beside.side_work import repeat
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
@@ -77,7 +79,7 @@ class Hand:
         try:
             self.journal.expire(now_s)
             self._suspend_after_errors(now_s)
-            self._listen(events)
+            self._keep_open(events)
             self._hand_over(events)
             if not events:
                 self._no_outcomes = ""
@@ -173,7 +175,7 @@ class Hand:
             return {}
         return {health.job: health for id, health in self._health.items() if id != without and health.hangs}
 
-    def _listen(self, events: list[Event]) -> None:
+    def _keep_open(self, events: list[Event]) -> None:
         """Forget the jobs of events that have closed. A node whose event has no job is unfit."""
         now_open = {event.id for event in events}
         self._health = {id: health for id, health in self._health.items() if id in now_open}
@@ -284,9 +286,8 @@ def _path(text: str) -> Path | None:
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:
     """Take turns until `stop` is set; the work of a thread beside the loop."""
     state.hand_age_s = lambda: time.monotonic() - hand.alive_s
-    with suppress(TwinError):
-        hand.executor.recover()
-    while not stop.wait(check_s):
+
+    def turn() -> None:
         hand.alive_s = time.monotonic()
         try:
             hand.check_clock(time.time(), time.monotonic())
@@ -299,4 +300,8 @@ def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float
         except Exception as error:  # whatever Slurm or a helper answers, the next turn tries again
             hand.problem = f"unexpected {type(error).__name__}; nothing is done"
         state.hand_problem, state.known_health = hand.problem, hand.hanging_jobs()
+
+    with suppress(Exception):  # what fails here fails again in a turn, which names it
+        hand.executor.recover()
+    repeat(turn, stop, check_s)
     state.hand_age_s = lambda: 0.0

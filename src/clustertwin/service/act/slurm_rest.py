@@ -7,18 +7,16 @@ its file for each request, because tokens expire, and is never part of an error.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import FACTS, TIMEOUT_S, check_job, mark_of
 from clustertwin.telemetry.exporter.http.loopback import is_loopback
@@ -120,13 +118,8 @@ class SlurmRest:
         headers = {"X-SLURM-USER-NAME": self._settings.user} if self._settings.user else {}
         if not self._settings.token_file:
             return headers
-        path = Path(self._settings.token_file).expanduser()
-        try:
-            if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise SettingsError(f"{path}: other users can read the token; run chmod 600 {path}")
-            token = path.read_text().strip().removeprefix("SLURM_JWT=")
-        except OSError as error:
-            raise SettingsError(f"{path}: {os.strerror(error.errno or 0)}") from None
+        path = self._settings.token_file
+        token = read_secret(path, private=True).removeprefix("SLURM_JWT=")
         if not re.fullmatch(r"[A-Za-z0-9._=-]{8,4096}", token):
             raise SettingsError(f"{path}: this is not a token of `scontrol token`")
         return {**headers, "X-SLURM-USER-TOKEN": token}

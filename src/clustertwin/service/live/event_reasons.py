@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING
 
 from clustertwin.telemetry.detection.events.causes import UNUSUAL
 from clustertwin.telemetry.detection.events.event import Change, Event
-from clustertwin.telemetry.detection.events.explanation import (
-    Explanation,
-    explain,
-    held_rows,
-    rows_to_explain,
-    title_of,
-    with_measure,
-)
+from clustertwin.telemetry.detection.events.event_rows import held_rows, rows_to_explain
+from clustertwin.telemetry.detection.events.explanation import Explanation, explain, with_measure
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment

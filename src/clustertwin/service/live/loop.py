@@ -24,9 +24,9 @@ from clustertwin.core.traces import JobSpan, Trace, check_shape
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.heard_nodes import HeardNodes
 from clustertwin.service.live.feeds.thread_growth import ThreadGrowth
-from clustertwin.service.live.feeds.trace_feeds import Feed
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.score_history import NodeScores

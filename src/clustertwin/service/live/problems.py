@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from clustertwin.core.errors import TwinError, describe
+from clustertwin.core.errors import TwinError
 from clustertwin.core.foreign_files import open_regular
-from clustertwin.service.live.night_runner import LOG
+from clustertwin.service.live.beside.night_runner import LOG
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
 from clustertwin.telemetry.learning.champions.learning_state import read_state
@@ -52,24 +50,6 @@ def _silent_clusters(state: ServiceState) -> tuple[str, ...]:
     board = state.members
     silent = len(list(board.silent(time.monotonic()))) if board else 0
     return (f"{silent} of {len(board.members)} joined clusters are not watched",) if board and silent else ()
-
-
-def fence_of(state: ServiceState, work: str) -> Callable[[], AbstractContextManager[None]]:
-    """A fence around each turn of work beside the loop, such as notifications.
-
-    Whatever the turn raises is a problem until a later turn succeeds. If such a thread ended,
-    nobody would notice: no message would arrive, and no page would show it.
-    """
-
-    @contextmanager
-    def fence() -> Iterator[None]:
-        try:
-            yield
-            state.side_problems.pop(work, None)
-        except Exception as error:
-            state.side_problems[work] = f"{work}: {describe(error)}; the next attempt follows"
-
-    return fence
 
 
 def nights(home: Path) -> tuple[str, ...]:

@@ -22,13 +22,13 @@ from clustertwin.core import files, formatting
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import parse_json, read_regular
-from clustertwin.service.live.problems import fence_of
+from clustertwin.service.live.beside.side_work import fence_of, repeat
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.score_meaning import score_meaning
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import title_of
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.learning.champions.shadow import NO_SHADOW, Shadow
 
 OUTBOX, ANNOUNCED = "outbox", "told.json"
@@ -286,13 +286,18 @@ def deliver_now(urls: Iterable[str], title: str, body: str) -> None:
 def watch(state: ServiceState, settings: NotifySettings, stop: threading.Event, check_s: float = 5.0) -> None:
     """Spool and deliver until `stop` is set; the work of a thread beside the loop."""
     notifier = Notifier(state.home, state.store, settings, [sender(url) for url in settings.urls])
-    spooling, delivery = fence_of(state, "new notifications"), fence_of(state, "delivery of notifications")
-    while not stop.wait(check_s):
+    spooling, delivery = (
+        fence_of(state.side_problems, work) for work in ("new notifications", "delivery of notifications")
+    )
+
+    def turn() -> None:
         # If the disk is full, nothing is marked as announced, and the next check tries again.
         with spooling():
             notifier.spool(state.snapshot.events, time.time(), state.snapshot.now_s, state.shadow)
         with delivery():
             notifier.deliver(time.time())
+
+    repeat(turn, stop, check_s)
 
 
 def _host(url: str) -> str:

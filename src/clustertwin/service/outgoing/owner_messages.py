@@ -19,7 +19,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.service.act.action_journal import ActionRecord
 from clustertwin.service.act.action_message import compose_message
-from clustertwin.service.live.problems import fence_of
+from clustertwin.service.live.beside.side_work import fence_of, repeat
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.notifications import JUMP_S, MOST_MESSAGE_BYTES, Send, is_within, sender
 
@@ -74,7 +74,4 @@ class OwnerPost:
 
 def watch_owners(post: OwnerPost, state: ServiceState, stop: threading.Event, check_s: float = 10.0) -> None:
     """Deliver until `stop` is set; the work of a thread."""
-    fence = fence_of(state, "messages to owners")
-    while not stop.wait(check_s):
-        with fence():
-            post.deliver(time.time())
+    repeat(lambda: post.deliver(time.time()), stop, check_s, fence_of(state.side_problems, "messages to owners"))

@@ -19,6 +19,7 @@ from typing import get_args
 import numpy as np
 
 from clustertwin import __version__
+from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import Journal
 from clustertwin.service.live.members.member_board import MemberBoard
@@ -28,12 +29,11 @@ from clustertwin.service.live.snapshot import EngineState, ModelState, Phase, Se
 from clustertwin.service.outgoing import notifications
 from clustertwin.service.store.event_store import VERDICTS, Case, Filter, Store
 from clustertwin.telemetry.exporter.text.text_format import CONTENT_TYPE, label_value
-from clustertwin.telemetry.ingest.pushed.pushed_samples import SAMPLE_OUTCOMES
+from clustertwin.telemetry.ingest.pushed.sample_rows import SAMPLE_OUTCOMES
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
 __all__ = ["CONTENT_TYPE", "SeriesLimits", "render"]
 
-WEEK_S = 7 * 86_400
 MOST_MEASURED = 10_000  # actions whose savings are added up
 LONGEST_LABEL = 200
 LONGEST_TEXT = 600  # of a label that is a sentence

@@ -17,9 +17,11 @@ from typing import Any, Literal, cast, get_args
 from clustertwin.core.errors import InputError, SettingsError, TwinError
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import CHANNEL, Database
+from clustertwin.service.store.id_prefixes import find_id
 from clustertwin.service.store.quiet_periods import QuietPeriods
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio, title_of
+from clustertwin.telemetry.detection.events.explanation import Explanation, Measure, NodeRatio, Ratio
+from clustertwin.telemetry.detection.events.explanation_text import title_of
 from clustertwin.telemetry.learning.night.verdicts import SETTLED, VettedSpan
 
 Verdict = Literal["confirmed", "dismissed", "new-normal"]
@@ -130,18 +132,7 @@ class Store:
 
     def find(self, name: str) -> str:
         """The full id of the event whose id is `name` or is the only one that begins with it."""
-        rows = self.database.rows(
-            "SELECT id FROM events WHERE id = ? OR (? != '' AND substr(id, 1, ?) = ?) ORDER BY id != ?, id LIMIT 4",
-            (name, name, len(name), name, name),
-        )
-        ids = [str(row["id"]) for row in rows]
-        if not ids:
-            raise NoSuchEvent(f"there is no event {name!r}")
-        if len(ids) > 1 and ids[0] != name:
-            raise SettingsError(
-                f"more than one event begins with {name!r}: {', '.join(ids[:3])}{', …' * (len(ids) > 3)}"
-            )
-        return ids[0]
+        return find_id(self.database, "events", name, NoSuchEvent)
 
     def alike(self, case: Case, limit: int = 10) -> list[Case]:
         """Earlier events of the same view and channel: those with a verdict first, then the newest."""

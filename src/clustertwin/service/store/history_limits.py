@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 
@@ -24,9 +25,8 @@ from clustertwin.service.store.database import Database
 BATCH = 500
 #: Bytes of maintenance windows and of silences that have ended. The newest are kept: a night reads those of its day.
 ENDED_PERIODS_BYTES = 16e6
-_DAY_S = 86_400.0
 #: A clock that is this long after the newest entry is not believed.
-_NOT_BELIEVED_S = 30 * _DAY_S
+_NOT_BELIEVED_S = 30 * DAY_S
 _NEWEST = """SELECT MAX(at_s) FROM (SELECT MAX(end_s) AS at_s FROM events UNION ALL SELECT MAX(seen_s) FROM events
              UNION ALL SELECT MAX(at_s) FROM audit)"""
 _log = logging.getLogger("uvicorn.error")
@@ -71,7 +71,7 @@ def apply_limits(database: Database, limits: HistoryLimits, now_s: float) -> Del
     if not _is_believed(database, limits, now_s):
         limits = replace(limits, events_days=0, audit_days=0)
     if limits.audit_days:
-        audit += _delete_audit(database, _first_since(database, now_s - limits.audit_days * _DAY_S), now_s)
+        audit += _delete_audit(database, _first_since(database, now_s - limits.audit_days * DAY_S), now_s)
     if limits.audit_mb:
         audit += _delete_audit(database, _last_beyond(database, "audit", limits.audit_mb * 1e6) + 1, now_s)
     _delete_periods(database, limits, now_s)
@@ -95,13 +95,13 @@ def _is_believed(database: Database, limits: HistoryLimits, now_s: float) -> boo
     if newest_s is None or now_s - newest_s <= _NOT_BELIEVED_S:
         return True
     if limits.events_days and database.rows(f"SELECT 1 FROM events WHERE {_too_old(limits, now_s)} LIMIT 1"):
-        days = (now_s - newest_s) / _DAY_S
+        days = (now_s - newest_s) / DAY_S
         _log.warning("no history is deleted for its age: the clock is %.0f days after the newest entry", days)
     return False
 
 
 def _too_old(limits: HistoryLimits, now_s: float) -> str:
-    return f"end_s < {now_s - limits.events_days * _DAY_S:.3f}"
+    return f"end_s < {now_s - limits.events_days * DAY_S:.3f}"
 
 
 def _other_bytes(database: Database) -> int:
@@ -123,7 +123,7 @@ def _delete_periods(database: Database, limits: HistoryLimits, now_s: float) -> 
     """Delete maintenance windows and silences that ended long ago, and the oldest of too many that have ended."""
     for table, end_s in _ENDS.items():
         last = _last_beyond(database, table, ENDED_PERIODS_BYTES)
-        before_s = now_s - limits.events_days * _DAY_S if limits.events_days else 0.0
+        before_s = now_s - limits.events_days * DAY_S if limits.events_days else 0.0
         with database.transaction() as connection:
             connection.execute(
                 f"DELETE FROM {table} WHERE {end_s} < ? OR (id <= ? AND {end_s} <= ?)", (before_s, last, now_s)

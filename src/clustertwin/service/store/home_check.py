@@ -30,9 +30,9 @@ from clustertwin.telemetry.recording import Recording, layout
 #: What a home has. Anything else in it is named, and stays.
 KNOWN = frozenset(
     {FORMAT, "state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "recording", "models", "champion.json", "nights",
-     "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, "mlflow", "outbox", "replay",
-     "source.json", "service.lock", "fence", "fence.lock", "act.lock", "outbox-owners", "state.lock", "spool",
-     "spool.lock", "champion-fetches.json", ASIDE}
+     "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, "mlflow", "outbox", "rehearsal",
+     "replay", "source.json", "service.lock", "fence", "fence.lock", "act.lock", "outbox-owners", "state.lock",
+     "spool", "spool.lock", "champion-fetches.json", ASIDE}
 )  # fmt: skip
 _MOST_JSON_BYTES = 1 << 26
 

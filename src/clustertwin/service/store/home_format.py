@@ -1,9 +1,9 @@
 """The format of a home directory: HOME/format.json -> a home that this release can use, migrated if it is older.
 
-A home holds state.sqlite, recording/, models/, champion.json, learning.json, programs.json, nights/, mlflow/ and
-outbox/. Releases up to 0.1.0 wrote no format.json: such a home has format 0. Files with a version of their own (the
-schema of state.sqlite, a recording, a model, programs.json) keep it. The format covers where files are and what their
-names mean.
+A home holds state.sqlite, recording/, models/, champion.json, learning.json, programs.json, nights/, rehearsal/,
+mlflow/ and outbox/. Releases up to 0.1.0 wrote no format.json: such a home has format 0. Files with a version of their
+own (the schema of state.sqlite, a recording, a model, programs.json) keep it. The format covers where files are and
+what their names mean.
 
 To change the format, add one function to `MIGRATIONS`. It must be idempotent: after a crash it runs again.
 """
@@ -37,8 +37,15 @@ def _stamp(home: Path) -> None:
     """Format 0 -> 1: format.json is new, and everything else stays."""
 
 
+def _name_rehearsal(home: Path) -> None:
+    """Format 1 -> 2: the days of the rehearsal memory leave replay/, which is for the database of a replay."""
+    for day in sorted({path.parent for path in (home / "replay").glob("*/*.safetensors")}):
+        if not (home / "rehearsal" / day.name).exists():
+            files.move(day, home / "rehearsal" / day.name)
+
+
 #: The migration at index n turns format n into format n + 1.
-MIGRATIONS: tuple[Callable[[Path], None], ...] = (_stamp,)
+MIGRATIONS: tuple[Callable[[Path], None], ...] = (_stamp, _name_rehearsal)
 
 
 def open_home(home: Path, migrations: tuple[Callable[[Path], None], ...] = MIGRATIONS) -> Path:

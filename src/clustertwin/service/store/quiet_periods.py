@@ -112,13 +112,7 @@ class QuietPeriods:
 
     def end_maintenance(self, number: int, who: str, now_s: float) -> bool:
         """End a window now. False if there is no such window, or it has ended."""
-        with self._db.transaction() as connection:
-            done = connection.execute(
-                "UPDATE maintenance SET end_s = ? WHERE id = ? AND end_s > ?", (now_s, number, now_s)
-            ).rowcount
-            if done:
-                audit_log.append(connection, now_s, who, "end maintenance", f"maintenance {number}")
-        return bool(done)
+        return self._end("maintenance", "maintenance", "end_s", number, who, now_s)
 
     def add_silence(self, silence: Silence, now_s: float) -> Silence:
         if not (silence.node or silence.job or silence.owner or silence.view):
@@ -145,12 +139,15 @@ class QuietPeriods:
 
     def end_silence(self, number: int, who: str, now_s: float) -> bool:
         """End a silence now. False if there is no such silence, or it has ended."""
+        return self._end("silence", "silences", "until_s", number, who, now_s)
+
+    def _end(self, noun: str, table: str, column: str, number: int, who: str, now_s: float) -> bool:
         with self._db.transaction() as connection:
             done = connection.execute(
-                "UPDATE silences SET until_s = ? WHERE id = ? AND until_s > ?", (now_s, number, now_s)
+                f"UPDATE {table} SET {column} = ? WHERE id = ? AND {column} > ?", (now_s, number, now_s)
             ).rowcount
             if done:
-                audit_log.append(connection, now_s, who, "end silence", f"silence {number}")
+                audit_log.append(connection, now_s, who, f"end {noun}", f"{noun} {number}")
         return bool(done)
 
 

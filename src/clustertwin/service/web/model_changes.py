@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from fastapi import HTTPException
 
 from clustertwin.core.errors import OutputError, TwinError
-from clustertwin.service.live.night_runner import tell_registry
+from clustertwin.service.live.beside.night_runner import tell_registry
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.telemetry.learning.champions import learning_state as learning
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence

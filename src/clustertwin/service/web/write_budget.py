@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from fastapi import HTTPException
 
+from clustertwin.core.durations import HOUR_S
+
 HOUR_BYTES = 100_000_000  # 10,000 verdicts at once with a comment of 4,000 letters are 90 MB
-_HOUR_S = 3600.0
 _ENTRY_BYTES = 1000  # of an entry of the audit log and its place in the indexes
 
 
@@ -32,10 +33,10 @@ class WriteBudget:
         with self._lock:
             now_s = self._clock()
             began_s, written_bytes = self._written.get(who, (now_s, 0))
-            if now_s - began_s >= _HOUR_S:
+            if now_s - began_s >= HOUR_S:
                 began_s, written_bytes = now_s, 0
             if written_bytes + new_bytes > self._hour_bytes:
-                left_s = int(began_s + _HOUR_S - now_s) + 1
+                left_s = int(began_s + HOUR_S - now_s) + 1
                 raise HTTPException(
                     429,
                     f"{who or 'you'} may change {self._hour_bytes / 1e6:g} MB an hour; change fewer events, or wait",

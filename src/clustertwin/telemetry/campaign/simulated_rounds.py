@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.plan import split_of
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import Signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
-
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def write_rounds(
         round_settings = replace(
             settings,
             anomalies=settings.anomalies if split == "test" else (),
-            start_s=settings.start_s + days * _DAY_S,  # no two rounds share a second
+            start_s=settings.start_s + days * DAY_S,  # no two rounds share a second
         )
         traces = simulate(round_settings, signatures, int(np.random.SeedSequence((seed, number)).generate_state(1)[0]))
         directory, campaign = out / f"round-{number:03d}", f"simulated-{seed}-{number:03d}"

@@ -7,10 +7,10 @@ import sys
 
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, to_json
+from clustertwin.telemetry.diagnosis.evidence_subprocess import NO_PROCESS
 from clustertwin.telemetry.diagnosis.job_processes import find_processes, find_tree
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.rank_state import caller
-from clustertwin.telemetry.diagnosis.take_apart import NO_PROCESS
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, node_name, take
 
 

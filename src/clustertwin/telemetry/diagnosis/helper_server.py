@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from clustertwin import __version__
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, to_json
-from clustertwin.telemetry.diagnosis.take_apart import take_apart
+from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subprocess
 from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.exporter.http.messages import HttpRequest, HttpResponse, refusal
 from clustertwin.telemetry.exporter.http.password_gate import PasswordGate
@@ -98,7 +98,7 @@ def serve(address: str, config_path: str | None, node: str, per_minute: int, as_
         raise SettingsError(f"{host} is reachable from other hosts, and {config_path} has no TLS")
 
     def take_here(job: str, owner: int | None) -> JobEvidence | None:
-        return take_apart(job, owner, node)
+        return take_in_subprocess(job, owner, node)
 
     server = Server(host, int(port), config, EvidenceRoutes(take_here, config.users, per_minute))
     stop = threading.Event()

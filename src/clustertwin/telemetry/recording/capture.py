@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from clustertwin.core.durations import HOUR_S
 from clustertwin.core.errors import NoSamples, OutputError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.ingest.sources import HistorySource, traces
 from clustertwin.telemetry.recording.layout import DOCUMENT, RecordingSettings
 from clustertwin.telemetry.recording.recorder import Recorder
 
-HOUR_S = 3600
 SAME_JOB_S = 15  # a job that is missing for longer gets a second span
 
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.traces import Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.recording.reader import Recording
-
-DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)

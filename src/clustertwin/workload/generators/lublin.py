@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.job_rows import RowDecoder
@@ -23,7 +24,6 @@ from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 Floats = NDArray[np.float64]
 
-DAY_S = 86400.0
 BUCKETS = 48  # half-hours of a day
 BLOCK_JOBS = 100_000
 LONGEST = float(np.log1p(14 * DAY_S))  # of log(1 + interval): two weeks

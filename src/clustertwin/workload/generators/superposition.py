@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clustertwin.core.durations import DAY_S, WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.generators.workload_change import (
     ModelledLog,
@@ -31,8 +32,6 @@ from clustertwin.workload.machine_size import counted_sizes
 #: (number of jobs, rng) -> blocks of jobs, in the order of submission; drawn only when they are taken.
 Stream = Callable[[int, np.random.Generator], Iterator[Jobs]]
 
-DAY_S = 86400.0
-WEEK_S = 7 * DAY_S
 ENDLESS = 2**62  # jobs
 MOST_STREAMS = 64
 PILOT_JOBS = 5_000  # to estimate how much work a smaller machine cuts off

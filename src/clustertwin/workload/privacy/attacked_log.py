@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit, job_sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-DAY_S = 86400.0
-WEEK_S = 7 * DAY_S
 
 
 @dataclass(frozen=True, slots=True)

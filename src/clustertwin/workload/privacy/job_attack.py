@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S, HOUR_S, WEEK_S
 from clustertwin.core.extras import require
 from clustertwin.workload.privacy.attack_score import AttackScore, score_claims, stronger
-from clustertwin.workload.privacy.attacked_log import DAY_S, WEEK_S, AttackedLog
+from clustertwin.workload.privacy.attacked_log import AttackedLog
 
 Floats = NDArray[np.float64]
 
 MOST_CLAIMS = 2_000
 MOST_PUBLISHED = 200_000
-HOUR_S = 3600.0
 RUN_TIME_SHARE = 0.1  # two run times that differ by less are near
 MOST_LAGS = 26
 OTHER_USER = 100.0  # the distance of a job of another user, in hours

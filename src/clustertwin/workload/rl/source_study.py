@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.page import page, table
 from clustertwin.workload.jobs import COLUMNS, Jobs
@@ -30,8 +31,6 @@ from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules
 
 HEURISTICS = ("fcfs", "sjf", "f1", "smallest", "wfp3", "unicep")
-
-_DAY_S = 86_400
 
 #: seed -> the log that the training with this seed uses
 TrainingSource = Callable[[int], Jobs]
@@ -87,7 +86,7 @@ def join_stretches(stretches: Sequence[Jobs]) -> Jobs:
     submit_s = [stretches[0].submit_s]
     for stretch in stretches[1:]:
         gap_s = stretch.submit_s[0] - submit_s[-1][-1]
-        submit_s.append(stretch.submit_s - gap_s // _DAY_S * _DAY_S)
+        submit_s.append(stretch.submit_s - gap_s // DAY_S * DAY_S)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in stretches]) for name in COLUMNS}
     return replace(stretches[0], **columns | {"submit_s": np.concatenate(submit_s)})
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_unit, machine_size
 from clustertwin.workload.studies.site_forecast import (
     MEASURES,
-    WEEK_S,
     ForecastSettings,
     SiteForecast,
     forecast,

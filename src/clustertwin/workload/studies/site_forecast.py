@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.generators.site_model import SiteModel
 from clustertwin.workload.generators.superposition import concatenate
@@ -23,7 +24,6 @@ from clustertwin.workload.simulator import simulate
 
 Floats = NDArray[np.float64]
 
-WEEK_S = 7 * 86400.0
 WARM_UP_WEEKS = 2
 MEASURES = ("jobs", "load", "users", "wait_s")
 

@@ -19,7 +19,8 @@ from tests.service.conftest import Clock, ready
 from tests.service.web.pages.browser import chromium, serving
 
 from clustertwin.service.application import create_app
-from clustertwin.service.live.feeds.trace_feeds import LiveFeed, ReplayFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import ServiceState

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.service.sample_state import EVENT, WHY, scores, snapshot
 
-from clustertwin.service.live.feeds.trace_feeds import ReplayFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.store.quiet_periods import Silence
 from clustertwin.service.web.pages import embedding

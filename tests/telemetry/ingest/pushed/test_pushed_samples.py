@@ -12,15 +12,13 @@ from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
 from clustertwin.telemetry.ingest.pushed import pushed_samples
 from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.pushed_samples import (
-    BEHIND_ROWS,
     HELD_S,
     LOST_MS,
     MOST_NEW_SERIES,
     ROWS,
-    SETTLE_S,
-    WAIT_S,
     PushedSamples,
 )
+from clustertwin.telemetry.ingest.pushed.sample_rows import BEHIND_ROWS, SETTLE_S, WAIT_S
 from clustertwin.telemetry.ingest.pushed.series_registry import SeriesRegistry
 from clustertwin.telemetry.ingest.pushed.write_request import parse_labels, parse_write_request
 

@@ -15,7 +15,8 @@ from contextlib import suppress
 
 from clustertwin.core.errors import SettingsError, SourceError, describe
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.trace_feeds import ANSWER_S, Stream
+from clustertwin.service.live.feeds.live_feed import ANSWER_S
+from clustertwin.service.live.feeds.reading_stream import Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.rates import NONE, Faults
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession

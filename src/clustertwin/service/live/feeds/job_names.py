@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from clustertwin.core.foreign_files import read_output
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.live.feeds.trace_feeds import Feed
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus

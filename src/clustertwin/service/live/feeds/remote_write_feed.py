@@ -15,8 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from clustertwin.core.traces import Trace
+from clustertwin.service.live.feeds.contract import NAMED
 from clustertwin.service.live.feeds.job_names import JobName, user_of
-from clustertwin.service.live.feeds.trace_feeds import NAMED, Stream
+from clustertwin.service.live.feeds.reading_stream import Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.pushed.pushed_samples import AHEAD_S, HELD_S, OLDEST_S, PushedNode, PushedSamples
 from clustertwin.telemetry.ingest.pushed.write_request import WriteError, WriteLimits, decode, parse_write_request

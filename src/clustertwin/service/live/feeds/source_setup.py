@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, NoSamples, SettingsError
 from clustertwin.core.extras import require
+from clustertwin.core.foreign_files import read_secret
+from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.job_names import JobNames, NamedFeed, NameSource, owners_in_prometheus, slurm_source
-from clustertwin.service.live.feeds.trace_feeds import Feed, LiveFeed, PrometheusFeed, ReplayFeed
+from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
+from clustertwin.service.live.feeds.replay_feed import ReplayFeed
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.recording import Recording
 from clustertwin.telemetry.recording.trace_archive import GrowingRecordingArchive, PrometheusArchive, TraceArchive
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
 
 #: The longest answer of an exporter: its whole ring, of ten minutes and 1,000 threads.
 EXPORTER_BYTES = 64 << 20
-
-#: The longest password or token.
-MOST_SECRET_BYTES = 64 << 10
 
 SOURCE_FILE = "source.json"
 SourceKind = Literal["host", "prometheus", "exporters", "remote-write"]
@@ -55,7 +56,7 @@ class SourceSettings:
         return self.urls[(number - 1) * size // count : number * size // count]
 
     def endpoint(self, url: str, deadline_s: float = 30.0) -> Endpoint:
-        password, token = read_secret(self.password_file), read_secret(self.token_file)
+        password, token = (read_secret(path) if path else "" for path in (self.password_file, self.token_file))
         return Endpoint(url, self.username, password, token, self.ca_file, deadline_s=deadline_s)
 
 
@@ -149,19 +150,3 @@ def archive_of(source: SourceSettings, recording: Path | None) -> TraceArchive |
     if source.kind == "prometheus":
         return PrometheusArchive(source.endpoint(source.url, deadline_s=10.0), source.match)
     return GrowingRecordingArchive(recording) if recording else None
-
-
-def read_secret(path: str) -> str:
-    """The word in a file; empty without a path."""
-    if not path:
-        return ""
-    try:
-        with open(path, "rb") as file:  # perhaps a pipe: `<(secret-tool …)`
-            secret = file.read(MOST_SECRET_BYTES + 1)
-        if len(secret) > MOST_SECRET_BYTES:
-            raise ValueError(f"longer than {MOST_SECRET_BYTES} bytes")
-        return secret.decode().strip()
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # no UTF-8, or no path
-        raise SettingsError(f"{path!r}: {error}") from error

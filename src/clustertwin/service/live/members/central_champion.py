@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -139,18 +137,3 @@ class CentralChampion:
 
     def close(self) -> None:
         self._http.close()
-
-
-def watch(
-    champion: CentralChampion,
-    stop: threading.Event,
-    fence: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> None:
-    """Ask until `stop` is set; the work of a thread beside the loop."""
-    try:
-        while not stop.is_set():
-            with fence():
-                champion.turn()
-            stop.wait(EVERY_S)
-    finally:
-        champion.close()

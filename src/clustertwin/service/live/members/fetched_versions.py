@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from clustertwin.core import files
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SourceError
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.telemetry.learning.champions.champion_store import Champion
@@ -20,7 +21,6 @@ FILE = "champion-fetches.json"
 MOST_A_DAY = 6
 #: Predecessors of the champion that stay, for a rollback.
 KEPT_BEFORE = 2
-_DAY_S = 86_400.0
 _MOST_BYTES = 1 << 20
 
 
@@ -61,4 +61,4 @@ class FetchedVersions:
 
 
 def _is_today(at_s: float, now_s: float) -> bool:
-    return abs(now_s - at_s) < _DAY_S  # the clock may have been set back
+    return abs(now_s - at_s) < DAY_S  # the clock may have been set back

@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from time import thread_time
 
 from clustertwin.core.errors import SourceError
+from clustertwin.service.live.beside.side_work import Fence
 from clustertwin.service.live.feeds.source_setup import SourceSettings
 from clustertwin.service.live.members.member_board import MemberBoard, MemberState
 from clustertwin.service.live.members.member_settings import MemberSettings
@@ -79,9 +80,7 @@ class MemberWatch:
         self._sweep.close()
 
 
-def watch(
-    members: MemberWatch, stop: threading.Event, fence: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> None:
+def watch(members: MemberWatch, stop: threading.Event, fence: Fence = nullcontext) -> None:
     """Ask until `stop` is set; the work of a thread beside the loop. The ages of summaries tell if nothing is asked."""
     try:
         while not stop.is_set():

@@ -10,10 +10,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -104,13 +103,3 @@ def parse_document(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
     return document
-
-
-def watch(
-    starts: StartWatch, stop: threading.Event, fence: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> None:
-    """Make forecasts until `stop` is set; the work of a thread beside the loop."""
-    while not stop.is_set():
-        with fence():
-            starts.turn()
-        stop.wait(starts.settings.every_s)

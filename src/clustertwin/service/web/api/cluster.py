@@ -16,8 +16,8 @@ from clustertwin.service.web.api.json_values import case_json, plain
 from clustertwin.service.web.channel_lines import channel_lines, job_channel_lines
 from clustertwin.service.web.contract import RouteGroup
 from clustertwin.service.web.unsettled_events import open_events
+from clustertwin.telemetry.detection.events.event_rows import rows_of
 from clustertwin.telemetry.detection.events.event_title import information_text
-from clustertwin.telemetry.detection.events.explanation import rows_of
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.moments.other_work import other_work
 

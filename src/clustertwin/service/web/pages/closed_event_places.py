@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import TwinError
 from clustertwin.service.store.event_store import Case
-from clustertwin.telemetry.detection.events.explanation import rows_of
+from clustertwin.telemetry.detection.events.event_rows import rows_of
 from clustertwin.telemetry.moments.moment import WINDOW_S, moments
 from clustertwin.telemetry.recording.trace_archive import TraceArchive
 

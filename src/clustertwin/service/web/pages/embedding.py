@@ -24,7 +24,7 @@ from clustertwin.service.web.pages.closed_event_places import ClosedEventPlaces,
 from clustertwin.service.web.pages.rendering import render
 from clustertwin.service.web.pages.umap_projection import UmapProjection, UmapProjections
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import rows_of
+from clustertwin.telemetry.detection.events.event_rows import rows_of
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 

@@ -16,7 +16,7 @@ from clustertwin.service.live.snapshot import Snapshot
 from clustertwin.service.store.event_store import Case
 from clustertwin.service.web.pages.canvas_data import MOST_ROWS, encoded, levels, shares
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.explanation import rows_of
+from clustertwin.telemetry.detection.events.event_rows import rows_of
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.recording.trace_archive import TraceArchive, archive_turn
 

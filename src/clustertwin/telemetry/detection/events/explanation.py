@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.events.causes import HUNG_RANK, STRAGGLER, UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, subject_of, write_title
-from clustertwin.telemetry.detection.events.explanation_text import baseline_of, explain_in_words, known_fault
+from clustertwin.telemetry.detection.events.event_title import Baseline
+from clustertwin.telemetry.detection.events.explanation_text import explain_in_words, known_fault
 from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
@@ -138,63 +138,6 @@ class Explanation:
         return explain_in_words(self)
 
 
-def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
-    """The rows of an event's threads in a moment; threads that are not in it are left out."""
-    row = {(moment.nodes[n], int(c)): i for i, (n, c) in enumerate(zip(moment.node, moment.cpu, strict=True))}
-    return np.array([row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row], np.intp)
-
-
-def held_rows(moment: Moment, event: Event) -> NDArray[np.intp]:
-    """The rows of those threads that the event's jobs still hold; without a job, of those that no job holds."""
-    rows = rows_of(moment, event)
-    own = [number for number, job in enumerate(moment.jobs) if job in event.jobs] if event.jobs else [-1]
-    return rows[np.isin(moment.job[rows], own)]
-
-
-def rows_to_explain(moment: Moment, event: Event) -> NDArray[np.intp]:
-    """All rows that an explanation of the event depends on: its nodes, and the jobs of its threads on other nodes."""
-    numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
-    on_nodes = np.flatnonzero(np.isin(moment.node, numbers))
-    cpus = dict(event.places)
-    of_event = [row for row in on_nodes.tolist() if moment.cpu[row] in cpus[moment.nodes[moment.node[row]]]]
-    jobs = np.unique(moment.job[of_event])
-    return np.union1d(on_nodes, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
-
-
-def title_of(event: Event, why: Explanation | None = None) -> str:
-    """The title of an event, with the figures of its explanation."""
-    subject = subject_of(event.jobs, event.node, event.threads)
-    cause = event.cause or UNUSUAL
-    if why is None:
-        return write_title(subject, cause)
-    against, usual = baseline_of(why)
-    differs = usual is not None or cause != UNUSUAL or not _is_comparable(why)
-    channel, value = why.channel, why.ratios[0].seen
-    if (measure := why.measure) is not None:
-        channel, value, usual, against, differs = *_figures_of(measure), True
-    figures = Figures(
-        threads=why.threads,
-        of_threads=max(why.of_threads, why.threads),
-        lasted_s=event.lasted_s,
-        channel=channel if differs else "",
-        value=value,
-        usual=float("nan") if usual is None else usual,
-        compared_with=against,
-        known=why.known_fault,
-        by_shape=why.by_shape,
-        place=_place_of_odd_thread(event),
-    )
-    return write_title(subject, cause, figures)
-
-
-def _place_of_odd_thread(event: Event) -> str:
-    """Where the thread is that is unlike its job, if it is one."""
-    if event.cause not in (HUNG_RANK, STRAGGLER) or event.threads != 1:
-        return ""
-    ((node, (cpu,)),) = event.places
-    return f"{node} CPU {cpu}"
-
-
 def with_measure(why: Explanation, found: Finding) -> Explanation:
     """The explanation with what the finding measured. How far a thread is from its job has no unit that people know."""
     if found.channel == "apart":
@@ -202,16 +145,6 @@ def with_measure(why: Explanation, found: Finding) -> Explanation:
     if np.isnan(found.usual):
         return replace(why, measure=Measure(found.channel, found.value, None, ""))
     return replace(why, measure=Measure(found.channel, found.value, found.usual, found.compared_with))
-
-
-def _figures_of(measure: Measure) -> tuple[str, float, float | None, Baseline]:
-    return measure.channel, measure.value, measure.usual, measure.compared_with
-
-
-def _is_comparable(why: Explanation) -> bool:
-    """Whether a value is known that the main channel could be compared with."""
-    main = why.ratios[0]
-    return main.before is not None or main.expected is not None or (main.neighbours is not None and why.of_threads > 0)
 
 
 def explain(

@@ -1,4 +1,4 @@
-"""The text of an explanation: numbers -> one to three sentences, such as
+"""The text of an explanation: numbers -> one to three sentences, and the title of its event, such as
 
 2 threads: iowait was 41 % over 100 s; 0 % was expected. The 2 other threads of the node had 0 %. Closest known fault:
 bad I/O (distance 6.32; 99.9 % of normal threads are farther than 9.66).
@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 
 from clustertwin.core.channels import label_of
 from clustertwin.core.formatting import counted
-from clustertwin.telemetry.detection.events.causes import STALLED_IO, UNUSUAL, cause_of
-from clustertwin.telemetry.detection.events.event_title import Baseline, Figures, compare, fault_label, shown
+from clustertwin.telemetry.detection.events.causes import HUNG_RANK, STALLED_IO, STRAGGLER, UNUSUAL, cause_of
+from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.event_title import (
+    Baseline,
+    Figures,
+    compare,
+    fault_label,
+    shown,
+    subject_of,
+    write_title,
+)
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
@@ -96,3 +105,44 @@ def _others(explanation: Explanation) -> str:
 
 def _of_job(explanation: Explanation, main: Ratio) -> bool:
     return main.neighbours is not None and explanation.neighbours_of == "job"
+
+
+def title_of(event: Event, why: Explanation | None = None) -> str:
+    """The title of an event, with the figures of its explanation."""
+    subject = subject_of(event.jobs, event.node, event.threads)
+    cause = event.cause or UNUSUAL
+    if why is None:
+        return write_title(subject, cause)
+    against, usual = baseline_of(why)
+    differs = usual is not None or cause != UNUSUAL or not _is_comparable(why)
+    channel, value = why.channel, why.ratios[0].seen
+    if (measure := why.measure) is not None:
+        channel, value, differs = measure.channel, measure.value, True
+        usual, against = measure.usual, measure.compared_with
+    figures = Figures(
+        threads=why.threads,
+        of_threads=max(why.of_threads, why.threads),
+        lasted_s=event.lasted_s,
+        channel=channel if differs else "",
+        value=value,
+        usual=float("nan") if usual is None else usual,
+        compared_with=against,
+        known=why.known_fault,
+        by_shape=why.by_shape,
+        place=_place_of_odd_thread(event),
+    )
+    return write_title(subject, cause, figures)
+
+
+def _place_of_odd_thread(event: Event) -> str:
+    """Where the thread is that is unlike its job, if it is one."""
+    if event.cause not in (HUNG_RANK, STRAGGLER) or event.threads != 1:
+        return ""
+    ((node, (cpu,)),) = event.places
+    return f"{node} CPU {cpu}"
+
+
+def _is_comparable(why: Explanation) -> bool:
+    """Whether a value is known that the main channel could be compared with."""
+    main = why.ratios[0]
+    return main.before is not None or main.expected is not None or (main.neighbours is not None and why.of_threads > 0)

@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.telemetry.detection.events.causes import UNUSUAL, cause_of
 from clustertwin.telemetry.detection.events.diagnosis import FRESH_S, Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import (
@@ -44,7 +45,6 @@ from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Fin
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
-_DAY_S = 86_400
 #: A channel of a node above this shows that the whole node has the problem.
 NODE_WIDE = 0.3
 
@@ -343,5 +343,5 @@ def score_by_chance(moment: Moment, per_node_day: float) -> float:
 
     A score is -log10 of the share of normal windows above it, and a thread has 864 windows a day.
     """
-    windows = np.bincount(moment.node, minlength=1).max() * _DAY_S / WINDOW_S
+    windows = np.bincount(moment.node, minlength=1).max() * DAY_S / WINDOW_S
     return float(np.log10(windows) - np.log10(per_node_day))

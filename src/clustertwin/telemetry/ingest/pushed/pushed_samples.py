@@ -17,22 +17,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.core.compiled import borrowing
 from clustertwin.core.formatting import visible
 from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import Dialect, thread_number
 from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF, OWNER_METRIC, PushedLayout, layout_of
+from clustertwin.telemetry.ingest.pushed.sample_rows import ABSENT, FREE, LATE, SAMPLE_OUTCOMES, due_until, fill_rows
 from clustertwin.telemetry.ingest.pushed.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
 from clustertwin.telemetry.ingest.pushed.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
 
 #: Rows of a node that are collected at the same time. Prometheus sends a batch after 5 s at the latest.
 ROWS = 16
-#: A row is returned, complete or not, when this many newer ones have begun, …
-BEHIND_ROWS = 8
-#: … or after this long, if its sender has stopped.
-WAIT_S = 30.0
-#: A node returns nothing for this long after its first sample: its series arrive one after the other.
-SETTLE_S = 6.0
 #: A series without a sample for this long, though its node has newer rows, is not waited for.
 LOST_MS = 15_000
 #: … and without one for this long, it can be taken away from its node.
@@ -59,14 +53,6 @@ MOST_AT_ONCE, MOST_EARLY, MOST_LAID_OUT = 10_000, 5_000, 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
-
-#: Bits of values: a series that has ended, as Prometheus marks it, and a sample that has not arrived. Both are NaN.
-STALE = np.uint64(0x7FF0000000000002)
-_ABSENT = np.uint64(0x7FF80000DEADBEEF)
-_FREE = np.iinfo(np.int64).min
-#: What can happen to a sample.
-SAMPLE_OUTCOMES = ("used", "late", "doubled", "old", "ahead", "unwanted")
-_USED, _LATE, _DOUBLED, _OLD, _AHEAD, _UNWANTED = range(len(SAMPLE_OUTCOMES))
 
 
 @dataclass(slots=True)
@@ -229,8 +215,8 @@ class PushedSamples:
             self._refuse("", f"{MOST_NODES} nodes are pushed, which is the limit")
             return None
         place = self._free_places.pop() if self._free_places else self._new_place()
-        self._row_ms[place], self._filled[place] = _FREE, 0
-        self._expected[place], self._returned_ms[place], self._begun_s[place] = 0, _FREE, now_s
+        self._row_ms[place], self._filled[place] = FREE, 0
+        self._expected[place], self._returned_ms[place], self._begun_s[place] = 0, FREE, now_s
         target = frozenset(labels.items() - _own(labels))
         node = PushedNode(key[0], key[1], dialect, target, place, heard_s=now_s)
         self._nodes[key] = self._at_place[place] = node
@@ -244,7 +230,7 @@ class PushedSamples:
         del self._at_place[node.place]
         self._detach(node, np.ones(len(node.numbers), np.bool_))
         self._orphan[self._waiting.pop(key, [])] = True
-        self._row_ms[node.place] = _FREE
+        self._row_ms[node.place] = FREE
         self._free_places.append(node.place)
         self.refused.pop(node.instance, None)
 
@@ -253,7 +239,7 @@ class PushedSamples:
         numbers = np.array(node.numbers, np.intp)
         ended = numbers[gone]
         self._expected[node.place] -= int(self._active[ended].sum())
-        self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, _ABSENT
+        self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, ABSENT
         self._newest_ms[ended] = 0  # perhaps from before the clock was set back
         self._attached -= len(ended)
         for name, own in (node.columns[i] for i in np.flatnonzero(gone).tolist()):
@@ -290,18 +276,18 @@ class PushedSamples:
             self._orphan = np.append(self._orphan, np.zeros(more, np.bool_))
             self._newest_ms = np.append(self._newest_ms, np.zeros(more, np.int64))
             self._heard_s = np.append(self._heard_s, np.zeros(more))
-            self._bits = np.append(self._bits, np.full((more, ROWS), _ABSENT), axis=0)
+            self._bits = np.append(self._bits, np.full((more, ROWS), ABSENT), axis=0)
         self._node_of[number], self._active[number], self._orphan[number], self._newest_ms[number] = -1, False, False, 0
-        self._bits[number] = _ABSENT
+        self._bits[number] = ABSENT
 
     def _new_place(self) -> int:
         place = len(self._expected)
         more = 64
-        self._row_ms = np.append(self._row_ms, np.full((more, ROWS), _FREE, np.int64), axis=0)
+        self._row_ms = np.append(self._row_ms, np.full((more, ROWS), FREE, np.int64), axis=0)
         self._row_s = np.append(self._row_s, np.zeros((more, ROWS)), axis=0)
         self._filled = np.append(self._filled, np.zeros((more, ROWS), np.int64), axis=0)
         self._expected = np.append(self._expected, np.zeros(more, np.int64))
-        self._returned_ms = np.append(self._returned_ms, np.full(more, _FREE, np.int64))
+        self._returned_ms = np.append(self._returned_ms, np.full(more, FREE, np.int64))
         self._begun_s = np.append(self._begun_s, np.zeros(more))
         self._free_places += range(place + more - 1, place, -1)
         return place
@@ -325,13 +311,13 @@ class PushedSamples:
         samples = (request.series_of, request.times_ms, request.bits)
         at, reason, left = 0, "", MOST_RETURNED + 3 * len(request.times_ms)
         while at < len(request.times_ms):
-            at = _put(at, samples, numbers, series, rows, limits, counts)
+            at = fill_rows(at, samples, numbers, series, rows, limits, counts)
             if at < len(request.times_ms):
                 place = int(self._node_of[numbers[request.series_of[at]]])
                 node = self._at_place[place]
                 left -= RETURN_COST + len(node.numbers) * (LAYOUT_COST if node.layout is None else 1)
                 if left < 0:
-                    counts[_LATE] += len(request.times_ms) - at
+                    counts[LATE] += len(request.times_ms) - at
                     reason = "samples of too many different times"
                     break
                 self._return(node, int(np.argmin(self._row_ms[place])), self._early)
@@ -349,10 +335,10 @@ class PushedSamples:
         nodes = list(self._nodes.items())
         places = np.array([node.place for _, node in nodes], np.int64)
         until_ms = np.empty(len(places), np.int64)
-        _until(places, (self._row_ms, self._row_s, self._filled, self._expected, self._begun_s), now_s, until_ms)
+        due_until(places, (self._row_ms, self._row_s, self._filled, self._expected, self._begun_s), now_s, until_ms)
         laid_out = 0
         for (key, node), until in zip(nodes, until_ms.tolist(), strict=True):
-            if until == _FREE:
+            if until == FREE:
                 if abs(now_s - node.heard_s) > HELD_S:  # also if the clock was set back: its newer rows would be late
                     self._forget(key)
                 continue
@@ -363,7 +349,7 @@ class PushedSamples:
             self._nodes[key] = self._nodes.pop(key)  # in the next call, the others come first
             times_ms = self._row_ms[node.place]
             for row in np.argsort(times_ms).tolist():
-                if _FREE < times_ms[row] <= until:
+                if FREE < times_ms[row] <= until:
                     self._return(node, row, readings)
         return readings
 
@@ -373,8 +359,8 @@ class PushedSamples:
         time_ms = int(self._row_ms[place, row])
         values = self._bits[numbers, row].view(np.float64)
         values[np.isnan(values)] = np.nan  # a stale marker is a signalling NaN: sums of it would warn
-        self._bits[numbers, row] = _ABSENT
-        self._row_ms[place, row], self._filled[place, row] = _FREE, 0
+        self._bits[numbers, row] = ABSENT
+        self._row_ms[place, row], self._filled[place, row] = FREE, 0
         self._returned_ms[place] = max(time_ms, int(self._returned_ms[place]))
         node.heard_s = float(self._row_s[place, row])
         lost = self._active[numbers] & (self._newest_ms[numbers] < time_ms - LOST_MS)
@@ -428,77 +414,3 @@ def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:
     """The labels of a CPU series that its node's other series do not have."""
     return {(name, labels[name]) for name in ("__name__", "cpu", "mode") if name in labels}
-
-
-@borrowing
-def _put(at, samples, numbers, series, rows, limits, counts):  # type: ignore[no-untyped-def]
-    """Put samples from `at` on into their rows -> the place of the first that finds no free row, or the end."""
-    series_of, times_ms, bits = samples
-    node_of, active, newest_ms, kept = series
-    row_ms, row_s, filled, expected, returned_ms = rows
-    now_s, oldest_ms, ahead_ms = limits
-    while at < len(times_ms):
-        number, time_ms, value = numbers[series_of[at]], times_ms[at], bits[at]
-        node = node_of[number] if number >= 0 else -1
-        if node < 0:
-            counts[_UNWANTED] += 1
-            at += 1
-            continue
-        if time_ms < oldest_ms or time_ms > ahead_ms or time_ms <= returned_ms[node]:
-            kind = _OLD if time_ms < oldest_ms else (_AHEAD if time_ms > ahead_ms else _LATE)
-            counts[kind] += 1
-            at += 1
-            continue
-        row, free, oldest = -1, -1, 0
-        for k in range(row_ms.shape[1]):
-            if row_ms[node, k] == time_ms:
-                row = k
-            elif row_ms[node, k] == _FREE:
-                free = k
-            if row_ms[node, k] < row_ms[node, oldest]:
-                oldest = k
-        if row < 0:
-            if free < 0:
-                if time_ms < row_ms[node, oldest]:
-                    counts[_LATE] += 1
-                    at += 1
-                    continue
-                return at
-            row = free
-            row_ms[node, row], row_s[node, row], filled[node, row] = time_ms, now_s, 0
-        at += 1
-        if kept[number, row] != _ABSENT:
-            counts[_DOUBLED] += 1
-            continue
-        counts[_USED] += 1
-        kept[number, row] = value if value != _ABSENT else STALE
-        filled[node, row] += 1
-        if time_ms >= newest_ms[number]:
-            newest_ms[number] = time_ms
-            is_active = value != STALE
-            if is_active != active[number]:
-                active[number] = is_active
-                expected[node] += 1 if is_active else -1
-    return at
-
-
-@borrowing
-def _until(places, rows, now_s, until_ms):  # type: ignore[no-untyped-def]
-    """For each node the time of the newest row that can be returned, or _FREE."""
-    row_ms, row_s, filled, expected, begun_s = rows
-    most = row_ms.shape[1]
-    for i in range(len(places)):
-        node = places[i]
-        complete, until = _FREE, _FREE
-        for k in range(most):
-            if row_ms[node, k] != _FREE and filled[node, k] >= expected[node]:
-                complete = max(complete, row_ms[node, k])
-        for k in range(most):
-            if row_ms[node, k] == _FREE:
-                continue
-            newer = 0
-            for other in range(most):
-                newer += row_ms[node, other] > row_ms[node, k]
-            if row_ms[node, k] < complete or newer >= BEHIND_ROWS or abs(now_s - row_s[node, k]) > WAIT_S:
-                until = max(until, row_ms[node, k])
-        until_ms[i] = until if abs(now_s - begun_s[node]) >= SETTLE_S else _FREE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 import time
 import zlib
@@ -16,6 +15,7 @@ import orjson
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.formatting import visible
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 #: Statuses that are worth a retry.
@@ -62,16 +62,9 @@ class Endpoint:
 
     def with_safe_token(self) -> Endpoint:
         """This endpoint; SettingsError if its token would cross the network unencrypted."""
-        if self.bearer_token and self.url.lower().startswith("http:") and not _is_this_host(self.host):
+        if self.bearer_token and self.url.lower().startswith("http:") and not is_loopback(self.host):
             raise SettingsError(f"{self.url}: the token would cross the network unencrypted; use https://")
         return self
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class AnswerTooLong(SourceError):

@@ -109,7 +109,7 @@ class NightRun:
     @property
     def memory(self) -> Path:
         """The rehearsal memory."""
-        return self.home / "replay"
+        return self.home / "rehearsal"
 
     def moments_file(self, role: str) -> Path:
         return self.directory / "moments" / f"{role}.safetensors"

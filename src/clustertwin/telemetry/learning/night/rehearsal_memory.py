@@ -1,4 +1,4 @@
-"""The rehearsal memory: a few moments of each earlier day -> home/replay/<day>/, with a bounded number of days.
+"""The rehearsal memory: a few moments of each earlier day -> home/rehearsal/<day>/, with a bounded number of days.
 
 Challengers train on its moments of the roles train and validation. On those of the role held_out, which nothing is ever
 trained on, the golden set of the site imposes its faults.
@@ -39,7 +39,7 @@ def days_before(directory: Path, day: str) -> list[Path]:
 
 
 def _days(directory: Path) -> list[Path]:
-    """The stored days, oldest first. `twin up --replay` keeps its database in the same directory."""
+    """The stored days, oldest first."""
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if any(path.glob("*.safetensors")))

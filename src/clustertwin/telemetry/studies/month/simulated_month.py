@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.simulation.demand import ClusterSettings
@@ -22,7 +23,6 @@ from clustertwin.telemetry.simulation.simulated_cluster import node_names, simul
 from clustertwin.telemetry.studies.month.daily_faults import let_jobs_go_wrong
 from clustertwin.telemetry.studies.month.unseen_programs import FOREIGN, UNSEEN, with_unseen_programs
 
-DAY_S = 86_400
 _NEVER = 10_000  # a day after the last
 _FIRST_DAY = -100  # earlier than every simulated day
 _IDLE_BY_DESIGN = tuple(name for name, program in UNSEEN.items() if program.other > 0.5)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S, WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.crossover.exchange import (
@@ -49,8 +50,6 @@ from clustertwin.workload.machine_size import counted_sizes, machine_size
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DAY_S = 86400.0
-WEEK_S = 7 * DAY_S
 REDRAWS = 3
 CAPPED_JOBS = 3  # so many jobs that share the longest run time show a limit
 SHORT_RUN = 0.25  # a job of four seconds moves by one second, not by two
@@ -62,7 +61,7 @@ class Crossover:
 
     pause_s: float = 3600.0  # a longer pause ends a session
     longest_s: float = 4 * 3600.0  # a longer session is cut
-    far_s: float = WEEK_S  # the furthest that a job may move in time
+    far_s: float = float(WEEK_S)  # the furthest that a job may move in time
     most_work_s: float = 900.0  # most work that an exchange may move, in seconds of the whole machine
     ratio: float = 2.0  # largest ratio of the lengths of exchanged tails
     reach: int = 8  # how many similar jobs may lie between two that exchange

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.private.daily_work import DailyWork
@@ -24,7 +25,7 @@ from clustertwin.workload.generators.private.privacy_budget import noise_multipl
 from clustertwin.workload.generators.private.protected_units import ProtectedUnits, protected_units
 from clustertwin.workload.generators.private.public_grid import PublicGrid
 from clustertwin.workload.generators.private.released_statistics import ReleasedStatistics, queries, release
-from clustertwin.workload.generators.private.session_sampler import DAY_S, SessionSampler
+from clustertwin.workload.generators.private.session_sampler import SessionSampler
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count
 from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.machine_size import counted_unit, stated_machine_size

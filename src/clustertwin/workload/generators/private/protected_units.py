@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S
 from clustertwin.workload.jobs import Jobs
 
 Ints = NDArray[np.int64]
-DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S, HOUR_S
 from clustertwin.workload.fidelity.measures.arrivals import local_hours
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.private import public_grid as grids
@@ -34,8 +35,6 @@ Ints = NDArray[np.int64]
 #: query -> its share of the budget; `load` is left out if the load is public.
 WEIGHTS = {"activity": 0.06, "load": 0.4, "presence": 0.04, "kind": 0.2, "work": 0.12, "size": 0.06, "limit": 0.05,
            "length": 0.05, "ratio": 0.06, "hour": 0.04, "gap": 0.02, "repetition": 0.02, "status": 0.02}  # fmt: skip
-HOUR_S = 3600.0
-DAY_S = 86400.0
 STATUSES = (Status.UNKNOWN, Status.FAILED, Status.COMPLETED, Status.CANCELLED)
 COUNTED_SHARE = 0.5  # of the users: their sessions count in full
 LARGEST_SHARE = 0.05  # of the machine, that one user counts with

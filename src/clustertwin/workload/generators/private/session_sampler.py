@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import HOUR_S
 from clustertwin.workload.generators.private import public_grid as grids
 from clustertwin.workload.generators.private.public_grid import PublicGrid
 from clustertwin.workload.generators.private.released_statistics import STATUSES, ReleasedStatistics
@@ -20,8 +21,6 @@ from clustertwin.workload.generators.private.released_statistics import STATUSES
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DAY_S = 86400.0
-HOUR_S = 3600.0
 PILOT_SESSIONS = 20_000
 MOST_RAISED = 4.0  # how much more often than proposed a class of work may be drawn
 LEAST_ACCEPTED = 0.05

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S, HOUR_S, WEEK_S
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
-HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 7 * 86400.0
 HOURS = 168
 SLOT_HOURS = 24  # sessions and work of a week are counted in slots of so many hours
 SLOTS, SLOT_S = HOURS // SLOT_HOURS, SLOT_HOURS * HOUR_S

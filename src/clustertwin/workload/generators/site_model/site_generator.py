@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import DAY_S, WEEK_S
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.job_limits import limits
@@ -40,7 +41,7 @@ from clustertwin.workload.generators.site_model.session_walk import (
     separate,
     walk,
 )
-from clustertwin.workload.generators.site_model.site_calendar import DAY_S, WEEK_S, SiteCalendar, SubmittedWork
+from clustertwin.workload.generators.site_model.site_calendar import SiteCalendar, SubmittedWork
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
 from clustertwin.workload.jobs import Jobs

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale, ScaleLearner
 from clustertwin.workload.jobs import Jobs
@@ -30,7 +31,6 @@ from clustertwin.workload.simulator.machine_state import Records
 from clustertwin.workload.simulator.simulate_log import SchedulingRules, schedule_records
 
 Floats = NDArray[np.float64]
-WEEK_S = 7 * 86_400.0
 AHEAD_S = 2 * 86_400.0  # for how long new jobs are submitted in a future
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE
 from clustertwin.core.job_health import KnownHealth, chance_of_hanging
@@ -45,7 +46,6 @@ from clustertwin.workload.slurm.site.slurm_site import PriorityWeights, SlurmSit
 from clustertwin.workload.slurm.site_simulation import SiteSchedule, simulate_site
 
 Floats = NDArray[np.float64]
-WEEK_S = 7 * 86_400.0
 NEVER_S = 365 * 86_400.0
 
 

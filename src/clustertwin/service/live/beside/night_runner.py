@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta, tzinfo
 from datetime import time as Hour
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TextIO
 
 from clustertwin.core import files
 from clustertwin.core.errors import TwinError
+from clustertwin.service.live.beside.side_work import Fence, repeat
 from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 
 LOG = "nights.log"
@@ -159,12 +160,10 @@ def watch(
     stop: threading.Event,
     clock: Callable[[], float] = time.time,
     check_s: float = _CHECK_S,
-    fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+    fence: Fence = nullcontext,
 ) -> None:
     """Check the schedule until `stop` is set; the work of a thread beside the loop."""
-    while not stop.wait(check_s):
-        with fence():
-            nightly.check(clock())
+    repeat(lambda: nightly.check(clock()), stop, check_s, fence)
 
 
 def _begin(out: TextIO, command: Sequence[str]) -> None:

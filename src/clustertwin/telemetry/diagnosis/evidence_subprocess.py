@@ -18,7 +18,7 @@ TIMEOUT_S = 25.0
 NO_PROCESS = "has no process on this node"
 
 
-def take_apart(job: str, owner: int | None, node: str, timeout_s: float = TIMEOUT_S) -> JobEvidence | None:
+def take_in_subprocess(job: str, owner: int | None, node: str, timeout_s: float = TIMEOUT_S) -> JobEvidence | None:
     """The evidence of a job on this node; None if it has no process here."""
     command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json", f"--job={job}"]
     command += [f"--owner={owner}"] * (owner is not None) + [f"--node={node}"] * bool(node)
