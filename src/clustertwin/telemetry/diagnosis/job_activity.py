@@ -7,7 +7,7 @@ without a cgroup the process that waited for it does.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, with_descendants
@@ -24,6 +24,7 @@ class WholeJob:
 
     group_cpu_s: float | None
     members: Mapping[int, ProcessStat]
+    deaf: frozenset[int] = frozenset()  # those that do not wait for their children, whose CPU time is lost
 
 
 def moment(processes: JobProcesses) -> WholeJob:
@@ -32,7 +33,8 @@ def moment(processes: JobProcesses) -> WholeJob:
         return WholeJob(cpu_s, {})
     ranks = (pid for rank in processes.ranks for pid in (rank.pid, *rank.beside))
     pids = with_descendants({*processes.pids, *ranks}, without=os.getpid())
-    return WholeJob(None, {pid: stat for pid in pids if (stat := stat_of(pid))})
+    members = {pid: stat for pid in pids if (stat := stat_of(pid))}
+    return WholeJob(None, members, frozenset(filter(ignores_children, members)))
 
 
 def activity(first: WholeJob, last: WholeJob, unread: int) -> dict[str, int]:
@@ -42,20 +44,17 @@ def activity(first: WholeJob, last: WholeJob, unread: int) -> dict[str, int]:
     if first.group_cpu_s is not None or last.group_cpu_s is not None:
         return {USED: 0, UNSEEN: 1}  # the cgroup has gone
     kept = {pid for pid, stat in first.members.items() if _is_same(stat, last.members.get(pid))}
-    lost = [
-        stat
-        for pid, stat in first.members.items()
-        if pid not in kept and (stat.parent not in kept or ignores_children(stat.parent))
-    ]
+    deaf = (first.deaf | last.deaf) & kept
+    gone = [stat for pid, stat in first.members.items() if pid not in kept]
+    lost = [stat for stat in gone if stat.parent not in kept - deaf]
     # A process that ends takes its CPU time along, unless one of the job has waited for it.
-    used_s = _total_s(list(last.members.values())) + _total_s(lost) - _total_s(list(first.members.values()))
-    deaf = sum(ignores_children(pid) for pid in kept)
-    return {USED: round(1e6 * max(used_s, 0.0)), UNSEEN: unread + len(lost) + deaf}
+    used_s = _total_s(last.members.values()) + _total_s(lost) - _total_s(first.members.values())
+    return {USED: round(1e6 * max(used_s, 0.0)), UNSEEN: unread + len(lost) + len(deaf)}
 
 
 def _is_same(stat: ProcessStat, later: ProcessStat | None) -> bool:
     return later is not None and later.started_ticks == stat.started_ticks
 
 
-def _total_s(stats: Sequence[ProcessStat]) -> float:
+def _total_s(stats: Iterable[ProcessStat]) -> float:
     return sum(stat.cpu_s + stat.children_cpu_s for stat in stats)

@@ -163,7 +163,7 @@ def _starved(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindi
     """Processes wait for a CPU. A node that has too much to do is no fault of the job."""
     starved = _those(seen, "starved")
     numbers = _numbers(starved)
-    who = _ranks(numbers, evidence) if numbers else f"{len(starved)} of {_count(evidence)} processes"
+    who = _ranks(numbers, evidence) if numbers else _of_all(len(starved), evidence)
     text = f"{who} can run and used hardly any CPU time in {evidence.window_s:.0f} s"
     if waiting := _those(seen, "waits-in-mpi"):
         return JobFinding("straggler", False, _sentence(f"{text}, and {_others(waiting, seen)}."), tuple(numbers), 0.5)
@@ -174,11 +174,12 @@ def _quiet(
     everyone: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence], does: Counter[str], evidence: JobEvidence
 ) -> JobFinding:
     """No process waits for a message or for a file. `everyone` has also the shells that wait for the others."""
-    if does["starved"] and does.keys() <= {"sleeps", "starved"}:
-        return _starved(seen, evidence)
-    if does.keys() != {"sleeps"}:
+    hidden = _unseen(everyone, evidence)
+    if does.keys() - {"sleeps", "starved"}:
         return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
-    if hidden := _unseen(everyone, evidence):
+    if does["starved"] and not (hidden and hidden.kind == "progress"):
+        return _starved(seen, evidence)
+    if hidden is not None:
         return hidden
     used_s = max(evidence.cgroup.get(USED, 0) / 1e6, sum(process.cpu_s for process in everyone))
     text = "No process uses CPU time" if used_s < 0.005 else f"Only {_used(used_s, evidence)} was used"
@@ -193,9 +194,8 @@ def _quiet(
 def _held(held: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
     """A freezer stops a process in the state in which it finds it; a debugger shows as state t."""
     by = "a debugger" if held[0].state == "t" else "the freezer of a cgroup, as scontrol suspend does"
-    count = _count(evidence)
-    who = "The process of the job is" if count == 1 else f"{len(held)} of {count} processes are"
-    return JobFinding("suspended", False, f"{who} stopped by {by}.", sure=0.5, since_s=_since(held))
+    text = f"{_of_all(len(held), evidence)} {_verb(held, 'is', 'are')} stopped by {by}."
+    return JobFinding("suspended", False, _sentence(text), sure=0.5, since_s=_since(held))
 
 
 def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding | None:
@@ -207,7 +207,7 @@ def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindin
         return JobFinding("progress", False, text, sure=0.8)
     runnable = [process for process in evidence.processes if process.does == "unknown" and process.state == "R"]
     if runnable:
-        text = f"{len(runnable)} of {_count(evidence)} processes can run, and what they do could not be read."
+        text = f"{_sentence(_of_all(len(runnable), evidence))} can run, and their stacks could not be read."
         return JobFinding("unknown", False, text)
     ended = _those(evidence.processes, "ended")
     lost = evidence.cgroup.get(UNSEEN, 0) if USED in evidence.cgroup else evidence.left_out + len(ended)
@@ -219,6 +219,11 @@ def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindin
 
 def _used(used_s: float, evidence: JobEvidence) -> str:
     return f"{used_s:.{1 if used_s >= 1 else 2}f} s of CPU time in {evidence.window_s:.{evidence.window_s < 1:d}f} s"
+
+
+def _of_all(number: int, evidence: JobEvidence) -> str:
+    count = _count(evidence)
+    return "the only process" if number == count == 1 else f"{number} of {count} processes"
 
 
 def _count(evidence: JobEvidence) -> int:
