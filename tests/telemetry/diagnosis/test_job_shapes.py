@@ -147,7 +147,7 @@ def test_a_reader_of_programs_that_come_and_go_does_not_hang():
 
 def test_an_idle_job_says_how_many_sleep_and_where():
     loop = slept(2, "clock_nanosleep", stack=Stack(("sleep",)))
-    assert find(of(loop, **{USED: 0})).sentence == "No process uses CPU time: the only one sleeps at sleep."
+    assert find(of(loop, **{USED: 0})).sentence == "No process uses CPU time: its only process sleeps at sleep."
     assert find(of(loop, loop, **{USED: 0})).sentence == "No process uses CPU time: all 2 sleep at sleep."
     assert find(of(slept(1), loop)).sentence == "No process uses CPU time: all 2 sleep, 1 of them at sleep."
     two = find(of(loop, replace(loop, stack=Stack(("poll",))), **{USED: 0}))
@@ -155,6 +155,16 @@ def test_an_idle_job_says_how_many_sleep_and_where():
     stopped = replace(loop, does="stopped", state="T")
     assert find(of(loop, stopped)).sentence == "No process uses CPU time: 1 of 2 sleep at sleep."
     assert find(of(loop, **{USED: 20_000})).sentence.startswith("Only 0.02 s of CPU time in 2 s was used: ")
+
+
+def test_a_job_that_was_frozen_during_the_look_is_suspended():
+    """Slurm sends SIGTSTP, waits for two seconds, and freezes the cgroup."""
+    first = look(os.getpid())
+    frozen = replace(first, is_frozen=True)
+    assert [state_of(TwoLooks(*two, ())) for two in ((first, frozen), (frozen, frozen))] == ["stopped"] * 2
+    assert state_of(TwoLooks(frozen, first, ())) == "unknown"
+    held = [slept(pid, does="stopped") for pid in (1, 2)]
+    assert find(of(*held)).sentence.startswith("All 2 processes are stopped by the freezer of a cgroup")
 
 
 def test_a_process_that_a_debugger_holds_does_not_hang():

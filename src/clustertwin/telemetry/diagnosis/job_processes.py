@@ -63,9 +63,7 @@ def find_processes(job: str, owner: int | None = None) -> JobProcesses:
     found = replace(found, refused=found.refused + (0 in pids))
     # A hierarchy may have only some of the processes; and what a look from inside the job costs is not its work.
     groups = [
-        path
-        for path, inside in listed.items()
-        if not any(owner_of(pid) is not None for pid in set(pids) - {0} - inside)
+        path for path, inside in listed.items() if all(pid in inside or owner_of(pid) is None for pid in found.pids)
     ]
     return found if own else replace(found, groups=tuple(groups))
 

@@ -185,7 +185,7 @@ def _quiet(
     text = "No process uses CPU time" if used_s < 0.005 else f"Only {_used(used_s, evidence)} was used"
     sleeping, count = len(_those(everyone, "sleeps")), _count(evidence)
     who = f"all {count}" if sleeping == count else f"{sleeping} of {count}"
-    text += f": {who} sleep" if count > 1 else ": the only one sleeps"
+    text += f": {who} sleep" if count > 1 else f": its only {'process' if seen[0].rank is None else 'rank'} sleeps"
     if len(places := {_place(process) for process in seen}) == 1 and (place := places.pop()):
         text += place if len(seen) == sleeping else f", {len(seen)} of them{place}"
     return JobFinding("idle", False, f"{text}.", sure=0.6, since_s=_since(seen))
@@ -212,7 +212,7 @@ def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindin
     ended = _those(evidence.processes, "ended")
     lost = evidence.cgroup.get(UNSEEN, 0) if USED in evidence.cgroup else evidence.left_out + len(ended)
     if lost or _those(evidence.processes, "unknown"):
-        text = f"{len(seen)} of the job's processes could be read twice, and others may work."
+        text = f"{_of_all(len(seen), evidence)} could be read twice, and others may work."
         return JobFinding("unknown", False, text)
     return None
 
@@ -223,7 +223,9 @@ def _used(used_s: float, evidence: JobEvidence) -> str:
 
 def _of_all(number: int, evidence: JobEvidence) -> str:
     count = _count(evidence)
-    return "the only process" if number == count == 1 else f"{number} of {count} processes"
+    if number == count:
+        return "the only process" if count == 1 else f"all {count} processes"
+    return f"{number} of {count} processes"
 
 
 def _count(evidence: JobEvidence) -> int:

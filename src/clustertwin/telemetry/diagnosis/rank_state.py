@@ -75,7 +75,7 @@ def state_of(looks: TwoLooks) -> str:
     if first is None or first.started_ticks != last.started_ticks:
         return "unknown"
     if first.is_frozen or last.is_frozen:
-        return "stopped" if first.is_frozen and last.is_frozen else "unknown"
+        return "stopped" if last.is_frozen else "unknown"
     if last.state in "Tt":
         if first.state not in "Tt":
             return "unknown"
