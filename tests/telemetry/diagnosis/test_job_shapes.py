@@ -167,6 +167,19 @@ def test_a_job_that_was_frozen_during_the_look_is_suspended():
     assert find(of(*held)).sentence.startswith("All 2 processes are stopped by the freezer of a cgroup")
 
 
+def test_ranks_that_use_cpu_time_and_have_no_stack_are_not_said_to_work():
+    """Without eu-stack or the right to attach, ranks that wait for a message in a loop were said to compute."""
+    blind = ProcessEvidence("n1", 1, 0, "computes", "R", note="the native stack could not be read: not permitted")
+    both = (blind, replace(blind, pid=2, rank=1))
+    finding = find(replace(of(*both, **{USED: 4_000_000}), size=2))
+    assert (finding.kind, finding.hang) == ("unknown", False)
+    text = "All 2 processes use CPU time; without a stack, work and a wait in MPI look the same."
+    assert finding.sentence == text
+    alone = find(of(replace(blind, rank=None)))
+    assert (alone.kind, alone.sentence) == ("progress", text.replace("All 2 processes use", "The only process uses"))
+    assert find(of(replace(blind, stack=Stack(("solve",))))).sentence == "The job works: its process computes."
+
+
 def test_a_process_that_a_debugger_holds_does_not_hang():
     held = ProcessEvidence("n1", 2, 1, "stopped", "t")
     finding = find(replace(of(ProcessEvidence("n1", 1, 0, "waits-in-mpi", "R", mpi_call="MPI_Recv"), held), size=2))

@@ -175,6 +175,15 @@ def _quiet(
 ) -> JobFinding:
     """No process waits for a message or for a file. `everyone` has also the shells that wait for the others."""
     hidden = _unseen(everyone, evidence)
+    computing = _those(seen, "computes")
+    if (
+        computing
+        and not does["communicates"]
+        and all(process.note and not process.stack.native for process in computing)
+    ):
+        text = f"{_sentence(_of_all(len(computing), evidence))} {_verb(computing, 'uses', 'use')} CPU time; "
+        text += "without a stack, work and a wait in MPI look the same."
+        return JobFinding("progress" if computing[0].rank is None else "unknown", False, text, sure=0.5)
     if does.keys() - {"sleeps", "starved"}:
         return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
     if does["starved"] and not (hidden and hidden.kind == "progress"):
