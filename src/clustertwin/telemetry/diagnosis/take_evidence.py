@@ -70,18 +70,18 @@ def take(
     ranks = processes.ranks[: budget.most_processes]
     mappings = memory_signatures.shared_mappings([process.pid for process in ranks])
     half_s = left_s() / 2
-    begin = job_activity.moment(processes)
+    looked_s, begin = time.monotonic(), job_activity.moment(processes)
     first = _half(ranks, mappings, lambda: left_s() - half_s)
     sleep(budget.window_s)
+    window_s, end = time.monotonic() - looked_s, job_activity.moment(processes)  # on a busy node stacks take time, too
     last = _half(ranks, mappings, left_s)
     _look_at_threads(ranks, first, last)
-    unread = processes.refused + processes.left_out
-    whole = job_activity.activity(begin, job_activity.moment(processes), unread)
+    whole = job_activity.activity(begin, end, unread=processes.refused + processes.left_out)
     return JobEvidence(
         job=job,
         nodes=(node,),
         taken_s=begin_s,
-        window_s=budget.window_s,
+        window_s=round(window_s, 1),
         processes=tuple(_process(node, process, first, last) for process in ranks),
         size=processes.size,
         wanted_nodes=processes.nodes,
