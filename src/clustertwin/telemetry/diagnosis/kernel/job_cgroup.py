@@ -39,7 +39,8 @@ def is_frozen(pid: int) -> bool:
     """Whether the freezer of a cgroup stops the process, as `scontrol suspend` does. No signal shows that."""
     paths = _paths(pid)
     with suppress(OSError, KeyError):
-        return read_file(f"{ROOT}/freezer{paths['freezer']}/freezer.state").strip() in (b"FROZEN", b"FREEZING")
+        if read_file(f"{ROOT}/freezer{paths['freezer']}/freezer.state").strip() in (b"FROZEN", b"FREEZING"):
+            return True
     path = paths.get("", "")
     while path.strip("/"):  # a group is frozen with each group above it; the top one has no freezer
         for root in ROOTS_V2:
