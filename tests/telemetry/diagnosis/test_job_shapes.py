@@ -134,6 +134,13 @@ def test_a_job_is_idle_only_if_all_of_it_is(process, counters, kind):
     assert ("No process uses CPU time" in finding.sentence) == (kind == "idle")
 
 
+def test_processes_that_can_run_are_counted_whether_their_stacks_were_read_or_not():
+    starved, unread = ProcessEvidence("n1", 3, None, "starved", "R"), ProcessEvidence("n1", 4, None, "unknown", "R")
+    text = "2 of 3 processes can run and used hardly any CPU time in 2 s."
+    assert find(of(slept(1), starved, unread)).sentence == text
+    assert find(of(unread)).sentence == "The only process can run, and what it does could not be read."
+
+
 def test_a_reader_of_programs_that_come_and_go_does_not_hang():
     """`while :; do program; done | tee log` was a hang of tee."""
     reader = ProcessEvidence("n1", 2, None, "blocked", "S", waiting=Waiting("read", "pipe:[7]"))

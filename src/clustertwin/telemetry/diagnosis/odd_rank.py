@@ -163,7 +163,7 @@ def _starved(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindi
     """Processes wait for a CPU. A node that has too much to do is no fault of the job."""
     starved = _those(seen, "starved")
     numbers = _numbers(starved)
-    who = _ranks(numbers, evidence) if numbers else _of_all(len(starved), evidence)
+    who = _ranks(numbers, evidence) if numbers else _of_all(len(starved) + len(_unread(evidence)), evidence)
     text = f"{who} can run and used hardly any CPU time in {evidence.window_s:.0f} s"
     if waiting := _those(seen, "waits-in-mpi"):
         return JobFinding("straggler", False, _sentence(f"{text}, and {_others(waiting, seen)}."), tuple(numbers), 0.5)
@@ -214,16 +214,21 @@ def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFindin
     if used_s - shown_s > max(WORK_S * len(evidence.nodes), 0.1 * shown_s):
         text = f"The job works: it used {_used(used_s, evidence)}, in programs that were not seen twice."
         return JobFinding("progress", False, text, sure=0.8)
-    runnable = [process for process in evidence.processes if process.does == "unknown" and process.state == "R"]
-    if runnable:
-        text = f"{_sentence(_of_all(len(runnable), evidence))} can run, and their stacks could not be read."
-        return JobFinding("unknown", False, text)
+    if runnable := _unread(evidence):
+        does = _verb(runnable, "it does", "they do")
+        text = f"{_of_all(len(runnable), evidence)} can run, and what {does} could not be read."
+        return JobFinding("unknown", False, _sentence(text))
     ended = _those(evidence.processes, "ended")
     lost = evidence.cgroup.get(UNSEEN, 0) if USED in evidence.cgroup else evidence.left_out + len(ended)
     if lost or _those(evidence.processes, "unknown"):
         text = f"{_of_all(len(seen), evidence)} could be read twice, and others may work."
-        return JobFinding("unknown", False, text)
+        return JobFinding("unknown", False, _sentence(text))
     return None
+
+
+def _unread(evidence: JobEvidence) -> list[ProcessEvidence]:
+    """Processes that can run, and get too little CPU time for a look at their stacks."""
+    return [process for process in evidence.processes if process.does == "unknown" and process.state == "R"]
 
 
 def _used(used_s: float, evidence: JobEvidence) -> str:
