@@ -98,7 +98,7 @@ class JobEvidence:
     refused: int = 0  # processes that belong to another user or may not be read
     left_out: int = 0  # processes beyond the limit
     cpu_s: float = 0.0  # that taking the evidence cost
-    cgroup: Mapping[str, int] = field(default_factory=dict)  # changes between the looks: oom_kill, throttled_usec, …
+    cgroup: Mapping[str, int] = field(default_factory=dict)  # changes between the looks: oom_kill, used_usec, …
 
 
 def clean(text: str, longest: int = LONGEST_TEXT) -> str:

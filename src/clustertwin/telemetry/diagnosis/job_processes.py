@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, maps_mpi, owner_of, variables
+from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, maps_mpi, owner_of, stat_of, variables
 from clustertwin.telemetry.exporter.jobs.cgroup_layouts import find_hierarchies, find_places
 from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
@@ -48,26 +49,42 @@ class JobProcesses:
     nodes: int  # of the whole job; 2 if there are others, and nothing tells how many
     refused: int  # processes of another user, or without the right to read them
     left_out: int = 0  # processes beyond `MOST_OF_JOB`
+    pids: tuple[int, ...] = ()  # all of the owner, also those that are no rank
+    groups: tuple[str, ...] = ()  # directories of the job's cgroup, if it is known
 
 
 def find_processes(job: str, owner: int | None = None) -> JobProcesses:
-    """The processes of a job. With `owner`, those of another user are refused."""
-    pids = _in_cgroup(job) or _with_job_id(job, owner)
-    return _ranks(pids, owner)
+    """The processes of a job. With `owner`, those of another user are refused. A look from inside a job is none."""
+    listed = _in_cgroups(job)
+    pids = sorted(set[int]().union(*listed.values())) or _with_job_id(job, owner)
+    own = os.getpid() in pids
+    found = _ranks([pid for pid in pids if pid not in (0, os.getpid())], owner)
+    # In version 2, a process that another PID namespace hides from this one has the number 0.
+    found = replace(found, refused=found.refused + (0 in pids))
+    # A hierarchy may have only some of the processes; and what a look from inside the job costs is not its work.
+    groups = [
+        path for path, inside in listed.items() if all(pid in inside or owner_of(pid) is None for pid in found.pids)
+    ]
+    return found if own else replace(found, groups=tuple(groups))
 
 
 def find_tree(root: int, owner: int | None = None) -> JobProcesses:
     """The descendants of a process, such as mpiexec."""
+    return _ranks(with_descendants([root]), owner)
+
+
+def with_descendants(roots: Iterable[int], without: int = 0) -> list[int]:
+    """These processes, and all that they have started, directly or not, except one and what it has started."""
     children: dict[int, list[int]] = defaultdict(list)
     for pid in _all_pids():
-        if seen := look(pid):
-            children[seen.parent].append(pid)
-    pids, waiting = [], [root]
+        if stat := stat_of(pid):
+            children[stat.parent].append(pid)
+    pids, waiting = dict[int, None](), list(roots)
     while waiting:
-        pid = waiting.pop()
-        pids.append(pid)
-        waiting += children.get(pid, [])
-    return _ranks(pids, owner)
+        if (pid := waiting.pop()) not in pids and pid != without:
+            pids[pid] = None
+            waiting += children.get(pid, [])
+    return list(pids)
 
 
 def is_same(process: RankProcess, seen: ProcessLook | None) -> bool:
@@ -105,9 +122,9 @@ def _ranks(pids: list[int], owner: int | None) -> JobProcesses:
             ranks = tuple(
                 RankProcess(main.pid, main.started_ticks, rank, _beside(main, same)) for rank, main, same in chosen
             )
-            return JobProcesses(ranks, size, nodes, refused, left_out)
+            return JobProcesses(ranks, size, nodes, refused, left_out, tuple(own))
     ranks = tuple(RankProcess(seen.pid, seen.started_ticks, None) for seen, _ in looks)
-    return JobProcesses(ranks, None, nodes, refused, left_out)
+    return JobProcesses(ranks, None, nodes, refused, left_out, tuple(own))
 
 
 def _beside(main: ProcessLook, same: list[ProcessLook]) -> tuple[int, ...]:
@@ -126,15 +143,15 @@ def _first(values: dict[bytes, bytes], names: tuple[bytes, ...]) -> int | None:
     return next((int(value) for value in found if len(value) <= 7), None)
 
 
-def _in_cgroup(job: str) -> list[int]:
-    pids: list[int] = []
+def _in_cgroups(job: str) -> dict[str, set[int]]:
+    """Directory of the job's cgroup in each hierarchy -> its processes."""
+    listed: dict[str, set[int]] = {}
     for place in find_places(find_hierarchies("/")):
         for directory in place.jobs():
             if directory.job == job:
-                for group, _, files in os.walk(directory.path):
-                    if "cgroup.procs" in files:
-                        pids += _listed(os.path.join(group, "cgroup.procs"))
-    return sorted(set(pids))
+                groups = (group for group, _, files in os.walk(directory.path) if "cgroup.procs" in files)
+                listed[directory.path] = {pid for group in groups for pid in _listed(f"{group}/cgroup.procs")}
+    return listed
 
 
 def _listed(path: str) -> list[int]:

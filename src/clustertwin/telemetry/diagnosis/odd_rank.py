@@ -3,7 +3,10 @@
 A hang is claimed only if every rank that can be seen waits, and no message passed between the looks. A rank that
 computes, sleeps for a time or changes its place excludes a hang. A rank that a signal has stopped cannot be waited out
 and is named at once. Nobody waits for a stopped process without a rank, such as an editor in the background, except the
-shell that has started it.
+shell that has started it. A process that a freezer or a debugger holds is held on purpose.
+
+Processes that could not be read twice are not forgotten: a job that used CPU time in them works, and of a job that may
+have done so nothing is claimed.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
+from clustertwin.telemetry.diagnosis.job_activity import UNSEEN, USED
+from clustertwin.telemetry.diagnosis.kernel.system_calls import WAITS
 from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
-from clustertwin.telemetry.diagnosis.rank_state import caller
-from clustertwin.telemetry.diagnosis.system_calls import WAITS
+from clustertwin.telemetry.diagnosis.rank_state import WORK_S, caller
 
 #: kind -> its meaning. Those in `HANGS` are hangs.
 KINDS: dict[str, str] = {
     "stopped": "a signal has stopped a rank",
-    "suspended": "every process is stopped, as by scontrol suspend",
+    "suspended": "processes are stopped, as by scontrol suspend or by a debugger",
     "blocked-io": "a rank is blocked on a file or a socket, and the others wait for it",
     "mismatch": "ranks wait in different collective calls",
     "lost-message": "a rank waits for a message that does not come",
@@ -40,18 +44,23 @@ def find(evidence: JobEvidence) -> JobFinding:
     seen = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
     ended = [process for process in evidence.processes if process.does == "ended"]
     if not seen:
-        return JobFinding("unknown", False, "No process of the job could be read twice.")
+        return _unseen(seen, evidence) or JobFinding("unknown", False, "No process of the job could be read twice.")
     stopped = _those(seen, "stopped")
-    if stopped and len(stopped) == len(seen):
-        text = "Every process of the job is stopped, as scontrol suspend does."
+    if held := [process for process in stopped if process.state != "T"]:
+        return _held(held, evidence)
+    has_ranks = any(process.rank is not None for process in evidence.processes)
+    hidden = None if has_ranks else _unseen(seen, evidence)
+    if stopped and len(stopped) == len(seen) and hidden is None:
+        who = "Every process of the job" if len(seen) == _count(evidence) else "Every process that could be read"
+        text = f"{who} is stopped, as scontrol suspend does."
         return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
     if ranks := [process for process in stopped if process.rank is not None]:
         return _finding("stopped", ranks, seen, evidence, 0.99)
     # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
     unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
-    seen = _workers(seen)
+    everyone, seen = seen, _workers(seen)
     if stopped and len(_those(seen, "stopped")) == len(seen):
-        return _finding("stopped", stopped, seen, evidence, 0.6)
+        return hidden or _finding("stopped", stopped, seen, evidence, 0.6)
     seen = [process for process in seen if process.does != "stopped"]
     does = Counter(process.does for process in seen)
     if twice := _twice(evidence):
@@ -61,7 +70,11 @@ def find(evidence: JobEvidence) -> JobFinding:
         text = f"The evidence has {len(evidence.nodes)} of {evidence.wanted_nodes} nodes: {_counts(does)}."
         return JobFinding("unknown", False, text)
     if not does.keys() & {"waits-in-mpi", "blocked", "spins"}:
-        return _quiet(seen, does)
+        return _quiet(everyone, seen, does, evidence)
+    if hidden is not None and not does["computes"]:
+        return hidden
+    if ended and not has_ranks:
+        return JobFinding("unknown", False, "A process ended while the evidence was taken.")
     if (evidence.size or 0) > 2 * len(evidence.processes):
         text = f"The evidence has {len(evidence.processes)} of {evidence.size} ranks: {_counts(does)}."
         return JobFinding("unknown", False, text)
@@ -73,6 +86,8 @@ def find(evidence: JobEvidence) -> JobFinding:
         return JobFinding("unknown", False, "A process ended while the evidence was taken.")
     if evidence.messages_pass:
         return JobFinding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
+    if does["starved"] and not does.keys() & {"communicates", "computes"}:
+        return _starved(seen, evidence)
     if does.keys() & {"communicates", "sleeps"} or (does["computes"] and len(seen) == 1):
         return _not_a_hang(seen, does, evidence)
     sure = 0.97 if evidence.messages_pass is False and not unseen else 0.75
@@ -144,11 +159,92 @@ def _not_a_hang(seen: Sequence[ProcessEvidence], does: Counter[str], evidence: J
     return JobFinding("progress", False, f"The ranks move: {_counts(does)}.", sure=0.5)
 
 
-def _quiet(seen: Sequence[ProcessEvidence], does: Counter[str]) -> JobFinding:
-    if does.keys() == {"sleeps"}:
-        text = f"No process uses CPU time: all {len(seen)} sleep{_place(seen[0])}."
-        return JobFinding("idle", False, text, sure=0.6, since_s=_since(seen))
-    return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
+def _starved(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
+    """Processes wait for a CPU. A node that has too much to do is no fault of the job."""
+    starved = _those(seen, "starved")
+    numbers = _numbers(starved)
+    who = _ranks(numbers, evidence) if numbers else _of_all(len(starved) + len(_unread(evidence)), evidence)
+    text = f"{who} can run and used hardly any CPU time in {evidence.window_s:.0f} s"
+    if waiting := _those(seen, "waits-in-mpi"):
+        return JobFinding("straggler", False, _sentence(f"{text}, and {_others(waiting, seen)}."), tuple(numbers), 0.5)
+    return JobFinding("progress", False, _sentence(f"{text}."), sure=0.5)
+
+
+def _quiet(
+    everyone: Sequence[ProcessEvidence], seen: Sequence[ProcessEvidence], does: Counter[str], evidence: JobEvidence
+) -> JobFinding:
+    """No process waits for a message or for a file. `everyone` has also the shells that wait for the others."""
+    hidden = _unseen(everyone, evidence)
+    computing = _those(seen, "computes")
+    if (
+        computing
+        and not does["communicates"]
+        and all(process.note and not process.stack.native for process in computing)
+    ):
+        text = f"{_sentence(_of_all(len(computing), evidence))} {_verb(computing, 'uses', 'use')} CPU time; "
+        text += "without a stack, work and a wait in MPI look the same."
+        return JobFinding("progress" if computing[0].rank is None else "unknown", False, text, sure=0.5)
+    if does.keys() - {"sleeps", "starved"}:
+        return JobFinding("progress", False, f"The job works: {_counts(does)}.", sure=0.8)
+    if does["starved"] and not (hidden and hidden.kind == "progress"):
+        return _starved(seen, evidence)
+    if hidden is not None:
+        return hidden
+    used_s = max(evidence.cgroup.get(USED, 0) / 1e6, sum(process.cpu_s for process in everyone))
+    text = "No process uses CPU time" if used_s < 0.005 else f"Only {_used(used_s, evidence)} was used"
+    sleeping, count = len(_those(everyone, "sleeps")), _count(evidence)
+    who = f"all {count}" if sleeping == count else f"{sleeping} of {count}"
+    text += f": {who} sleep" if count > 1 else f": its only {'process' if seen[0].rank is None else 'rank'} sleeps"
+    if len(places := {_place(process) for process in seen}) == 1 and (place := places.pop()):
+        text += place if len(seen) == sleeping else f", {len(seen)} of them{place}"
+    return JobFinding("idle", False, f"{text}.", sure=0.6, since_s=_since(seen))
+
+
+def _held(held: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding:
+    """A freezer stops a process in the state in which it finds it; a debugger shows as state t."""
+    by = "a debugger" if held[0].state == "t" else "the freezer of a cgroup, as scontrol suspend does"
+    text = f"{_of_all(len(held), evidence)} {_verb(held, 'is', 'are')} stopped by {by}."
+    return JobFinding("suspended", False, _sentence(text), sure=0.5, since_s=_since(held))
+
+
+def _unseen(seen: Sequence[ProcessEvidence], evidence: JobEvidence) -> JobFinding | None:
+    """What follows from processes that were not seen twice: the job works in them, or may do so. None: nothing."""
+    shown_s = sum(process.cpu_s for process in evidence.processes)
+    used_s = evidence.cgroup.get(USED, 0) / 1e6
+    if used_s - shown_s > max(WORK_S * len(evidence.nodes), 0.1 * shown_s):
+        text = f"The job works: it used {_used(used_s, evidence)}, in programs that were not seen twice."
+        return JobFinding("progress", False, text, sure=0.8)
+    if runnable := _unread(evidence):
+        does = _verb(runnable, "it does", "they do")
+        text = f"{_of_all(len(runnable), evidence)} can run, and what {does} could not be read."
+        return JobFinding("unknown", False, _sentence(text))
+    ended = _those(evidence.processes, "ended")
+    lost = evidence.cgroup.get(UNSEEN, 0) if USED in evidence.cgroup else evidence.left_out + len(ended)
+    if lost or _those(evidence.processes, "unknown"):
+        text = f"{_of_all(len(seen), evidence)} could be read twice, and others may work."
+        return JobFinding("unknown", False, _sentence(text))
+    return None
+
+
+def _unread(evidence: JobEvidence) -> list[ProcessEvidence]:
+    """Processes that can run, and get too little CPU time for a look at their stacks."""
+    return [process for process in evidence.processes if process.does == "unknown" and process.state == "R"]
+
+
+def _used(used_s: float, evidence: JobEvidence) -> str:
+    return f"{used_s:.{1 if used_s >= 1 else 2}f} s of CPU time in {evidence.window_s:.{evidence.window_s < 1:d}f} s"
+
+
+def _of_all(number: int, evidence: JobEvidence) -> str:
+    count = _count(evidence)
+    if number == count:
+        return "the only process" if count == 1 else f"all {count} processes"
+    return f"{number} of {count} processes"
+
+
+def _count(evidence: JobEvidence) -> int:
+    """The processes that the job had at the end, as far as they are known."""
+    return len(evidence.processes) - len(_those(evidence.processes, "ended")) + evidence.left_out
 
 
 def _finding(
@@ -251,6 +347,7 @@ def _verb(processes: Sequence[ProcessEvidence], one: str, many: str) -> str:
 #: States that are no verb, for one process and for several.
 _DOING = {
     "blocked": ("is blocked", "are blocked"),
+    "starved": ("can run", "can run"),
     "stopped": ("is stopped", "are stopped"),
     "unknown": ("is unknown", "are unknown"),
     "waits-in-mpi": ("waits in MPI", "wait in MPI"),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Waiting, clean
-from clustertwin.telemetry.diagnosis.system_calls import FIRST_IS_DESCRIPTOR, name_of
+from clustertwin.telemetry.diagnosis.kernel.system_calls import FIRST_IS_DESCRIPTOR, name_of
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 # After the line below the name of the program, which may contain anything.
@@ -23,14 +24,27 @@ MAX_FILE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessLook:
-    """The kernel's view of a process at one moment."""
+class ProcessStat:
+    """What one small file says of a process, or of one of its threads."""
 
-    pid: int
-    started_ticks: int  # since boot; with the pid it names one process, also after the pid is used again
     state: str  # R, S, D, T, t, Z, …
     parent: int
+    faults: int
     cpu_s: float
+    children_cpu_s: float  # of children that have ended, if the process waited for them
+    threads: int
+    started_ticks: int  # since boot; with the pid it names one process, also after the pid is used again
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLook:
+    """The kernel's view of a process at one moment. State, call and stack are those of its first thread."""
+
+    pid: int
+    started_ticks: int
+    state: str
+    parent: int
+    cpu_s: float  # of all threads
     other_cpu_s: float  # of its other threads, and of children that have ended
     faults: int
     io_bytes: int
@@ -38,41 +52,78 @@ class ProcessLook:
     waiting: Waiting | None
     kernel_stack: tuple[str, ...]
     ran_s: float | None  # when it ran last, on the scheduler's clock (`scheduler_clock_s`)
+    threads: int = 1
+    is_frozen: bool = False  # by the freezer of its cgroup
+    other_can_run: bool | None = False  # whether another thread uses a CPU or waits for one; None: there are too many
+
+
+def stat_of(pid: int, thread: int | None = None) -> ProcessStat | None:
+    """The state and the times of a process, or of a thread. None: it has ended, and nobody keeps its number."""
+    stat = _read(pid, "stat" if thread is None else f"task/{thread}/stat")
+    # The name of a program may contain blanks and parentheses; the fields begin after the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return ProcessStat(
+        state=fields[0].decode("ascii", "replace"),
+        parent=int(fields[1]),
+        faults=int(fields[7]) + int(fields[9]),
+        cpu_s=(int(fields[11]) + int(fields[12])) * TICK_S,
+        children_cpu_s=(int(fields[13]) + int(fields[14])) * TICK_S,
+        threads=int(fields[17]),
+        started_ticks=int(fields[19]),
+    )
 
 
 def look(pid: int) -> ProcessLook | None:
     """Read the files of a process. None: it has ended. A zombie with other threads is one whose first thread ended."""
-    stat = _read(pid, "stat")
-    # The name of a program may contain blanks and parentheses; the fields begin after the last one.
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    if len(fields) < 20 or (fields[0] in (b"Z", b"X") and int(fields[17]) < 2):
+    stat = stat_of(pid)
+    if stat is None or (stat.state in ("Z", "X") and stat.threads < 2):
         return None
-    state = fields[0].decode("ascii", "replace")
-    cpu_s = (int(fields[11]) + int(fields[12])) * TICK_S
     started = _EXEC_START.search(_read(pid, "sched")[:2048])
     return ProcessLook(
         pid=pid,
-        started_ticks=int(fields[19]),
-        state=state,
-        parent=int(fields[1]),
-        cpu_s=cpu_s,
-        other_cpu_s=(int(fields[13]) + int(fields[14])) * TICK_S
-        + (_other_threads_s(pid, cpu_s) if int(fields[17]) > 1 else 0.0),
-        faults=int(fields[7]) + int(fields[9]),
+        started_ticks=stat.started_ticks,
+        state=stat.state,
+        parent=stat.parent,
+        cpu_s=stat.cpu_s,
+        other_cpu_s=stat.children_cpu_s + (_other_threads_s(pid, stat.cpu_s) if stat.threads > 1 else 0.0),
+        faults=stat.faults,
         io_bytes=sum(_numbers(_read(pid, "io"), (b"rchar", b"wchar"))),
         wchan=clean(_read(pid, "wchan").decode("ascii", "replace").strip("0\n ")),
-        waiting=waiting_of(pid) if state in "SDTt" else None,
+        waiting=waiting_of(pid) if stat.state in "SDTt" else None,
         kernel_stack=tuple(
             clean(name.decode("ascii", "replace")) for name in _KERNEL_FRAME.findall(_read(pid, "stack"))
         ),
         ran_s=float(started[1]) / 1000 if started else None,
+        threads=stat.threads,
     )
 
 
+def other_thread_can_run(pid: int, most: int) -> bool | None:
+    """Whether a thread other than the first one uses a CPU or waits for one; None if there are more than `most`."""
+    threads = threads_of(pid)
+    if any((stat := stat_of(pid, thread)) and stat.state == "R" for thread in threads[:most] if thread != pid):
+        return True
+    return None if len(threads) > most else False
+
+
+def threads_of(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def ignores_children(pid: int) -> bool:
+    """Whether a process ignores SIGCHLD: the kernel then does not count the CPU time of its children as its own."""
+    found = re.search(rb"\nSigIgn:\s*([0-9a-f]{1,16})\n", _read(pid, "status"))
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGCHLD - 1) & 1)
+
+
 def _other_threads_s(pid: int, cpu_s: float) -> float:
-    stat = _read(pid, f"task/{pid}/stat")
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    return max(cpu_s - (int(fields[11]) + int(fields[12])) * TICK_S, 0.0) if len(fields) > 12 else 0.0
+    first = stat_of(pid, pid)
+    return max(cpu_s - first.cpu_s, 0.0) if first else 0.0
 
 
 def scheduler_clock_s() -> float:
@@ -94,11 +145,19 @@ def waiting_of(pid: int) -> Waiting | None:
 def variables(pid: int, names: tuple[bytes, ...]) -> dict[bytes, bytes]:
     """The values of these variables of a process, and of no others."""
     found: dict[bytes, bytes] = {}
-    for entry in _read(pid, "environ").split(b"\0"):
+    for entry in _environment(pid).split(b"\0"):
         name, equals, value = entry.partition(b"=")
         if equals and name in names:
             found[name] = value[:64]
     return found
+
+
+def _environment(pid: int) -> bytes:
+    """As any thread shows it: a first thread that has ended does not."""
+    if text := _read(pid, "environ"):
+        return text
+    others = (thread for thread in threads_of(pid)[:8] if thread != pid)
+    return next((text for thread in others if (text := _read(pid, f"task/{thread}/environ"))), b"")
 
 
 def owner_of(pid: int) -> int | None:

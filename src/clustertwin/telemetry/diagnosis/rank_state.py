@@ -6,18 +6,19 @@ import re
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Stack
+from clustertwin.telemetry.diagnosis.kernel.system_calls import FILE_CALLS, SLEEPS
 from clustertwin.telemetry.diagnosis.process_files import TICK_S, ProcessLook
-from clustertwin.telemetry.diagnosis.system_calls import FILE_CALLS, SLEEPS
 
 #: word -> its meaning
 STATES: dict[str, str] = {
-    "stopped": "a signal has stopped it",
+    "stopped": "a signal, a debugger or the freezer of its cgroup has stopped it",
     "blocked": "it is blocked on a file or a socket",
     "waits-in-mpi": "it waits in MPI",
     "communicates": "it is in MPI, in different calls",
     "spins": "it uses CPU time at the same place and computes nothing",
     "computes": "it uses CPU time outside MPI",
-    "sleeps": "it sleeps for a time, or waits for another thread or a child",
+    "starved": "it can run, and used hardly any CPU time",
+    "sleeps": "it sleeps: for a time, or until another thread, a child or an event wakes it",
     "ended": "it has ended",
     "unknown": "it could not be read twice, or runs and its stack could not be read",
 }
@@ -73,20 +74,26 @@ def state_of(looks: TwoLooks) -> str:
         return "ended"
     if first is None or first.started_ticks != last.started_ticks:
         return "unknown"
+    if first.is_frozen or last.is_frozen:
+        return "stopped" if last.is_frozen else "unknown"
     if last.state in "Tt":
         if first.state not in "Tt":
             return "unknown"
         # A process that tools such as cpulimit stop and continue is often found stopped, and runs in between.
         return "stopped" if first.ran_s == last.ran_s and first.cpu_s == last.cpu_s else "computes"
     calls = {mpi_call(stack) for stack in looks.stacks if stack.native}
-    idle = last.cpu_s - first.cpu_s < 2.5 * TICK_S
+    idle = is_idle(first, last)
     if calls and "" not in calls:
         if last.other_cpu_s - first.other_cpu_s > WORK_S:
             return "computes"  # in another thread
+        if idle and last.other_can_run:
+            return "starved"
         places = {caller(stack) for stack in looks.stacks if stack.native}
         return "waits-in-mpi" if len(calls) == 1 and len(places) == 1 else "communicates"
     if idle and _others_work(looks):
         return "sleeps"  # a program that the rank has started works
+    if idle and last.other_can_run is not False:
+        return "starved" if last.other_can_run else "unknown"
     if idle and first.state == last.state == "D":
         return "blocked"
     if idle and first.waiting is not None and first.waiting == last.waiting and last.state in "SD":
@@ -99,7 +106,14 @@ def state_of(looks: TwoLooks) -> str:
         return "spins"
     if not calls and (looks.unread if not idle else last.state == "R"):
         return "unknown"  # it waits in MPI or computes: only its stack would tell. On a busy node it may not even run
-    return "computes" if not idle else "sleeps"
+    if not idle:
+        return "computes"
+    return "starved" if last.state == "R" else "sleeps"
+
+
+def is_idle(first: ProcessLook, last: ProcessLook) -> bool:
+    """Whether the threads of a process used hardly any CPU time."""
+    return last.cpu_s - first.cpu_s < 2.5 * TICK_S
 
 
 def _others_work(looks: TwoLooks) -> bool:
@@ -116,11 +130,16 @@ def _others_work(looks: TwoLooks) -> bool:
 
 
 def _stands_still(looks: TwoLooks) -> bool:
-    """CPU time, and yet the same function, no I/O, no page fault, no write to memory and no change of registers."""
+    """CPU time, and yet the same function, no I/O, no page fault, no write to memory and no change of registers.
+
+    Only the first thread has registers here, so no other one may work.
+    """
     first, last = looks.first, looks.last
     assert first is not None
     assert last is not None
-    if last.cpu_s - first.cpu_s < 2.5 * TICK_S or last.faults != first.faults or last.io_bytes != first.io_bytes:
+    if is_idle(first, last) or last.faults != first.faults or last.io_bytes != first.io_bytes:
+        return False
+    if last.other_can_run is not False or last.other_cpu_s - first.other_cpu_s > WORK_S:
         return False
     if len(looks.stacks) < 2 or len({caller(stack) for stack in looks.stacks}) != 1:
         return False

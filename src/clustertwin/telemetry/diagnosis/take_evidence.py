@@ -10,20 +10,19 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from clustertwin.telemetry.diagnosis import memory_signatures, network_traffic
+from clustertwin.telemetry.diagnosis import job_activity, memory_signatures, network_traffic
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
-from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, scheduler_clock_s
-from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, mpi_call, state_of
+from clustertwin.telemetry.diagnosis.kernel import job_cgroup
+from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, other_thread_can_run, scheduler_clock_s
+from clustertwin.telemetry.diagnosis.rank_state import WORK_S, TwoLooks, mpi_call, state_of
 from clustertwin.telemetry.diagnosis.stack_tools import stack_of
-from clustertwin.telemetry.exporter.text.kernelfile import read_file
 
-#: Files of a cgroup (v2) whose numbers are compared: file -> the keys.
-CGROUP_FILES = {"memory.events": ("oom", "oom_kill"), "cpu.stat": ("nr_throttled", "throttled_usec")}
-
+#: Threads of a job that are looked at, beside the first one of each process.
+MOST_THREADS = 8192
+MOST_BESIDE_THREADS = 64  # of each process beside a rank
 SPENT = "the budget for stacks was spent"
 
 
@@ -71,14 +70,18 @@ def take(
     ranks = processes.ranks[: budget.most_processes]
     mappings = memory_signatures.shared_mappings([process.pid for process in ranks])
     half_s = left_s() / 2
+    looked_s, begin = time.monotonic(), job_activity.moment(processes)
     first = _half(ranks, mappings, lambda: left_s() - half_s)
     sleep(budget.window_s)
+    window_s, end = time.monotonic() - looked_s, job_activity.moment(processes)  # on a busy node stacks take time, too
     last = _half(ranks, mappings, left_s)
+    _look_at_threads(ranks, first, last)
+    whole = job_activity.activity(begin, end, unread=processes.refused + processes.left_out)
     return JobEvidence(
         job=job,
         nodes=(node,),
         taken_s=begin_s,
-        window_s=budget.window_s,
+        window_s=round(window_s, 1),
         processes=tuple(_process(node, process, first, last) for process in ranks),
         size=processes.size,
         wanted_nodes=processes.nodes,
@@ -86,7 +89,7 @@ def take(
         refused=processes.refused,
         left_out=processes.left_out + len(processes.ranks) - len(ranks),
         cpu_s=used_cpu_s() - begin_cpu_s,
-        cgroup={name: last.cgroup[name] - value for name, value in first.cgroup.items() if name in last.cgroup},
+        cgroup=whole | {name: last.cgroup[name] - old for name, old in first.cgroup.items() if name in last.cgroup},
     )
 
 
@@ -99,17 +102,20 @@ def _half(
     half = _Half({}, {}, {}, {}, {}, {}, None, None, {})
     for process in ranks:
         seen = look(process.pid)
-        half.looks[process.pid] = seen if is_same(process, seen) else None
+        half.looks[process.pid] = _with_freezer(seen) if seen and is_same(process, seen) else None
         if process.beside:
             others = [other for pid in process.beside if (other := look(pid))]
             half.beside[process.pid] = (
                 sum(other.cpu_s + other.other_cpu_s for other in others),
                 sum(other.io_bytes for other in others),
-                any(other.state == "R" for other in others),
+                any(
+                    other.state == "R" or other_thread_can_run(other.pid, MOST_BESIDE_THREADS) is not False
+                    for other in others
+                ),
             )
     half.shared = memory_signatures.shared_signature(mappings) if mappings else None
     half.traffic = network_traffic.traffic(process.pid for process in ranks if half.looks[process.pid])
-    half.cgroup = _cgroup(ranks[0].pid) if ranks else {}
+    half.cgroup = job_cgroup.counters(ranks[0].pid) if ranks else {}
     # Those that the kernel shows as blocked tell the most. They come first if the budget is short.
     order = sorted(ranks, key=lambda process: _is_running(half.looks[process.pid]))
     for process in order:
@@ -119,7 +125,8 @@ def _half(
         if (cpu_s := left_s()) <= 0:
             half.notes[process.pid] = SPENT
             continue
-        stack, stopped_s, note = stack_of(process.pid, seen.state, cpu_s)
+        # An attach to a frozen process would wait for it, too.
+        stack, stopped_s, note = stack_of(process.pid, "T" if seen.is_frozen else seen.state, cpu_s)
         if not is_same(process, look(process.pid)):
             half.notes[process.pid] = "it ended meanwhile"  # and the stack may be that of another user's process
             continue
@@ -128,6 +135,21 @@ def _half(
         if seen.state == "R" and not mpi_call(stack):
             half.memory[process.pid] = memory_signatures.private_signature(process.pid, stack.loop)
     return half
+
+
+def _with_freezer(seen: ProcessLook) -> ProcessLook:
+    return replace(seen, is_frozen=job_cgroup.is_frozen(seen.pid))
+
+
+def _look_at_threads(ranks: tuple[RankProcess, ...], first: _Half, last: _Half) -> None:
+    """Whether other threads can run that used hardly any CPU time: the first one may wait for them."""
+    left = MOST_THREADS
+    for process in ranks:
+        before, after = first.looks[process.pid], last.looks[process.pid]
+        if before is None or after is None or after.threads < 2 or after.other_cpu_s - before.other_cpu_s > WORK_S:
+            continue
+        last.looks[process.pid] = replace(after, other_can_run=other_thread_can_run(process.pid, left))
+        left = max(left - after.threads, 0)
 
 
 def _messages_pass(first: _Half, last: _Half, several_nodes: bool) -> bool | None:
@@ -158,7 +180,7 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
         pid=pid,
         rank=process.rank,
         does=does,
-        state=after.state if after else "",
+        state=("R" if after.other_can_run and does != "stopped" else after.state) if after else "",
         wchan=after.wchan if after else "",
         waiting=after.waiting if after else None,
         mpi_call=mpi_call(stack),
@@ -175,24 +197,6 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
 
 def _is_running(seen: ProcessLook | None) -> bool:
     return seen is not None and seen.state == "R"
-
-
-def _cgroup(pid: int) -> dict[str, int]:
-    """The counters of the cgroup (v2) of a process."""
-    values: dict[str, int] = {}
-    with suppress(OSError, ValueError):
-        lines = read_file(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines()
-        path = (
-            next(line[3:] for line in lines if line.startswith("0::"))
-            if any(line.startswith("0::") for line in lines)
-            else ""
-        )
-        for name, keys in CGROUP_FILES.items():
-            with suppress(OSError):
-                words = read_file(f"/sys/fs/cgroup{path.rstrip('/')}/{name}").split()
-                pairs = zip(words[::2], words[1::2], strict=False)
-                values |= {key.decode(): int(value) for key, value in pairs if key.decode("ascii", "replace") in keys}
-    return values
 
 
 def _unix_s(ran_s: float) -> float:
