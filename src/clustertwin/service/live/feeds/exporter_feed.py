@@ -39,8 +39,8 @@ UNUSED_ANSWERS = 10
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
 NAME_HELD_S = 300.0
 
-#: Jobs of all seconds of long answers that are used in one turn, which takes half a second. Later turns use the rest.
-MOST_JOB_SECONDS = 60_000
+#: Jobs of all seconds of long answers that are used in one turn, which takes 0.1 s. Later turns use the rest.
+MOST_JOB_SECONDS = 20_000
 
 Parsed = tuple[list[NodeReading] | Exception | None, float]  # the readings, and how long to rest
 
