@@ -71,6 +71,16 @@ def site(clock):
     site.feed.close()
 
 
+def test_a_sender_with_many_nodes_leaves_the_threads_of_the_loop_to_another(site):
+    site.feed.limit_threads(8)
+    for number in range(10):
+        site.push("liar", f"liar:{number}", f"liar-{number}")
+    site.watch(("alpha", "n1:9752", "n1"), *(("liar", f"liar:{i}", f"liar-{i}") for i in range(10)))
+    assert "n1" in busy(site.traces)
+    assert len(busy(site.traces)) == 8
+    assert "liar pushes more than its share; its newest nodes are left out" in site.feed.problems
+
+
 def busy(traces: list[Trace]) -> dict[str, set[float]]:
     found: dict[str, set[float]] = {}
     for trace in traces:

@@ -83,6 +83,10 @@ class RemoteWriteFeed:
     def now_s(self) -> float:
         return self._clock()
 
+    def limit_threads(self, most: int) -> None:
+        """Take in at most as many threads as the loop does: here each sender has a share of them."""
+        self._samples.most_threads = most
+
     # The side of the web server -------------------------------------------------------------------------------------
 
     @contextmanager
