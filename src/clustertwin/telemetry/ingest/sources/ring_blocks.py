@@ -8,9 +8,10 @@
     stats twin_job_cpu_allocated twin_job_cpu_seconds_total{mode="user"} …
     stat slurm 4711 5 71200000e-6 …
 
-A block has the kernel's lines of single threads, sample lines with the name of the node and of the series behind the node
-channels, a line for each job with its own CPU set, and the counters of these jobs. An older exporter writes no sample
-lines, no name or no counters: the channels that need them are unknown. Lines of other kinds are skipped, so that a newer exporter can add some.
+A block has the kernel's lines of single threads, sample lines with the name of the node and of the series behind the
+node channels, a line for each job with its own CPU set, and the counters of these jobs. An older exporter writes no
+sample lines, no name or no counters: the channels that need them are unknown. Lines of other kinds are skipped, so that
+a newer exporter can add some.
 """
 
 from __future__ import annotations
