@@ -1,8 +1,8 @@
 """A node that scores its own threads takes its champion from a central service: its address -> champion.json here.
 
 The card of the central champion names its files with their SHA-256. Each file is checked before it is written. The
-whole version is checked, loaded and timed before it is stored, and older ones of the centre are deleted. If anything is wrong,
-the detector in service stays, and the reason is named.
+whole version is checked, loaded and timed before it is stored, and older ones of the centre are deleted. If anything is
+wrong, the detector in service stays, and the reason is named.
 """
 
 from __future__ import annotations
