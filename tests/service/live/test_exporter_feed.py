@@ -32,3 +32,21 @@ def test_a_long_answer_is_used_in_parts_so_that_a_turn_of_the_loop_stays_short(m
     feed.close()
     assert [len(turn) for turn in turns] == [9, 9, 10, 2, 0]  # the first of ten readings has no second before it
     assert turns[:2] == [["a"] * 9, ["b"] * 9]  # the exporters take turns
+
+
+def test_an_exporter_with_short_answers_that_take_long_to_parse_is_asked_less_often(monkeypatch):
+    now_s, used_s = [1000.0], [0.0]
+    feed = ExporterFeed([Endpoint("http://127.0.0.1:9")], clock=lambda: now_s[0])
+    monkeypatch.setattr(time, "thread_time", lambda: used_s[0])
+
+    def receive(body: bytes) -> list[NodeReading]:
+        used_s[0] += 0.3
+        return []
+
+    monkeypatch.setattr(feed._sessions[0], "receive", receive)
+    feed._traces(0, b"short")
+    assert not feed._rests(0, now_s[0])  # once it may be the compiler
+    feed._traces(0, b"short")
+    assert feed._rests(0, now_s[0] + 2.9)
+    assert not feed._rests(0, now_s[0] + 3.1)
+    feed.close()

@@ -32,6 +32,8 @@ REST = 10
 REST_BYTES_PER_S = 4 << 20
 #: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
+#: A short answer counts too, if parsing took this long twice in a row: the first time, it may be the compiler.
+COSTLY_S = 0.05
 #: An exporter that has not answered is named after two seconds: one slow answer on a busy machine is no problem.
 LATE_S = 0.9
 #: An exporter is named after this many answers in a row that gave no second of data.
@@ -62,6 +64,7 @@ class ExporterFeed:
         self._parsing: dict[int, Future[Parsed]] = {}
         self._backlog: dict[int, list[NodeReading]] = {}  # what is left of long answers
         self._rest_until_s: dict[int, float] = {}
+        self._costly: Counter[int] = Counter()  # short answers of an exporter in a row that took long to parse
         self._late_s: dict[int, float] = {}  # the exporters that have not answered, and since when
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
         self._names: dict[int, str] = {}  # the node of each exporter
@@ -106,11 +109,12 @@ class ExporterFeed:
         if len(answer) > INLINE_BYTES:
             self._parsing[number] = self._pool.submit(_parse, self._sessions[number], answer)
             return []
-        try:
-            readings = self._sessions[number].receive(answer)
-        except Exception as error:  # one faulty exporter must not stop the others
-            return self._failed(number, error)
-        return self._accept(number, readings)
+        readings, rest_s = _parse(self._sessions[number], answer)
+        self._costly[number] = self._costly[number] + 1 if rest_s > REST * COSTLY_S else 0
+        if self._costly[number] > 1:
+            self._rest_until_s[number] = self._clock() + min(rest_s, LONGEST_REST_S)
+        # One faulty exporter must not stop the others.
+        return self._failed(number, readings) if isinstance(readings, Exception) else self._accept(number, readings)
 
     def _parsed(self, number: int, parsing: Future[Parsed]) -> None:
         """Keep the readings of an answer that was parsed in the other thread."""

@@ -60,6 +60,7 @@ class RingLimits:
     jobs: int = 1024  # in a block; an exporter reads at most 512
     job_threads: int = 1 << 17  # of all jobs of a block together; jobs may share threads
     samples: ExpositionLimits = ExpositionLimits(text_bytes=1 << 20, samples=10_000)  # an exporter writes about 20
+    single_lines: int = 2000  # samples of all blocks that are parsed one by one, because another in their block is bad
 
 
 @compiled
@@ -113,7 +114,7 @@ class RingReader:
         self.node, self.where, self.limits = node, where, limits
         self._cpus: tuple[int, ...] = ()
         self._numbers = np.zeros(0, np.int64)
-        self._samples = _SampleLines(limits.samples)
+        self._samples = _SampleLines(limits)
         self._most_cpus = 0
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
@@ -128,18 +129,23 @@ class RingReader:
         self._check(text.count(b"\nt ") + 1, self.limits.blocks, "blocks")
         readings = []
         at = 0
+        self._samples.begin()
         while at < len(text):
             following = text.find(b"\nt ", at) + 1 or len(text)
             head_end = text.find(b"\n", at, following)
             head = text[at + 2 : head_end if head_end >= 0 else following]
             if _TIME.fullmatch(head) is None:
                 raise SourceError(f"{self.where}: {head[:60]!r} is not a time")
-            readings.append(self.reading(float(head), *_parts(text, at + 3 + len(head), following)))
+            readings.append(self._reading(float(head), *_parts(text, at + 3 + len(head), following)))
             at = following
         return [reading for reading in readings if reading.cpus]
 
     def reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
         """The three parts of a block as one reading."""
+        self._samples.begin()
+        return self._reading(time_s, cpu_lines, sample_lines, job_lines)
+
+    def _reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
         cpus, ticks = self._ticks(cpu_lines)
         job_lines, stat_lines = split_stats(job_lines)
         if job_lines != self._job_lines:
@@ -209,12 +215,17 @@ class RingReader:
 class _SampleLines:
     """The sample lines of one node's blocks -> the operands of its node channels."""
 
-    def __init__(self, limits: ExpositionLimits) -> None:
-        self._limits = limits
-        self._parser = IncrementalParser("ring", limits)
+    def __init__(self, limits: RingLimits) -> None:
+        self._limits = limits.samples
+        self._most_single_lines = self._single_lines = limits.single_lines
+        self._parser = IncrementalParser("ring", limits.samples)
         self._series: tuple[MetricSample, ...] = ()
         self._slots: OperandSlots | None = None
         self.node = ""  # the name among the samples that were read last; empty: none
+
+    def begin(self) -> None:
+        """Begin a text: its limit of lines that are parsed one by one, which takes 10 µs or more each, is unused."""
+        self._single_lines = self._most_single_lines
 
     def operands(self, lines: bytes) -> NDArray[np.float64]:
         if not lines:
@@ -222,7 +233,8 @@ class _SampleLines:
         try:
             values = self._parser.read(lines)
         except ExpositionError:
-            if len(lines) > self._limits.text_bytes or lines.count(b"\n") > self._limits.samples:
+            self._single_lines -= lines.count(b"\n")
+            if len(lines) > self._limits.text_bytes or self._single_lines < 0:
                 return UNKNOWN_OPERANDS
             try:
                 values = self._parser.read(b"".join([line for line in lines.splitlines(True) if _is_sample(line)]))
