@@ -28,6 +28,16 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def shortened(text: str, most: int) -> str:
+    r"""At most this many characters, without bytes of an argument that are not UTF-8: no file could hold them.
+
+    >>> shortened("a long reason", 7), shortened("disk \udcff", 20)
+    ('a long…', 'disk \\udcff')
+    """
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def number(value: float | None, digits: int = 1) -> str:
     if value is None or isnan(value):
         return UNKNOWN

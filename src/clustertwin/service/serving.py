@@ -87,6 +87,8 @@ def run(
         state = ServiceState(home, store, feed.source)
         state.replayed = replay is not None
         state.receiver = receiver_of(feed, source)
+        if state.receiver is not None:
+            state.receiver.limit_threads(config.scoring.most_threads)
         if replay is None:
             write_source(home, source)  # so that `twin job` finds the data of a cluster
         state.may_be_in_shadow = config.learning.shadow and not state.replayed

@@ -106,6 +106,32 @@ def test_a_centre_with_the_bundled_detector_changes_nothing(edge):
     assert champion_store.read_champion(edge.home) is None
 
 
+def test_a_champion_that_is_too_slow_for_this_machine_is_refused(edge, centre, state, detector, monkeypatch):
+    """It would have stopped the loop of the node for as long as a scoring takes."""
+    slow, used_s = promote(state.home, other(detector)), [0.0]
+
+    def score(self, moment):
+        used_s[0] += 2.5
+
+    monkeypatch.setattr(Detector, "score", score)
+    monkeypatch.setattr(time, "thread_time", lambda: used_s[0])
+    with pytest.raises(SourceError, match=f"{slow} is too slow for this machine: 2.5 s for 256 threads"):
+        edge.turn()
+    assert champion_store.read_champion(edge.home) is None
+    asked = len(centre.asked)
+    with pytest.raises(SourceError, match="too slow"):
+        edge.turn()
+    assert centre.asked[asked:] == [CARD]  # it is not fetched again
+
+
+def test_a_champion_that_cannot_score_is_refused(edge, state, detector, monkeypatch):
+    promote(state.home, other(detector))
+    monkeypatch.setattr(Detector, "score", lambda self, moment: 1 / 0)
+    with pytest.raises(SourceError, match="cannot score: ZeroDivisionError"):
+        edge.turn()
+    assert champion_store.read_champion(edge.home) is None
+
+
 def test_a_champion_whose_files_cannot_be_read_is_one_sentence(app, state, detector):
     (state.home / version_store.DIRECTORY / promote(state.home, detector) / "more").mkdir()
     client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)

@@ -304,6 +304,21 @@ def test_after_a_clock_set_back_the_loop_is_not_watching_until_it_scores_again(l
     assert loop._tracker._times[-1][0] == after.scored.end_s  # a change from now on opens an event
 
 
+@pytest.mark.parametrize("back_s", [10, 60, 150])
+def test_while_the_loop_is_stale_no_node_is_watched(loop_of, clock, back_s):
+    """The newest data of a node was from after now, so it was not old, and its phase stayed "watching"."""
+    clock.now_s = 1_000_000.0
+    source = Counting(clock)
+    loop = loop_of(live(clock, source), stride_s=5)
+    play(loop, clock, [source], 120)
+    clock.now_s -= back_s
+    turns = [play(loop, clock, [source], 1) for _ in range(140)]
+    stale = [turn for turn in turns if turn.phase == "stale"]
+    assert stale
+    assert {node.phase for turn in stale for node in turn.nodes} == {"stale"}
+    assert [node.phase for node in turns[-1].nodes] == ["watching"]
+
+
 def test_a_clock_that_was_set_back_is_no_problem_once_its_nodes_are_gone(loop_of, clock):
     clock.now_s = 1_000_000.0
     source = Counting(clock)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from tests.service import sample_state
 from tests.service.conftest import Clock, ready
 from tests.service.live.test_loop import Counting, live, play
 
@@ -182,6 +183,19 @@ def test_a_loop_that_stands_still_shows_everywhere(tmp_path, app, state, clock):
     page = service_metrics.render(still)
     assert "twin_loop_snapshot_age_seconds 61\n" in page
     assert 'twin_loop_phase{phase="stale"} 1\n' in page
+    store.close()
+
+
+def test_no_node_is_watched_by_a_loop_that_stands_still(tmp_path, clock):
+    store = Store(tmp_path / "state.sqlite")
+    still = ServiceState(tmp_path, store, clock=clock)
+    watched = sample_state.snapshot()
+    in_maintenance = replace(watched.nodes[0], node="n3", phase="maintenance")
+    still.snapshot = replace(watched, nodes=(*watched.nodes, in_maintenance))
+    still.standing_after_s = 15.0
+    assert [node.phase for node in still.snapshot.nodes] == ["watching", "stale", "maintenance"]
+    clock.now_s = 61.0
+    assert [node.phase for node in still.snapshot.nodes] == ["stale", "stale", "maintenance"]
     store.close()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,14 @@ from tests.servers import (
 from tests.telemetry.ingest.sources.test_real_servers import Proc
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.remote_write_feed import SILENT_S, UNUSED_READINGS, RemoteWriteFeed
+from clustertwin.service.live.feeds.remote_write_feed import (
+    MOST_BODIES,
+    MOST_WAITING_BYTES,
+    SILENT_S,
+    UNUSED_READINGS,
+    QueueFull,
+    RemoteWriteFeed,
+)
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
 
@@ -69,6 +76,29 @@ def site(clock):
     site = Site(clock)
     yield site
     site.feed.close()
+
+
+def test_a_sender_with_many_nodes_leaves_the_threads_of_the_loop_to_another(site):
+    site.feed.limit_threads(8)
+    for number in range(10):
+        site.push("liar", f"liar:{number}", f"liar-{number}")
+    site.watch(("alpha", "n1:9752", "n1"), *(("liar", f"liar:{i}", f"liar-{i}") for i in range(10)))
+    assert "n1" in busy(site.traces)
+    assert len(busy(site.traces)) == 8
+    assert "liar pushes more than its share; its newest nodes are left out" in site.feed.problems
+
+
+@pytest.mark.parametrize("length", [1, MOST_WAITING_BYTES // 16])
+def test_a_sender_whose_bodies_never_end_leaves_room_for_another(site, length):
+    with ExitStack() as slow:
+        with suppress(QueueFull):
+            for _ in range(MOST_BODIES):
+                slow.enter_context(site.feed.reserved("liar", length))
+        with site.feed.reserved("alpha", length):
+            site.watch(("alpha", "n1:9752", "n1"))
+    assert "n1" in busy(site.traces)
+    with site.feed.reserved("liar", length):
+        pass  # there is room again
 
 
 def busy(traces: list[Trace]) -> dict[str, set[float]]:

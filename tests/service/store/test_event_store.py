@@ -214,25 +214,28 @@ def test_a_database_without_indexes_gets_them_and_queries_of_pages_use_them(tmp_
     store.write([(replace(EVENT, id=f"e{i}", onset_s=i), WHY if i else None) for i in range(5)])
     store.close()
     with sqlite3.connect(tmp_path / "state.sqlite") as old:
-        for name in ("events_alike", "events_by_jobs", "events_by_verdict"):
+        for name in ("events_alike", "events_by_jobs", "events_by_verdict", "events_by_places"):
             old.execute(f"DROP INDEX {name}")
         old.execute("UPDATE events SET why = '{damaged' WHERE id = 'e1'")
-        old.execute(f"PRAGMA user_version = {VERSION - 1}")
+        old.execute("PRAGMA user_version = 6")
     old.close()
     store = Store(tmp_path / "state.sqlite")
     assert store.database.rows("PRAGMA user_version")[0][0] == VERSION
     assert [case.id for case in store.alike(store.event("e4"))] == ["e3", "e2"]
     assert store.alike(store.event("e0")) == []
-    assert store.count(Filter(job="17")) == 5
-    alike, job, week = plans_of(
+    assert store.count(Filter(job="17")) == store.count(Filter(node="a")) == 5
+    alike, job, node, week = plans_of(
         store,
         monkeypatch,
         lambda: store.alike(Case(EVENT, WHY)),
         lambda: store.count(Filter(job="17")),
+        lambda: store.events(Filter(node="a")),
         lambda: store.count(Filter(verdict="", start_s=7.0)),
     )
     assert ("INDEX events_alike" in alike, "TEMP B-TREE" in alike) == (True, False)
     assert "COVERING INDEX events_by_jobs" in job
+    assert "COVERING INDEX events_by_places" in node
+    assert "SCAN events USING INDEX" not in node
     assert "COVERING INDEX events_by_verdict" in week
     store.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pwd
 import time
@@ -11,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from clustertwin.service.store.tokens import Tokens
-from clustertwin.service.web import local_users
+from clustertwin.service.web import connections, local_users
 from clustertwin.service.web.access import COOKIE, MAX_COOKIE_BYTES
 from clustertwin.service.web.api import stream
 from clustertwin.service.web.pages.rendering import static
@@ -170,3 +171,19 @@ def test_a_damaged_row_is_a_sentence(client, state):
         connection.execute("UPDATE events SET places = '[['")
     answer = client.get("/api/v1/events")
     assert (answer.status_code, "event 'e1' is damaged" in answer.json()["detail"]) == (503, True)
+
+
+def test_forms_that_cannot_be_read_fill_no_log(client, caplog):
+    """Before authentication, each of them was a line of the log, with bytes of the client."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "python_multipart")]
+    before = [(logger.level, logger.filters[:]) for logger in loggers]
+    try:
+        connections.limit_logs()
+        for number in range(3):
+            headers = {"Content-Type": "multipart/form-data; boundary=x"}
+            assert client.post("/login", content=f"{number}\x1b[31m", headers=headers).status_code == 400
+        assert caplog.records == []
+    finally:
+        for logger, (level, filters) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.filters = filters

@@ -95,6 +95,7 @@ def test_the_ring_holds_the_lines_of_a_scrape(tree, agent):
 SAMPLE = b"""\
 cpu0 1234 4 200 4000 50 0 9 2 0 0
 cpu1 66 0 60 5000 20 0 0 0 0 0
+twin_node_info{node="n01"} 1
 twin_context_switches_total 99
 twin_tasks_running 3
 twin_tasks_blocked 1

@@ -48,6 +48,15 @@ def test_promotion_changes_the_champion_and_rollback_goes_back_one_by_one(home, 
     assert champion_store.load_champion(home).version == first
 
 
+@pytest.mark.parametrize("why", ["x" * 2_000_000, "disk \udcff"])
+def test_a_champion_can_be_read_whatever_the_reason_of_its_promotion(home, make_detector, why):
+    """champion.json was longer than its limit, or had a text that cannot be shown: the next champion was refused."""
+    champion_store.promote(home, names(make_detector)[0], 1, why, 5.0)
+    champion = champion_store.read_champion(home)
+    assert champion.version == names(make_detector)[0]
+    assert len(champion.why) <= 1000
+
+
 def test_baselines_start_anew_when_a_person_promotes_or_the_cluster_changes(home, make_detector):
     first, second, third = names(make_detector)
     champion_store.promote(home, first, 1, "by hand", 0.0)

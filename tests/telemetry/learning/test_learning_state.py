@@ -28,6 +28,13 @@ def test_a_freeze_keeps_its_reason_and_the_outcome_of_the_last_night(tmp_path):
     assert resume(tmp_path).status == "learning"
 
 
+@pytest.mark.parametrize("reason", ["x" * 2_000_000, "disk \udcff"])
+def test_learning_can_be_resumed_whatever_the_reason_of_its_freeze(tmp_path, reason):
+    assert len(freeze(tmp_path, reason).frozen) <= 1000
+    assert read_state(tmp_path).status == "frozen"
+    assert resume(tmp_path).status == "learning"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"frozen": "", "surprise": 1}', '{"halted": 3}'])
 def test_the_error_for_a_damaged_state_says_what_to_do(tmp_path, text):
     (tmp_path / "learning.json").write_text(text)

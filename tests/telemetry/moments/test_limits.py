@@ -8,7 +8,8 @@ import pytest
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.telemetry.moments.node_jobs import MOST_SPANS, NodeJobs
+from clustertwin.telemetry.moments import node_jobs
+from clustertwin.telemetry.moments.node_jobs import MOST_SPAN_THREADS, MOST_SPANS, NodeJobs
 from clustertwin.telemetry.moments.trace_buffer import MOST_THREADS, TraceBuffer
 
 
@@ -25,6 +26,41 @@ def test_a_node_with_new_jobs_every_second_keeps_the_newest_spans():
     left = jobs.spans_at(200)
     assert len(left) == MOST_SPANS
     assert {span.job for span in left} >= {f"99-{i}" for i in range(200)}
+
+
+def test_new_jobs_in_late_traces_keep_to_the_limit_too():
+    """A node that sets its clock back again and again sends late traces only, and they were never counted."""
+    jobs = NodeJobs(remember_s=300)
+    jobs.push(trace(1000, (0,), JobSpan("running", "n1", (0,), 0, 1001)))
+    for number in range(30):
+        jobs.push(trace(800, (0,), *(JobSpan(f"{number}-{i}", "n1", (0,), 800, 801) for i in range(200))))
+    left = jobs.spans_at(1001)
+    assert len(left) == MOST_SPANS
+    assert "running" in {span.job for span in left}
+
+
+def test_the_threads_of_all_spans_of_a_node_have_a_limit():
+    """A thousand jobs a minute, each with all threads of a large node, would take gigabytes."""
+    jobs, cpus = NodeJobs(remember_s=300), tuple(range(MOST_SPAN_THREADS // 8))
+    for second in range(20):
+        jobs.push(trace(second, (0,), JobSpan(str(second), "n1", cpus, second, second + 1)))
+    assert [span.job for span in jobs.spans_at(20)] == [str(second) for second in range(12, 20)]
+
+
+def test_the_job_of_each_thread_is_found_at_once_for_all_spans(monkeypatch):
+    """One look-up for each of thousands of spans took a third of a second for each node whose jobs change."""
+    looks = []
+    find = node_jobs.np.searchsorted
+    monkeypatch.setattr(node_jobs.np, "searchsorted", lambda *given: looks.append(given) or find(*given))
+    monkeypatch.setattr(node_jobs.np, "isin", lambda *given: pytest.fail("one look-up for each span"))
+    jobs = NodeJobs(remember_s=300)
+    for second in range(20):
+        spans = [JobSpan(f"{second}-{i}", "n1", (i % 4, 9), second, second + 1) for i in range(200)]
+        jobs.push(trace(second, (0, 1, 2, 3), *spans))
+    at = jobs.jobs_at((0, 2, 3), 20)
+    assert [at.jobs[job] for job in at.job] == ["19-196", "19-198", "19-199"]
+    assert at.since_s.tolist() == [19, 19, 19]
+    assert len(looks) == 1
 
 
 def test_a_job_that_runs_when_its_recording_ends_has_an_open_end():

@@ -32,7 +32,7 @@ from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.score_history import NodeScores
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
 from clustertwin.service.live.scoring_turns import ScoringRound
-from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot
+from clustertwin.service.live.snapshot import ModelState, Phase, ServiceState, Snapshot, stale_nodes
 from clustertwin.service.live.stride import Stride
 from clustertwin.service.live.turn_failures import RESTART_AFTER, LoopFailed, TurnFailures
 from clustertwin.service.store.event_store import Filter
@@ -440,11 +440,9 @@ class Loop:
             self._problems["store"] = f"{len(self._unwritten)} events are not stored yet: {describe(error)}"
 
     def _summary(self, now_s: float) -> Snapshot:
-        self._now = replace(
-            self._now, nodes=health_summary.heard(self._now.nodes, self._heard.known_s, now_s - self.settings.stale_s)
-        )
         newest_s = self._heard.newest_s
         phase, ready_in_s = self._phase(now_s, newest_s)
+        nodes = health_summary.heard(self._now.nodes, self._heard.known_s, now_s - self.settings.stale_s)
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
         if self._recorder and self._recorder.problem:
             problems += (self._recorder.problem,)
@@ -455,6 +453,7 @@ class Loop:
             number=self._now.number + 1,
             now_s=now_s,
             phase=phase,
+            nodes=stale_nodes(nodes) if phase == "stale" else nodes,
             ready_in_s=ready_in_s,
             source=self.feed.source,
             model=self._model(),

@@ -151,11 +151,21 @@ def nothing_yet(source: str) -> Snapshot:
     return Snapshot(0, 0.0, "warming-up", None, source, None, None, None, (), (), (), empty, None, 0, "", 0.0, 0.0)
 
 
+def stale_nodes(nodes: tuple[NodeState, ...]) -> tuple[NodeState, ...]:
+    """The nodes of a loop that has no current data: none of them is watched."""
+    return tuple(node if node.phase == "maintenance" else replace(node, phase="stale") for node in nodes)
+
+
 def standing_still(snapshot: Snapshot, age_s: float) -> Snapshot:
     """The last snapshot of a loop that has published nothing for `age_s`, marked as such."""
     problem = f"the loop stands still: it has published nothing for {age_s:.0f} s, and this page shows its last second"
     return replace(
-        snapshot, phase="stale", ready_in_s=None, lag_s=snapshot.lag_s + age_s, problems=(problem, *snapshot.problems)
+        snapshot,
+        phase="stale",
+        ready_in_s=None,
+        nodes=stale_nodes(snapshot.nodes),
+        lag_s=snapshot.lag_s + age_s,
+        problems=(problem, *snapshot.problems),
     )
 
 

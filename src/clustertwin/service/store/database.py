@@ -103,8 +103,11 @@ CREATE INDEX events_by_jobs ON events (jobs);
 CREATE INDEX events_by_verdict ON events (verdict, end_s);
 """
 
+#: An index for the events of a node.
+_SCHEMA_8 = "CREATE INDEX events_by_places ON events (places);"
+
 #: The script at index n turns version n of the schema into version n + 1. A new database runs all of them.
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7)
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7, _SCHEMA_8)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.

@@ -230,3 +230,5 @@ def limit_logs() -> None:
     """Limit what clients can make the server and asyncio log."""
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(RepeatFilter())
+    # It logs a line for each form that it cannot read, with bytes of the client. The client is told too.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:  # importing them imports torch, which takes seconds
 
 ChampionAction = Literal["promote", "rollback"]
 LearningAction = Literal["freeze", "resume"]
-#: The reason is stored in champion.json or learning.json, which have limits.
-LONGEST_REASON = 1000
+LONGEST_REASON = learning.LONGEST_REASON
 LONGEST_VERSION = 255
 
 

@@ -63,6 +63,8 @@ class Agent:
         self._beat_s = self._due_s = float("-inf")
         self._lock = Lock()
         self._self_text = _self_text(settings)
+        # In each sample of the ring too: behind an address of several nodes, another one can answer each request.
+        self._node_sample = _node_sample(settings.node)
 
     def scrape(self) -> bytes:
         """The whole /metrics page, read now."""
@@ -154,7 +156,11 @@ class Agent:
     def _add_to_ring(self, time_s: float, samples: bytes) -> None:
         if self._ring and self._cpu and self._cpu.lines:
             lines = self._jobs.lines if self._jobs else b""
-            self._ring.add(time_s, self._cpu.lines + self._cpu.samples + samples + lines)
+            self._ring.add(time_s, self._cpu.lines + self._node_sample + self._cpu.samples + samples + lines)
+
+
+def _node_sample(node: str) -> bytes:
+    return f'twin_node_info{{node="{label_value(node)}"}} 1\n'.encode()
 
 
 def _self_text(settings: AgentSettings) -> bytes:
@@ -163,7 +169,7 @@ def _self_text(settings: AgentSettings) -> bytes:
         family("twin_exporter_build_info", "gauge", "The version of the exporter and of Python.")
         + f"twin_exporter_build_info{{{build}}} 1\n".encode()
         + family("twin_node_info", "gauge", "The name of the node.")
-        + f'twin_node_info{{node="{label_value(settings.node)}"}} 1\n'.encode()
+        + _node_sample(settings.node)
     )
 
 

@@ -65,6 +65,11 @@ class PageReader:
         self._parser = IncrementalParser(where, limits)
         self._layout: PageLayout | None = None
 
+    @property
+    def exporter_node(self) -> str:
+        """The name on the last page; empty if it has none."""
+        return self._layout.node if self._layout else ""
+
     def read(self, text: bytes, time_s: float) -> NodeReading:
         """The reading of a page that was requested at `time_s`; ExpositionError if it has no thread's counters."""
         values = self._parser.read(text)

@@ -51,9 +51,16 @@ class Pushes:
     def __init__(self) -> None:
         self.samples = PushedSamples()
 
-    def at(self, now_s: float, labels: Iterable[Labels], times_s: Sequence[float], value: float | bytes = 1.0) -> str:
+    def at(
+        self,
+        now_s: float,
+        labels: Iterable[Labels],
+        times_s: Sequence[float],
+        value: float | bytes = 1.0,
+        sender: str = "site",
+    ) -> str:
         rows = [series(one, [(round((T + t) * 1000), value) for t in times_s]) for one in labels]
-        return self.samples.add("site", parse_write_request(b"".join(rows)), T + now_s)
+        return self.samples.add(sender, parse_write_request(b"".join(rows)), T + now_s)
 
     def readings(self, now_s: float) -> list[NodeReading]:
         return [reading for _, reading in self.samples.due(T + now_s)]
@@ -291,13 +298,50 @@ def test_the_number_of_threads_is_limited_and_ended_ones_make_room(
     """In the loop a thread takes the same memory whether it is pushed with one mode or with eight."""
     monkeypatch.setattr(pushed_samples, "MOST_THREADS", 10)
     pushes.at(NEXT, [cpu(thread, mode, "liar:1") for thread in range(50) for mode in ("user", "idle")], [NEXT])
-    assert pushes.samples._threads == 10
+    assert pushes.samples.threads == 10
     assert "10 threads are pushed, which is the limit" in pushes.samples.refused["liar:1"]
     pushes.at(NEXT, NODE, [NEXT, NEXT + 1])
     assert NEXT in times(pushes.readings(NEXT + 1))
     pushes.readings(NEXT + 1 + WAIT_S + 1)
     pushes.readings(NEXT + 1 + WAIT_S + 1 + HELD_S + 1)
-    assert (pushes.samples._threads, pushes.samples.refused) == (0, {})
+    assert (pushes.samples.threads, pushes.samples.refused) == (0, {})
+
+
+def threads_of(pushes: Pushes, sender: str) -> int:
+    return sum(len(node.threads) for node in pushes.samples._nodes.values() if node.sender == sender)
+
+
+@pytest.mark.parametrize("limit", ["MOST_THREADS", "MOST_NODES"])
+def test_a_sender_gets_its_share_of_the_room_that_another_has_used_up(
+    pushes: Pushes, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """One sender with many threads, or with many nodes, left no room for any other."""
+    monkeypatch.setattr(pushed_samples, limit, 32)
+    for number in range(40):
+        pushes.at(NEXT, [cpu(0, "user", f"liar:{number}")], [NEXT], sender="liar")
+    honest = [cpu(thread % 4, "user", f"honest:{thread // 4}") for thread in range(40)]
+    if limit == "MOST_NODES":
+        honest = [cpu(0, "user", f"honest:{number}") for number in range(40)]
+    for second in range(30):
+        pushes.at(NEXT, honest, [NEXT], sender="honest")
+        pushes.at(NEXT, [cpu(0, "user", f"liar:{number}") for number in range(second, 40)], [NEXT], sender="liar")
+    assert threads_of(pushes, "honest") >= 32 // 3
+    assert threads_of(pushes, "liar") >= 32 // 3 - 2
+    assert "liar pushes more than its share" in pushes.samples.refused["share of liar"]
+    pushes.at(NEXT, NODE, [NEXT, NEXT + 1])
+    assert NEXT in times(pushes.readings(NEXT + 1))  # a sender below its share loses nothing
+    pushes.readings(NEXT + 1 + WAIT_S + 1)
+    pushes.readings(NEXT + 1 + WAIT_S + 1 + HELD_S + 1)
+    assert (pushes.samples.threads, pushes.samples.nodes, pushes.samples.refused) == (0, 0, {})
+
+
+def test_a_sender_cannot_use_up_the_series_of_the_others(pushes: Pushes) -> None:
+    pushes.samples._registry.most_series = 100
+    pushes.at(NEXT, [info("liar", f"liar:{number}") for number in range(200)], [NEXT], sender="liar")
+    assert pushes.samples.series == 75
+    assert "liar pushes more than its share" in pushes.samples.refused["share of liar"]
+    pushes.at(NEXT, [cpu(thread, "user", "n2:9752") for thread in range(20)], [NEXT])
+    assert (pushes.samples.series, pushes.samples.threads) == (95, 22)
 
 
 def test_known_series_are_found_among_very_many() -> None:

@@ -126,6 +126,26 @@ def test_another_node_at_the_same_address_is_named_once_and_then_read_under_its_
     assert reading.node == "n2"
 
 
+@pytest.mark.parametrize("given", ["", "front"])
+def test_another_node_that_answers_the_next_request_for_the_ring_is_named_and_not_merged(given):
+    """A load balancer may choose another node for each request: the counters of two nodes became one node's."""
+    session = greeted(node=given)
+    n1, n2 = (b'twin_node_info{node="%b"} 1\n' % name for name in (b"n1", b"n2"))
+    session.next_request(100.0)
+    assert times(session, block(100) + n1) == [100]
+    for second in (101.0, 102.0):
+        session.next_request(second)
+        with pytest.raises(SourceError, match="ring: it says that it is n2, and it was n1 before"):
+            session.receive(block(second) + n2)
+    session.next_request(103.0)
+    with pytest.raises(SourceError, match="it says that it is n2, and it was n1 before"):
+        session.receive(block(102) + n1 + block(103) + n2)
+    session.next_request(104.0)
+    assert times(session, block(104) + n1) == [104]
+    session.next_request(105.0)
+    assert times(session, block(105)) == [105]  # an older exporter does not write its name
+
+
 def test_an_address_that_another_node_answers_each_time_is_refused_until_it_stays_the_same():
     session = ExporterSession(Endpoint("http://any:9100"))
     nodes, reasons = set(), []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.sources import ring_blocks
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.http_sweep import LIMITS, unpack
@@ -99,3 +101,17 @@ def test_pieces_that_end_like_a_response_are_not_read_again_and_again() -> None:
     assert walked == list(range(50))  # one more each time, and none twice
     received += b"0\r\n\r\n"
     assert unpack(received, False, chunks) == unpack(received, False) == (200, (b"x" * 15 + b"0\r\n\r\n") * 50, True)
+
+
+def test_bad_samples_are_sorted_out_line_by_line_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a megabyte of lines that are no samples stopped the loop for a second, in every second."""
+    parsed = []
+    is_sample = ring_blocks._is_sample
+    monkeypatch.setattr(ring_blocks, "_is_sample", lambda line: parsed.append(line) or is_sample(line))
+    memory = b"twin_memory_total_bytes 100\ntwin_memory_available_bytes 25\n"
+    lie = b"".join(BLOCK.replace(b"000.", b"%03d." % i) + memory + b"a b\n" * 998 for i in range(20))
+    readings = parse_ring(lie, "n1", "ring")
+    assert len(readings) == 20
+    assert len(parsed) <= 2000
+    assert not np.isnan(readings[0].operands).all()
+    assert np.isnan(readings[-1].operands).all()

@@ -33,12 +33,17 @@ REST = 10
 REST_BYTES_PER_S = 4 << 20
 #: … and at most after this long. So a single exporter uses a tenth of one processor at most.
 LONGEST_REST_S = 30.0
+#: A short answer counts too, if parsing took this long twice in a row: the first time, it may be the compiler.
+COSTLY_S = 0.05
 #: An exporter that has not answered is named after two seconds: one slow answer on a busy machine is no problem.
 LATE_S = 0.9
 #: An exporter is named after this many answers in a row that gave no second of data.
 UNUSED_ANSWERS = 10
 #: A node name belongs to the exporter that used it first, until that one has been silent for this long.
 NAME_HELD_S = 300.0
+
+#: Jobs of all seconds of long answers that are used in one turn, which takes 0.1 s. Later turns use the rest.
+MOST_JOB_SECONDS = 20_000
 
 Parsed = tuple[list[NodeReading] | Exception | None, float]  # the readings, and how long to rest
 
@@ -58,7 +63,9 @@ class ExporterFeed:
         self._errors: dict[int, str] = {}
         self._pool = ThreadPoolExecutor(1, "parse")
         self._parsing: dict[int, Future[Parsed]] = {}
+        self._backlog: dict[int, list[NodeReading]] = {}  # what is left of long answers
         self._rest_until_s: dict[int, float] = {}
+        self._costly: Counter[int] = Counter()  # short answers of an exporter in a row that took long to parse
         self._late_s: dict[int, float] = {}  # the exporters that have not answered, and since when
         self._holders: dict[str, tuple[int, float]] = {}  # node -> its exporter, and when that answered
         self._names: dict[int, str] = {}  # the node of each exporter
@@ -70,11 +77,13 @@ class ExporterFeed:
     def take(self) -> list[Trace]:
         pending, now_s = self._sweep.pending, self._clock()
         for number in range(len(self._sessions)):
-            if number not in pending and number not in self._parsing and not self._rests(number, now_s):
+            is_busy = number in pending or number in self._parsing or number in self._backlog
+            if not is_busy and not self._rests(number, now_s):
                 self._ask(number, now_s)
         traces: list[Trace] = []
         for number in [number for number, parsing in self._parsing.items() if parsing.done()]:
-            traces += self._parsed(number, self._parsing.pop(number))
+            self._parsed(number, self._parsing.pop(number))
+        traces += self._from_backlog()
         for number, answer in self._sweep.responses(ANSWER_S):
             traces += self._traces(number, answer)
         self._late_s = {number: self._late_s.get(number, now_s) for number in self._sweep.pending}
@@ -101,17 +110,40 @@ class ExporterFeed:
         if len(answer) > INLINE_BYTES:
             self._parsing[number] = self._pool.submit(_parse, self._sessions[number], answer)
             return []
-        try:
-            readings = self._sessions[number].receive(answer)
-        except Exception as error:  # one faulty exporter must not stop the others
-            return self._failed(number, error)
-        return self._accept(number, readings)
+        readings, rest_s = _parse(self._sessions[number], answer)
+        self._costly[number] = self._costly[number] + 1 if rest_s > REST * COSTLY_S else 0
+        if self._costly[number] > 1:
+            self._rest_until_s[number] = self._clock() + min(rest_s, LONGEST_REST_S)
+        # One faulty exporter must not stop the others.
+        return self._failed(number, readings) if isinstance(readings, Exception) else self._accept(number, readings)
 
-    def _parsed(self, number: int, parsing: Future[Parsed]) -> list[Trace]:
-        """The traces of an answer that was parsed in the other thread."""
+    def _parsed(self, number: int, parsing: Future[Parsed]) -> None:
+        """Keep the readings of an answer that was parsed in the other thread."""
         readings, rest_s = parsing.result()
         self._rest_until_s[number] = self._clock() + min(rest_s, LONGEST_REST_S)
-        return self._failed(number, readings) if isinstance(readings, Exception) else self._accept(number, readings)
+        if isinstance(readings, Exception):
+            self._failed(number, readings)
+        elif readings is None:
+            self._accept(number, None)
+        else:
+            self._backlog[number] = readings
+
+    def _from_backlog(self) -> list[Trace]:
+        """As many of the kept readings as one turn can use. The exporters take turns."""
+        traces: list[Trace] = []
+        room = MOST_JOB_SECONDS
+        for number in list(self._backlog):
+            if room <= 0:
+                break
+            readings = self._backlog.pop(number)
+            used = 0
+            while used < len(readings) and room > 0:
+                room -= 1 + len(readings[used].jobs)
+                used += 1
+            if used < len(readings):
+                self._backlog[number] = readings[used:]
+            traces += self._accept(number, readings[:used])
+        return traces
 
     def _accept(self, number: int, readings: list[NodeReading] | None) -> list[Trace]:
         self._errors.pop(number, None)
@@ -125,6 +157,7 @@ class ExporterFeed:
             return traces
         except Exception as error:
             self._streams[number] = Stream()
+            self._backlog.pop(number, None)
             return self._failed(number, error)
 
     def _hold_name(self, number: int) -> None:

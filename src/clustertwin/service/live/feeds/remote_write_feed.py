@@ -25,6 +25,8 @@ from clustertwin.telemetry.ingest.rates import NONE, Faults
 
 #: Bodies that are being received or wait for the thread, and their bytes.
 MOST_BODIES, MOST_WAITING_BYTES = 256, 64 << 20
+#: The part of them that one sender may use: it may send its bodies as slowly as it likes.
+SENDER_PART = 3 / 4
 #: Without a request for this long, the source is silent.
 SILENT_S = 15.0
 #: Counted samples that were dropped are named for this long.
@@ -74,6 +76,7 @@ class RemoteWriteFeed:
         self._door = threading.Lock()  # of what waits; the event loop takes it, so it is held for a moment only
         self._pool = ThreadPoolExecutor(1, "pushes")
         self._waiting, self._waiting_bytes = 0, 0
+        self._bodies_of, self._bytes_of = Counter[str](), Counter[str]()  # the same, by sender
         self._streams: dict[str, tuple[PushedNode, Stream]] = {}  # by node name
         self._claims: dict[str, tuple[str, float]] = {}  # node names that two targets claim, until when it is named
         self._unused: Counter[str] = Counter()  # readings of a node since it gave a second of data
@@ -84,22 +87,35 @@ class RemoteWriteFeed:
     def now_s(self) -> float:
         return self._clock()
 
+    def limit_threads(self, most: int) -> None:
+        """Take in at most as many threads as the loop does: here each sender has a share of them."""
+        self._samples.most_threads = most
+
     # The side of the web server -------------------------------------------------------------------------------------
 
     @contextmanager
-    def reserved(self, length: int) -> Iterator[None]:
-        """Room for a body that is received now; QueueFull if there is none."""
+    def reserved(self, sender: str, length: int) -> Iterator[None]:
+        """Room for a body that is received now; QueueFull if there is none, or none for this sender."""
         with self._door:
-            if self._waiting >= MOST_BODIES or self._waiting_bytes + length > MOST_WAITING_BYTES:
+            is_full = self._waiting >= MOST_BODIES or self._waiting_bytes + length > MOST_WAITING_BYTES
+            own_bodies, own_bytes = self._bodies_of[sender], self._bytes_of[sender]
+            if own_bodies:  # a single body is no flood
+                is_full |= own_bodies >= SENDER_PART * MOST_BODIES
+                is_full |= own_bytes + length > SENDER_PART * MOST_WAITING_BYTES
+            if is_full:
                 raise QueueFull
-            self._waiting += 1
-            self._waiting_bytes += length
+            self._count(sender, 1, length)
         try:
             yield
         finally:
             with self._door:
-                self._waiting -= 1
-                self._waiting_bytes -= length
+                self._count(sender, -1, -length)
+
+    def _count(self, sender: str, bodies: int, length: int) -> None:
+        self._waiting += bodies
+        self._waiting_bytes += length
+        self._bodies_of[sender] += bodies
+        self._bytes_of[sender] += length
 
     def submit(self, sender: str, body: bytes) -> Future[str]:
         """Take in a body. The result is the reason if some of its series cannot be used; WriteError if none can."""

@@ -1,8 +1,8 @@
 """A node that scores its own threads takes its champion from a central service: its address -> champion.json here.
 
 The card of the central champion names its files with their SHA-256. Each file is checked before it is written. The
-whole version is checked and loaded before it is stored, and older ones of the centre are deleted. If anything is wrong,
-the detector in service stays, and the reason is named.
+whole version is checked, loaded and timed before it is stored, and older ones of the centre are deleted. If anything is
+wrong, the detector in service stays, and the reason is named.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class CentralChampion:
         """Write the files of a version, checked and loaded, and publish them in one rename."""
         if self._refused and self._refused[0] == card.sha256 and abs(self._clock() - self._refused[1]) < REFUSED_S:
             raise self._refused[2]
+        from clustertwin.service.live.members.detector_timing import check_speed
         from clustertwin.telemetry.detection.detector_store import read
         from clustertwin.telemetry.learning.champions.version_store import digest
 
@@ -126,7 +127,7 @@ class CentralChampion:
             if digest(draft) != card.sha256:
                 raise SourceError(f"{self.endpoint.url}: the files of {card.version} differ from its SHA-256")
             try:
-                read(draft)
+                check_speed(read(draft))
             except TwinError as error:
                 self._refused = card.sha256, self._clock(), error
                 raise

@@ -39,7 +39,7 @@ def router(state: ServiceState) -> APIRouter:
             return _refuse(404, 'this service does not take in samples; set source.kind = "remote-write"')
         try:
             _check_head(request.headers)
-            with receiver.reserved(int(request.headers["content-length"])):
+            with receiver.reserved(request.state.who, int(request.headers["content-length"])):
                 body = await request.body()
                 declared_length(body, _LIMITS)
                 taken = receiver.submit(request.state.who, body)

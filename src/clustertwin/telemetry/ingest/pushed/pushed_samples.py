@@ -21,7 +21,15 @@ from clustertwin.core.formatting import visible
 from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import Dialect, thread_number
 from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF, OWNER_METRIC, PushedLayout, layout_of
-from clustertwin.telemetry.ingest.pushed.sample_rows import ABSENT, FREE, LATE, SAMPLE_OUTCOMES, due_until, fill_rows
+from clustertwin.telemetry.ingest.pushed.sample_rows import (
+    ABSENT,
+    FREE,
+    LATE,
+    SAMPLE_OUTCOMES,
+    due_until,
+    fill_rows,
+)
+from clustertwin.telemetry.ingest.pushed.sender_shares import SenderShares
 from clustertwin.telemetry.ingest.pushed.series_registry import UNKNOWN, UNWANTED, SeriesRegistry
 from clustertwin.telemetry.ingest.pushed.write_request import LABEL_PROBLEMS, SOUND, WriteSeries, parse_labels
 
@@ -51,6 +59,8 @@ MOST_READINGS = 100_000
 #: needs about a second for all of them.
 MOST_AT_ONCE, MOST_EARLY, MOST_LAID_OUT = 10_000, 5_000, 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
+#: At a limit of threads or nodes, a sender below its share gets one part in this many from the one with the most.
+ROOM = 16
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
 
@@ -86,7 +96,8 @@ class PushedSamples:
         self._waiting: dict[tuple[str, str, str], list[int]] = {}  # series whose node is not known, or another's
         self._at_place: dict[int, PushedNode] = {}
         self._attached = 0  # series that have a node
-        self._threads = 0  # of all nodes
+        self._thread_shares, self._node_shares = SenderShares(1 / ROOM), SenderShares(1 / ROOM)
+        self._series_shares = SenderShares(1 / 4)  # nobody makes room for others at once, so the reserve is larger
         self._roomed_s = float("-inf")
         self._early: list[tuple[PushedNode, NodeReading]] = []  # returned before they were asked for
         #: Series: node, whether it is waited for, time of its newest sample, when it was heard, and its samples by row.
@@ -100,6 +111,7 @@ class PushedSamples:
         self._filled = np.zeros((0, ROWS), np.int64)
         self._expected, self._returned_ms, self._begun_s = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
         self._free_places: list[int] = []
+        self.most_threads = MOST_THREADS  # fewer if the loop takes fewer
         self.counts: Counter[str] = Counter()  # samples, by what happened to them; refused series; dropped readings
         self.refused: dict[str, str] = {}  # what is left out, and why
         self.owners: dict[str, int] = {}  # job -> user id
@@ -111,6 +123,10 @@ class PushedSamples:
     @property
     def nodes(self) -> int:
         return len(self._nodes)
+
+    @property
+    def threads(self) -> int:
+        return self._thread_shares.total
 
     def add(self, sender: str, request: WriteSeries, now_s: float) -> str:
         """Take in a request. The reason if some of its series cannot be used; the others are used nevertheless."""
@@ -160,7 +176,11 @@ class PushedSamples:
         if self._registry.is_full:
             self._refuse("", _FULL)
             return UNWANTED
+        if not self._series_shares.has_room(sender, self._registry.most_series):
+            self._refuse(_share_of(sender), f"{sender} pushes more than its share; its new series are left out")
+            return UNWANTED
         number = self._registry.add(text, sender_number, hashed)
+        self._series_shares.add(sender, 1)
         self._grow(number)
         self._attach(number, sender, labels, now_s)
         return number
@@ -200,20 +220,39 @@ class PushedSamples:
     def _add_thread(self, node: PushedNode, cpu: str) -> bool:
         """Count a series of a thread; False if the thread is new and there are too many."""
         if cpu not in node.threads:
-            if self._threads >= MOST_THREADS:
-                self._refuse(node.instance, f"{node.where}: {MOST_THREADS} threads are pushed, which is the limit")
+            most = min(MOST_THREADS, self.most_threads)
+            if not self._has_room(self._thread_shares, node.sender, most):
+                self._refuse(node.instance, f"{node.where}: {most} threads are pushed, which is the limit")
                 return False
-            self._threads += 1
+            self._thread_shares.add(node.sender, 1)
+            self.refused.pop(_share_of(node.sender), None)
         node.threads[cpu] += 1
+        return True
+
+    def _has_room(self, shares: SenderShares, sender: str, most: int) -> bool:
+        """Whether the sender may have one more. At the limit, the newest nodes of a sender above its share are left."""
+        if shares.has_room(sender, most):
+            return True
+        giver = shares.giver(sender, most)
+        if giver is None:
+            return False
+        until = shares.total - max(most // ROOM, 1)
+        own = [key for key, node in self._nodes.items() if node.sender == giver]
+        for key in sorted(own, key=lambda key: self._begun_s[self._nodes[key].place], reverse=True):
+            if shares.total <= until:
+                break
+            self._forget(key)
+        self._refuse(_share_of(giver), f"{giver} pushes more than its share; its newest nodes are left out")
         return True
 
     def _begin(
         self, key: tuple[str, str, str], dialect: Dialect, labels: Mapping[str, str], now_s: float
     ) -> PushedNode | None:
         """A new node, with the series that have waited for it."""
-        if len(self._nodes) >= MOST_NODES:
+        if not self._has_room(self._node_shares, key[0], MOST_NODES):
             self._refuse("", f"{MOST_NODES} nodes are pushed, which is the limit")
             return None
+        self._node_shares.add(key[0], 1)
         place = self._free_places.pop() if self._free_places else self._new_place()
         self._row_ms[place], self._filled[place] = FREE, 0
         self._expected[place], self._returned_ms[place], self._begun_s[place] = 0, FREE, now_s
@@ -227,12 +266,16 @@ class PushedSamples:
     def _forget(self, key: tuple[str, str, str]) -> None:
         """Forget a node that is silent. If another sender has the same node, it takes over with its next push."""
         node = self._nodes.pop(key)
+        self._node_shares.add(node.sender, -1)
+        if not self._node_shares.of(node.sender):
+            self.refused.pop(_share_of(node.sender), None)
         del self._at_place[node.place]
         self._detach(node, np.ones(len(node.numbers), np.bool_))
         self._orphan[self._waiting.pop(key, [])] = True
         self._row_ms[node.place] = FREE
         self._free_places.append(node.place)
-        self.refused.pop(node.instance, None)
+        for name in ("", node.instance):  # if there is still no room, the next series says so again
+            self.refused.pop(name, None)
 
     def _detach(self, node: PushedNode, gone: NDArray[np.bool_]) -> None:
         """Take series away from a node."""
@@ -245,7 +288,7 @@ class PushedSamples:
         for name, own in (node.columns[i] for i in np.flatnonzero(gone).tolist()):
             if name == node.dialect.cpu:
                 node.threads[own["cpu"]] -= 1
-                self._threads -= not node.threads[own["cpu"]]
+                self._thread_shares.add(node.sender, -(not node.threads[own["cpu"]]))
         node.threads = +node.threads  # without those that have no series
         node.columns = [column for column, is_gone in zip(node.columns, gone.tolist(), strict=True) if not is_gone]
         node.numbers = numbers[~gone].tolist()
@@ -261,6 +304,10 @@ class PushedSamples:
         renamed = np.full(count, -1, np.int64)
         renamed[kept] = np.arange(len(kept))
         self._registry.keep(kept)
+        self._series_shares = SenderShares(self._series_shares.reserve)
+        counts = np.bincount(self._registry.senders, minlength=len(self._senders)).tolist()
+        for sender, series in zip(self._senders, counts, strict=True):
+            self._series_shares.add(sender, series)
         for array in (self._node_of, self._active, self._orphan, self._newest_ms, self._heard_s, self._bits):
             array[: len(kept)] = array[kept]
         for node in self._nodes.values():
@@ -409,6 +456,11 @@ def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
         return layout_of(node.columns, node.dialect)
     except ValueError as error:
         return str(error)
+
+
+def _share_of(sender: str) -> str:
+    """Under which name `refused` has what is left out of a sender; no instance has a space."""
+    return f"share of {sender}"
 
 
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:

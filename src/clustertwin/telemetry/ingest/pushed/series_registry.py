@@ -39,6 +39,11 @@ class SeriesRegistry:
     def is_full(self) -> bool:
         return self._count >= self.most_series or self._used_bytes >= self.most_bytes
 
+    @property
+    def senders(self) -> NDArray[np.int32]:
+        """(series,) the number of the sender of each."""
+        return self._sender[: self._count]
+
     def find(self, request: WriteSeries, sender: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """The number of each series of a request, and its hash."""
         numbers, hashes = np.empty(len(request.places), np.int64), np.empty(len(request.places), np.uint64)

@@ -109,6 +109,7 @@ class ExporterSession:
                 self._everything = False
             raise SourceError(str(error)) from None
         self._has_ring = self._wants_ring and any(sample.name == _RING for sample in self._pages.series)
+        self._ring.exporter_node = self._pages.exporter_node
         if self._has_ring:  # the page is no news of the ring, whose clock may have been set back meanwhile
             return None
         self._news_s = self._requested_s

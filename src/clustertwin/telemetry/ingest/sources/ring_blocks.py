@@ -2,14 +2,16 @@
 
     t 1731700000.123
     cpu0 4705 150 1120 16250 520 0 17 0 0 0
+    twin_node_info{node="n1"} 1
     twin_memory_available_bytes 8589934592
     job slurm 4711 0-3,8
     stats twin_job_cpu_allocated twin_job_cpu_seconds_total{mode="user"} …
     stat slurm 4711 5 71200000e-6 …
 
-A block has the kernel's lines of single threads, sample lines of the series behind the node channels, a line for each
-job with its own CPU set, and the counters of these jobs. An older exporter writes no sample lines or no counters: the
-channels that need them are unknown. Lines of other kinds are skipped, so that a newer exporter can add some.
+A block has the kernel's lines of single threads, sample lines with the name of the node and of the series behind the
+node channels, a line for each job with its own CPU set, and the counters of these jobs. An older exporter writes no
+sample lines, no name or no counters: the channels that need them are unknown. Lines of other kinds are skipped, so that
+a newer exporter can add some.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ _TIME = re.compile(rb"\d{1,12}(?:\.\d{1,9})?")
 #: The kernel's counts have 64 bits, which is at most 20 digits. A longer one overflows a float or stops int().
 _LONG_COUNT = re.compile(rb"\d{21}")
 _ODD = -1
+_NODE = "twin_node_info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class RingLimits:
     jobs: int = 1024  # in a block; an exporter reads at most 512
     job_threads: int = 1 << 17  # of all jobs of a block together; jobs may share threads
     samples: ExpositionLimits = ExpositionLimits(text_bytes=1 << 20, samples=10_000)  # an exporter writes about 20
+    single_lines: int = 2000  # samples of all blocks that are parsed one by one, because another in their block is bad
 
 
 @compiled
@@ -110,11 +114,12 @@ class RingReader:
         self.node, self.where, self.limits = node, where, limits
         self._cpus: tuple[int, ...] = ()
         self._numbers = np.zeros(0, np.int64)
-        self._samples = _SampleLines(limits.samples)
+        self._samples = _SampleLines(limits)
         self._most_cpus = 0
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
         self._stats = StatLines(limits.jobs)
+        self.exporter_node = ""  # the name that the exporter gave; empty: none
 
     def read(self, text: bytes) -> list[NodeReading]:
         """Every block, oldest first; SourceError if the text is not a ring. A last line that is cut off is ignored."""
@@ -124,18 +129,23 @@ class RingReader:
         self._check(text.count(b"\nt ") + 1, self.limits.blocks, "blocks")
         readings = []
         at = 0
+        self._samples.begin()
         while at < len(text):
             following = text.find(b"\nt ", at) + 1 or len(text)
             head_end = text.find(b"\n", at, following)
             head = text[at + 2 : head_end if head_end >= 0 else following]
             if _TIME.fullmatch(head) is None:
                 raise SourceError(f"{self.where}: {head[:60]!r} is not a time")
-            readings.append(self.reading(float(head), *_parts(text, at + 3 + len(head), following)))
+            readings.append(self._reading(float(head), *_parts(text, at + 3 + len(head), following)))
             at = following
         return [reading for reading in readings if reading.cpus]
 
     def reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
         """The three parts of a block as one reading."""
+        self._samples.begin()
+        return self._reading(time_s, cpu_lines, sample_lines, job_lines)
+
+    def _reading(self, time_s: float, cpu_lines: bytes, sample_lines: bytes, job_lines: bytes) -> NodeReading:
         cpus, ticks = self._ticks(cpu_lines)
         job_lines, stat_lines = split_stats(job_lines)
         if job_lines != self._job_lines:
@@ -143,16 +153,28 @@ class RingReader:
             self._most_cpus = max(self._most_cpus, cpus[-1] + 1 if cpus else 0)
             self._jobs = self._parse_jobs(job_lines, self._most_cpus)
             self._job_lines = job_lines
+        operands = self._samples.operands(sample_lines)
+        self._check_node(self._samples.node)
         return NodeReading(
             node=self.node,
             time_s=time_s,
             cpus=cpus,
             seconds=ticks / TICKS_PER_S,
             modes=MODES[: ticks.shape[1]],
-            operands=self._samples.operands(sample_lines),
+            operands=operands,
             jobs=self._jobs,
             job_operands=self._stats.operands(stat_lines, self._jobs),
         )
+
+    def _check_node(self, name: str) -> None:
+        """SourceError if another node answers than before: its counters must not follow those of the other."""
+        try:
+            name = short_name(name, "node")
+        except ValueError as reason:
+            raise SourceError(f"{self.where}: {reason}") from None
+        self.exporter_node = self.exporter_node or name
+        if name not in ("", self.exporter_node):
+            raise SourceError(f"{self.where}: it says that it is {name}, and it was {self.exporter_node} before")
 
     def _ticks(self, lines: bytes) -> tuple[tuple[int, ...], NDArray[np.float64]]:
         """Threads and their ticks (cpu, mode). A thread whose line cannot be read is left out: its second is masked."""
@@ -193,11 +215,17 @@ class RingReader:
 class _SampleLines:
     """The sample lines of one node's blocks -> the operands of its node channels."""
 
-    def __init__(self, limits: ExpositionLimits) -> None:
-        self._limits = limits
-        self._parser = IncrementalParser("ring", limits)
+    def __init__(self, limits: RingLimits) -> None:
+        self._limits = limits.samples
+        self._most_single_lines = self._single_lines = limits.single_lines
+        self._parser = IncrementalParser("ring", limits.samples)
         self._series: tuple[MetricSample, ...] = ()
         self._slots: OperandSlots | None = None
+        self.node = ""  # the name among the samples that were read last; empty: none
+
+    def begin(self) -> None:
+        """Begin a text: its limit of lines that are parsed one by one, which takes 10 µs or more each, is unused."""
+        self._single_lines = self._most_single_lines
 
     def operands(self, lines: bytes) -> NDArray[np.float64]:
         if not lines:
@@ -205,7 +233,8 @@ class _SampleLines:
         try:
             values = self._parser.read(lines)
         except ExpositionError:
-            if len(lines) > self._limits.text_bytes or lines.count(b"\n") > self._limits.samples:
+            self._single_lines -= lines.count(b"\n")
+            if len(lines) > self._limits.text_bytes or self._single_lines < 0:
                 return UNKNOWN_OPERANDS
             try:
                 values = self._parser.read(b"".join([line for line in lines.splitlines(True) if _is_sample(line)]))
@@ -214,6 +243,8 @@ class _SampleLines:
         if self._slots is None or self._parser.series is not self._series:
             self._series = self._parser.series
             self._slots = OperandSlots([(sample.name, sample.labels) for sample in self._series], "twin")
+            names = [sample.labels.get("node", "") for sample in self._series if sample.name == _NODE]
+            self.node = names[-1] if names else ""
         return self._slots.read(np.append(values, np.nan))
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from clustertwin.core import extras, files
 from clustertwin.core.errors import InputError, SettingsError, TwinError
 from clustertwin.core.foreign_files import read_regular
+from clustertwin.core.formatting import shortened
 from clustertwin.telemetry.detection.detector import Detector
 from clustertwin.telemetry.detection.detector_store import read
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
+from clustertwin.telemetry.learning.champions.learning_state import LONGEST_REASON
 from clustertwin.telemetry.learning.champions.version_store import (
     DIRECTORY,
     add_version,
@@ -79,6 +81,7 @@ def promote(home: Path, version: str, fence: int, why: str, now_s: float, new_ba
             return champion
         before = (*champion.before, champion.version)[-_PREDECESSORS:] if champion else ()
         base = version if new_base or champion is None else champion.base
+        why = shortened(why, LONGEST_REASON)
         return _write(home, Champion(version, digest(directory), fence, now_s, why, before, base))
 
 

@@ -15,10 +15,12 @@ from typing import Any
 from clustertwin.core import files
 from clustertwin.core.errors import InputError
 from clustertwin.core.foreign_files import parse_json, read_regular
+from clustertwin.core.formatting import shortened
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
 
 FILE = "learning.json"
 MOST_BYTES = 1 << 20  # the file has a few KB
+LONGEST_REASON = 1000  # characters, here and in champion.json: both files have limits
 _CLEARED_DAYS = 60  # how many resumed days the file keeps
 _SHADOW_DAYS = 60  # how many days of the shadow the file keeps
 
@@ -91,7 +93,7 @@ def _check(values: dict[str, Any], defaults: dict[str, Any]) -> None:
 
 def freeze(home: Path, reason: str) -> LearningState:
     """Turn learning off until `resume`."""
-    return _update(home, lambda state: replace(state, frozen=reason or "frozen by hand"))
+    return _update(home, lambda state: replace(state, frozen=shortened(reason, LONGEST_REASON) or "frozen by hand"))
 
 
 def halt(home: Path, reason: str, day: str, now_s: float) -> LearningState:
