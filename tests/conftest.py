@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -68,6 +69,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _has(marker: str) -> Callable[[pytest.Item], bool]:
     return lambda item: item.get_closest_marker(marker) is not None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and the modules that they import stay until the end: the garbage collector skips them."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
