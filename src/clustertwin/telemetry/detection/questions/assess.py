@@ -78,10 +78,11 @@ def assess(
     ratio = np.zeros(len(parts))
     findings: list[Finding] = []
     clearest = _clearest((*harmed, *changed))
+    # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
+    can_change, can_harm = started & held, started & (held | ~beside_jobs)
     for candidate in (*harmed, *changed):
-        # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
-        applies = started & (held | (candidate.question == "harm") & ~beside_jobs)
-        rated = np.where(applies, np.nan_to_num(candidate.ratio, nan=0.0), 0.0)
+        applies = can_harm if candidate.question == "harm" else can_change
+        rated = np.where(applies, np.fmax(candidate.ratio, 0.0), 0.0)
         hit = rated >= 1
         if FINDING_CAUSES[candidate.cause].opens_event:
             ratio = np.maximum(ratio, rated)
@@ -95,7 +96,7 @@ def assess(
     if len(due):
         now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
         memory.past.append(rows[due], now[due], pending(now, longer, usual, settings)[due], moment.end_s)
-    return Assessment(tuple(findings), parts, ratio)
+    return Assessment(tuple(findings), parts, np.nan_to_num(ratio))
 
 
 def _rebuild(moment: Moment, parts: JobParts, memory: QuestionMemory, rows: NDArray[np.intp], added: list[int]) -> None:
