@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from clustertwin.cli import main
 
 # Tests run side by side: one thread each for the numeric libraries, here and in every process a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Imports and thousands of tests allocate millions of objects that stay: look for garbage less often than by default.
+gc.set_threshold(20_000, 10, 10)
 # A shell starts what it puts into the background with SIGINT ignored, and children inherit that; the tests send Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure. `--hypothesis-profile quick`, as `make quick` has it, looks at fewer examples.
@@ -28,6 +31,8 @@ settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("whole")
 
 
+#: A file system in memory, where Linux has one, and the room that the directories of the fast tests may need.
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 2 << 30
 #: Files that take a minute or more: they begin first.
 LONGEST = (
     "tests/workload/slurm/test_real_slurmctld.py",
@@ -45,6 +50,17 @@ LONGEST = (
     "tests/service/act/test_duel.py",
     "tests/service/test_chaos.py",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the directories of fast tests into memory: they write thousands of databases, and each waits for the disk.
+
+    Not those of tests with real programs: evidence about a process depends on where its files are.
+    """
+    if "not real" in config.option.markexpr and os.access(MEMORY, os.W_OK):
+        facts = os.statvfs(MEMORY)  # in a container it often has 64 MB, or executes no programs
+        if facts.f_bavail * facts.f_frsize > MEMORY_BYTES and not facts.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", os.fspath(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +84,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _has(marker: str) -> Callable[[pytest.Item], bool]:
     return lambda item: item.get_closest_marker(marker) is not None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and the modules that they import stay until the end: the garbage collector skips them."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

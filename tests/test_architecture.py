@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -23,6 +24,9 @@ FACES = ("cli/", "service/web/api/", "service/web/pages/")
 ROLES = {"contract.py", "check.py", "__init__.py", "__main__.py"}
 #: Every architecture has its own configuration, found beside it.
 SAME_ROLE = {"Config"}
+#: What the tests look at, and where a node has statements below it.
+KINDS = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @cache
@@ -34,8 +38,18 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def statements(path: Path) -> tuple[ast.stmt, ...]:
+    """The imports, classes and functions of a file, at any depth of its code."""
+    return tuple(_below(ast.parse(path.read_text()).body))
+
+
+def _below(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """All of these are statements. So expressions, nine nodes of ten, are not visited."""
+    for node in body:
+        if isinstance(node, KINDS):
+            yield node
+        for part in BLOCKS:
+            yield from _below(getattr(node, part, ()))
 
 
 def folder_of(path: Path) -> str:
@@ -46,7 +60,7 @@ def folder_of(path: Path) -> str:
 def imported(path: Path) -> set[str]:
     """Modules of ours that a file imports, at any depth of its code."""
     names: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in statements(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             full = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= {name if name in modules() else node.module for name in full}
@@ -59,7 +73,7 @@ def definitions(kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> list[tuple[s
     return [
         (str(path.relative_to(PACKAGE)), node)
         for path in sorted(modules().values())
-        for node in ast.walk(tree(path))
+        for node in statements(path)
         if isinstance(node, kind)
     ]
 

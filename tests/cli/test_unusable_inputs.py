@@ -34,6 +34,12 @@ COMMANDS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def no_service(tmp_path, monkeypatch):
+    """Some commands look into the home of a service, and that of this user may hold one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 @pytest.fixture(params=["missing", "directory", "binary"])
 def unusable(request, tmp_path, monkeypatch):
     """The name of an input that no command can read, in an empty working directory."""

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.service import sample_state
 from tests.service.conftest import Clock, ready
-from tests.service.live.test_loop import Counting, live, play
+from tests.service.live.counting import Counting, live, play, warm_up
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError
@@ -43,7 +43,7 @@ def test_an_exception_of_a_source_is_named_and_the_next_second_goes_on(loop_of, 
     (source,) = begun(clock, "a")
     feed = live(clock, source)
     loop = loop_of(feed, stride_s=5)
-    play(loop, clock, [source], 120)
+    warm_up(loop, clock, [source], 120)
     real, feed.take = feed.take, lambda: 1 / 0
     failed = play(loop, clock, [source], 1)
     assert any("ZeroDivisionError" in problem for problem in failed.problems)
@@ -57,7 +57,7 @@ def test_a_source_that_raises_a_foreign_error_leaves_the_others_alone(loop_of, c
     honest, liar = begun(clock, "honest", "liar")
     loop = loop_of(live(clock, honest, liar), stride_s=5)
     liar.readings = lambda: [int("9" * 5000)]
-    after = play(loop, clock, [honest, liar], 120)
+    after = warm_up(loop, clock, [honest, liar], 120)
     assert after.phase == "watching"
     assert [problem for problem in after.problems if problem.startswith("liar: ValueError")]
 
@@ -86,7 +86,7 @@ def test_a_node_whose_trace_cannot_be_used_is_left_out_alone_for_a_minute(loop_o
 def test_a_store_that_cannot_be_read_or_written_does_not_stop_scoring(loop_of, state, clock, monkeypatch):
     (source,) = begun(clock, "a")
     loop = loop_of(live(clock, source), stride_s=5)
-    play(loop, clock, [source], 110)
+    warm_up(loop, clock, [source], 110)
 
     def damaged(*_: object) -> None:
         raise ValueError("database disk image is malformed")
@@ -109,7 +109,7 @@ def test_a_champion_file_that_is_none_is_refused_and_named(loop_of, state, clock
     (source,) = begun(clock, "a")
     loop = loop_of(live(clock, source), stride_s=5)
     (state.home / champion_store.FILE).write_bytes(text)
-    after = play(loop, clock, [source], 120)
+    after = warm_up(loop, clock, [source], 120)
     assert after.phase == "watching"
     assert (after.model.origin, after.model.refused_total) == ("bundled", 1)
     assert any("the new champion is refused" in problem and "champion.json" in problem for problem in after.problems)
@@ -130,7 +130,7 @@ def test_a_champion_that_cannot_score_is_withdrawn(state, clock, detector):
     (source,) = begun(clock, "a")
     handover, scorer = Handover(state.home, detector), Refusing()
     loop = Loop(state, live(clock, source), ready(handover), score=scorer)
-    play(loop, clock, [source], 110)
+    warm_up(loop, clock, [source], 110)
     handover.before, handover.detector, handover.taken = detector, replace(detector, sha256="f" * 64), 1
     scorer.version = handover.detector.version
     assert scorer.version != detector.version
@@ -144,7 +144,7 @@ def test_scoring_that_always_fails_begins_again_and_the_page_says_so(state, cloc
     (source,) = begun(clock, "a")
     scorer = Refusing()
     loop = Loop(state, live(clock, source), ready(Handover(state.home, detector)), score=scorer)
-    play(loop, clock, [source], 110)
+    warm_up(loop, clock, [source], 110)
     scorer.version = detector.version
     failed = play(loop, clock, [source], 6)
     assert "this second could not be scored: RuntimeError: shapes do not match" in failed.problems

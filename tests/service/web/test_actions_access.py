@@ -17,6 +17,7 @@ from clustertwin.service.act.slurm_commands import read_facts
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, Waiting
 from clustertwin.telemetry.diagnosis.odd_rank import find
+from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
 READ = ("/api/v1/evidence/e1", "/api/v1/actions", "/api/v1/savings", "/actions")
 
@@ -39,7 +40,7 @@ def action(stage, client):
     waits = [ProcessEvidence("n1", 9 + r, r, "waits-in-mpi", "R", mpi_call="MPI_Allreduce") for r in range(3)]
     odd = ProcessEvidence("n1", 20, 3, "blocked", "S", waiting=Waiting("read", "/scratch/<b>x"), since_s=9_000.0)
     evidence = JobEvidence("42", ("n1",), 9_900.0, 2.0, (*waits, odd), size=4, messages_pass=False)
-    outcomes = outcomes_of("42", find(evidence), run=PaperSlurm())
+    outcomes = outcomes_of("42", find(evidence), run=PaperSlurm(), settings=ActionSettings(futures=10))
     EvidenceStore(stage.store.database).add("e1", evidence, outcomes)
     plan = ActionPlan(read_facts("42", PaperSlurm()), "blocked-io", find(evidence).sentence, 0.97, "ask", "TERM", 30.0)
     action = Journal(stage.store.database).propose("e1", "cancel", "hung", plan, time.time())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.telemetry.diagnosis.test_processes import QUICK, only, settled, start
@@ -43,8 +46,15 @@ def test_the_name_of_a_program_is_not_read_as_one_of_the_kernels_fields(start, n
     assert seen.parent == os.getpid()
 
 
-def test_a_pipe_in_the_place_of_a_mapped_file_is_not_opened(start, tmp_path):
-    path = str(tmp_path / "library")
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A directory that is not below /dev, as `tmp_path` may be: nothing below /dev is read."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+def test_a_pipe_in_the_place_of_a_mapped_file_is_not_opened(start, on_disk):
+    path = str(on_disk / "library")
     code = f"open({path!r}, 'wb').write(b'\\x7fELF' + b'x' * 8192); import mmap, os; "
     code += (
         f"m = mmap.mmap(os.open({path!r}, os.O_RDONLY), 8192, prot=mmap.PROT_READ); os.link({path!r}, {path + '2'!r}); "

@@ -113,8 +113,10 @@ def forecasts(
     """
     found: dict[int, Numbers] = {}
     now = _newest(levels)
+    if np.isnan(now).all():
+        return []
     for window in windows:
-        if window.levels.shape[1] < window.samples or not len(levels):
+        if window.levels.shape[1] < window.samples:
             continue
         growth = steady_growth(window)
         grown = growth.rate * growth.length_s

@@ -75,20 +75,20 @@ def assess(
     started = parts.age_s >= settings.start_s + settings.block_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     beside_jobs = np.isin(parts.node, parts.node[held])
-    ratio = np.zeros(len(parts))
     findings: list[Finding] = []
-    clearest = _clearest((*harmed, *changed))
-    for candidate in (*harmed, *changed):
-        # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
-        applies = started & (held | (candidate.question == "harm") & ~beside_jobs)
-        rated = np.where(applies, np.nan_to_num(candidate.ratio, nan=0.0), 0.0)
-        hit = rated >= 1
-        if FINDING_CAUSES[candidate.cause].opens_event:
-            ratio = np.maximum(ratio, rated)
-        for part in np.flatnonzero(hit).tolist():
-            other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
-            clear = float(clearest[candidate.cause][part])
-            findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
+    candidates = (*harmed, *changed)
+    clearest = _clearest(candidates)
+    harms = np.array([candidate.question == "harm" for candidate in candidates])
+    opens = np.array([FINDING_CAUSES[candidate.cause].opens_event for candidate in candidates])
+    # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
+    applies = started & (held | harms[:, None] & ~beside_jobs)  # (candidate, part)
+    rated = np.where(applies, np.nan_to_num([candidate.ratio for candidate in candidates], nan=0.0), 0.0)
+    ratio = rated[opens].max(axis=0, initial=0.0)
+    for i, part in np.argwhere(rated >= 1).tolist():
+        candidate = candidates[i]
+        other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
+        clear = float(clearest[candidate.cause][part])
+        findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
     findings += forecast_findings(parts, moment, forecasts, longer, threshold, settings)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
