@@ -86,7 +86,7 @@ def change_candidates(
         candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, rise("idle", settings.idle))),
         candidate("leak", "memory_growth", only_if(~loads, grows)),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
-        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.idle))),
+        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.unlike_program))),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 

@@ -26,6 +26,7 @@ class QuestionSettings:
     # the smallest effects that matter, against what is usual
     idle: float = 0.10  # threads of the job stop working, …
     slowed: float = 0.08  # … even the busiest one by this much
+    unlike_program: float = 0.15  # idle time above that of every earlier run, whose inputs were others
     lost: float = 0.025  # contention: idle and waiting tasks together, …
     waiting: float = 0.010  # … of which the waiting tasks rise by this much
     iowait: float = 0.10
