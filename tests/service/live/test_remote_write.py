@@ -28,6 +28,7 @@ from tests.servers import (
 from tests.telemetry.ingest.sources.test_real_servers import Proc
 
 from clustertwin.core.traces import Trace
+from clustertwin.service.live.feeds.contract import NAMED
 from clustertwin.service.live.feeds.remote_write_feed import (
     MOST_BODIES,
     MOST_WAITING_BYTES,
@@ -88,6 +89,28 @@ def test_a_sender_with_many_nodes_leaves_the_threads_of_the_loop_to_another(site
     assert "liar pushes more than its share; its newest nodes are left out" in site.feed.problems
 
 
+def test_what_is_left_out_of_a_sender_is_named_before_the_nodes_that_are_refused(site):
+    site.feed.limit_threads(8)
+    site.watch(("alpha", "n1:9752", "n1"), *(("liar", f"liar:{i}", f"liar-{i}") for i in range(30)), seconds=1)
+    assert site.feed.problems[0] == "liar pushes more than its share; its newest nodes are left out"
+    assert len(site.feed.problems) == NAMED + 1
+
+
+def test_a_node_that_was_left_out_for_a_while_is_taken_in_again(site):
+    """It was refused for a minute: 'says that it is n7, but n7:9752 (pushed by beta) has that name'."""
+    many = [("beta", f"n{i}:9752", f"n{i}") for i in range(8)]
+    site.feed.limit_threads(8)
+    site.watch(*many)
+    site.watch(("alpha", "x:9752", "x"), *many, seconds=3)
+    assert "beta pushes more than its share; its newest nodes are left out" in site.feed.problems
+    site.feed.limit_threads(16)
+    site.watch(("alpha", "x:9752", "x"), *many, seconds=12)
+    begun = len(site.traces)
+    site.watch(("alpha", "x:9752", "x"), *many, seconds=3)
+    assert busy(site.traces[begun:]).keys() == {"x", *(f"n{i}" for i in range(8))}
+    assert not any("has that name" in problem for problem in site.feed.problems)
+
+
 @pytest.mark.parametrize("length", [1, MOST_WAITING_BYTES // 16])
 def test_a_sender_whose_bodies_never_end_leaves_room_for_another(site, length):
     with ExitStack() as slow:
@@ -99,6 +122,7 @@ def test_a_sender_whose_bodies_never_end_leaves_room_for_another(site, length):
     assert "n1" in busy(site.traces)
     with site.feed.reserved("liar", length):
         pass  # there is room again
+    assert not [*site.feed._bodies_of, *site.feed._bytes_of]  # nothing is kept of names that are gone
 
 
 def busy(traces: list[Trace]) -> dict[str, set[float]]:

@@ -15,8 +15,16 @@ import pytest
 from tests.telemetry.diagnosis.test_processes import QUICK, only, settled, start
 
 from clustertwin.telemetry.diagnosis import job_processes
-from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, Stack, Waiting
-from clustertwin.telemetry.diagnosis.job_activity import UNSEEN, USED, WholeJob, activity, moment
+from clustertwin.telemetry.diagnosis.evidence import (
+    UNSEEN,
+    USED,
+    JobEvidence,
+    ProcessEvidence,
+    Stack,
+    Waiting,
+    merge,
+)
+from clustertwin.telemetry.diagnosis.job_activity import WholeJob, activity, moment
 from clustertwin.telemetry.diagnosis.job_processes import find_processes, find_tree
 from clustertwin.telemetry.diagnosis.kernel import job_cgroup
 from clustertwin.telemetry.diagnosis.odd_rank import find
@@ -204,6 +212,32 @@ def test_cpu_time_of_a_child_counts_once_whether_it_ended_or_not():
     assert activity(replace(first, deaf=frozenset({10})), ended, unread=0)[UNSEEN] == 2  # who waited for 11?
     assert activity(WholeJob(4.0, {}), WholeJob(4.5, {}), unread=3) == {USED: 500_000}  # a cgroup sees everything
     assert activity(WholeJob(4.0, {}), WholeJob(None, {}), unread=0)[UNSEEN]
+
+
+def test_cpu_time_of_a_grandchild_counts_once_if_its_parent_ended_too():
+    """'The job works: it used 3600.0 s of CPU time in 2 s.'"""
+    first = WholeJob(None, {10: stat(1, 1.0), 11: stat(10, 1.0), 12: stat(11, 3600.0)})
+    ended = WholeJob(None, {10: stat(1, 1.0, 3603.0)})  # 11 and 12 used 2 s more
+    assert activity(first, ended, unread=0) == {USED: 2_000_000, UNSEEN: 1}
+    circle = WholeJob(None, {11: stat(12, 1.0), 12: stat(11, 1.0)})  # of pids that were used again
+    assert activity(circle, WholeJob(None, {}), unread=0) == {USED: 0, UNSEEN: 2}
+
+
+def test_what_ended_on_a_node_with_an_older_helper_may_have_worked():
+    new = of(slept(1), **{USED: 0})
+    other = replace(of(slept(2), ProcessEvidence("n2", 3, None, "ended", "")), nodes=("n2",))
+    assert find(merge([new, other])).kind == "unknown"
+    assert find(merge([new, replace(other, cgroup={USED: 1000})])).kind == "idle"
+
+
+def test_a_word_of_a_newer_helper_is_no_evidence_of_a_hang():
+    reader = ProcessEvidence("n1", 2, None, "blocked", "S", waiting=Waiting("read", "pipe:[7]"))
+    newer = ProcessEvidence("n1", 3, None, "dances", "R")
+    assert find(of(reader)).hang
+    finding = find(of(reader, newer))
+    assert (finding.kind, finding.hang) == ("unknown", False)
+    assert finding == find(of(reader, replace(newer, does="unknown")))
+    assert find(of(newer)).kind == "unknown"
 
 
 def test_children_of_a_process_that_ignores_their_end_are_not_counted_and_it_is_said(start):

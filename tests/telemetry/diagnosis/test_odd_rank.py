@@ -213,6 +213,14 @@ def test_evidence_survives_json():
     assert parse_evidence(to_json(of(ranks))) == of(ranks)
 
 
+def test_a_document_of_an_older_helper_is_read_and_one_of_a_newer_helper_is_refused():
+    """An older service took a starved process for one that waits, and claimed a hang: it must refuse format 2."""
+    data = to_json(of(waiting(2)))
+    assert parse_evidence(data.replace(b'{"format":2,', b'{"format":1,')) == of(waiting(2))
+    with pytest.raises(InputError, match="format 3 is not supported; this version reads 1 to 2"):
+        parse_evidence(data.replace(b'{"format":2,', b'{"format":3,'))
+
+
 def test_a_document_has_a_limit():
     deep = Stack(("f" * 200,) * 40, ("g" * 200,) * 40)
     ranks = [replace(rank, stack=deep, kernel_stack=("k" * 200,) * 40) for rank in waiting(600)]

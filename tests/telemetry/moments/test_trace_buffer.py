@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.channels import CPU, NODE, Schema
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.moments.moment import moments
-from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
+from clustertwin.telemetry.moments.trace_buffer import SILENT_S, TraceBuffer
 
 LENGTH_S = 20
 
@@ -162,6 +162,21 @@ def test_a_job_ends_with_a_newer_second_without_it_and_not_with_a_gap() -> None:
     moment = buffer.moment(1011)
     assert moment.jobs == ()
     assert moment.age_s.tolist() == [1011 - 1003, 11]
+
+
+def test_at_the_limit_threads_that_were_silent_for_a_minute_make_room() -> None:
+    """They kept others out for the length of a window, though their source had given their room away."""
+    buffer = TraceBuffer(CPU, most_threads=3)
+    for start_s in (1000, 1000 + SILENT_S + 1):
+        buffer.push(trace("here", (0,), start_s))
+        if start_s == 1000:
+            buffer.push(trace("gone", (0, 1), start_s))
+    with pytest.raises(InputError, match="the limit of 3 threads"):
+        buffer.push(trace("new", (0, 1), start_s))
+    buffer.drop("new")  # as the loop does
+    assert buffer.moment(start_s + 1).nodes == ("here",)
+    buffer.push(trace("new", (0, 1), start_s))
+    assert buffer.moment(start_s + 1).nodes == ("here", "new")
 
 
 def test_threads_are_added_and_dropped() -> None:

@@ -13,8 +13,11 @@ from typing import Any
 
 from clustertwin.core.errors import InputError
 
-#: The version of the document.
-FORMAT = 1
+#: The version of the document, and those that can be read. Since 2 a process may be `starved`, which an older service
+#: must not take for a process that waits.
+FORMAT, READABLE = 2, (1, 2)
+#: Keys in `JobEvidence.cgroup`: CPU time of the job between the looks, and processes whose part of it is not known.
+USED, UNSEEN = "used_usec", "unseen"
 MAX_BYTES = 256 * 1024
 LONGEST_TEXT = 200
 MOST_FRAMES = 40
@@ -130,8 +133,8 @@ def parse_evidence(data: bytes, where: object = "evidence") -> JobEvidence:
         raise InputError(where, f"{len(data)} bytes of evidence; the limit is {MAX_BYTES}")
     try:
         plain = json.loads(data)
-        if plain.pop("format") != FORMAT:
-            raise ValueError(f"the format is not {FORMAT}")
+        if (version := plain.pop("format")) not in READABLE:
+            raise ValueError(f"format {clean(str(version), 20)} is not supported; this version reads 1 to {FORMAT}")
         processes = tuple(_process(entry) for entry in plain.pop("processes"))
         passes, size = plain.pop("messages_pass"), plain.pop("size")
         if passes not in (True, False, None) or not isinstance(plain["nodes"], list):
@@ -166,6 +169,10 @@ def merge(parts: list[JobEvidence], wanted_nodes: int = 0) -> JobEvidence:
     for part in parts:
         for name, value in part.cgroup.items():
             cgroup[name] = _limited(cgroup.get(name, 0) + value)
+    for part in parts:
+        if USED in cgroup and USED not in part.cgroup:  # of an older helper: what ended there may have worked
+            unseen = part.left_out + sum(process.does == "ended" for process in part.processes)
+            cgroup[UNSEEN] = _limited(cgroup.get(UNSEEN, 0) + unseen)
     return replace(
         first,
         nodes=tuple(node for part in parts for node in part.nodes),

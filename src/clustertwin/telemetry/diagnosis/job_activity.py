@@ -10,12 +10,10 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from clustertwin.telemetry.diagnosis.evidence import UNSEEN, USED
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, with_descendants
 from clustertwin.telemetry.diagnosis.kernel import job_cgroup
 from clustertwin.telemetry.diagnosis.process_files import ProcessStat, ignores_children, stat_of
-
-#: Keys in `JobEvidence.cgroup`: CPU time of the job between the looks, and processes whose part of it is not known.
-USED, UNSEEN = "used_usec", "unseen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +43,23 @@ def activity(first: WholeJob, last: WholeJob, unread: int) -> dict[str, int]:
         return {USED: 0, UNSEEN: 1}  # the cgroup has gone
     kept = {pid for pid, stat in first.members.items() if _is_same(stat, last.members.get(pid))}
     deaf = (first.deaf | last.deaf) & kept
-    gone = [stat for pid, stat in first.members.items() if pid not in kept]
-    lost = [stat for stat in gone if stat.parent not in kept - deaf]
-    # A process that ends takes its CPU time along, unless one of the job has waited for it.
-    used_s = _total_s(last.members.values()) + _total_s(lost) - _total_s(first.members.values())
+    gone = {pid: stat for pid, stat in first.members.items() if pid not in kept}
+    lost = [stat for stat in gone.values() if stat.parent not in kept - deaf]
+    # A process that ends takes its CPU time along, unless one of the job has waited for it. Its parent may have done
+    # so before it ended, too, and be waited for: then the time is in that of the ancestor that is left.
+    taken_along = [stat for stat in lost if _ancestor_left(stat, gone) not in kept - deaf]
+    used_s = _total_s(last.members.values()) + _total_s(taken_along) - _total_s(first.members.values())
     return {USED: round(1e6 * max(used_s, 0.0)), UNSEEN: unread + len(lost) + len(deaf)}
+
+
+def _ancestor_left(stat: ProcessStat, gone: Mapping[int, ProcessStat]) -> int:
+    """The nearest ancestor of a process that has not ended."""
+    parent = stat.parent
+    for _ in gone:  # no more steps than that: pids that are used again could lead in a circle
+        if parent not in gone:
+            break
+        parent = gone[parent].parent
+    return parent
 
 
 def _is_same(stat: ProcessStat, later: ProcessStat | None) -> bool:

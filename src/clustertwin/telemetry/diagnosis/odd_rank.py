@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding, ProcessEvidence
-from clustertwin.telemetry.diagnosis.job_activity import UNSEEN, USED
+from clustertwin.telemetry.diagnosis.evidence import UNSEEN, USED, JobEvidence, JobFinding, ProcessEvidence
 from clustertwin.telemetry.diagnosis.kernel.system_calls import WAITS
 from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
-from clustertwin.telemetry.diagnosis.rank_state import WORK_S, caller
+from clustertwin.telemetry.diagnosis.rank_state import STATES, WORK_S, caller
 
 #: kind -> its meaning. Those in `HANGS` are hangs.
 KINDS: dict[str, str] = {
@@ -41,6 +41,9 @@ HANGS = frozenset({"stopped", "blocked-io", "mismatch", "lost-message", "stalled
 
 def find(evidence: JobEvidence) -> JobFinding:
     """The finding of a job."""
+    # A word of a newer version says as little as "unknown".
+    known = (process if process.does in STATES else replace(process, does="unknown") for process in evidence.processes)
+    evidence = replace(evidence, processes=tuple(known))
     seen = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
     ended = [process for process in evidence.processes if process.does == "ended"]
     if not seen:

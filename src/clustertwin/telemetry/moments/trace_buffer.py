@@ -31,6 +31,9 @@ from clustertwin.telemetry.moments.sliding_window import SlidingWindow
 MOST_THREADS = 16_384
 #: Of all nodes: a thread takes 7 KB, and twice that while its seconds are copied.
 MOST_THREADS_TOGETHER = 250_000
+#: At the limit, threads that were not heard from for this long are dropped. A source of pushed nodes gives their room
+#: to others after the same time.
+SILENT_S = 60
 
 
 class _Node:
@@ -137,10 +140,10 @@ class TraceBuffer:
     def _reserve(self, trace: Trace, threads: int) -> None:
         """Refuse new threads over the limit, so that those of other nodes go on.
 
-        Then threads without any second in the window are dropped early, and there is room for others later.
+        Then threads that are silent are dropped early, and there is room for others later.
         """
         if self._seconds.used + threads > self.most_threads:
-            self._forget(trace.end_s - self.length_s)
+            self._forget(trace.end_s - min(SILENT_S, self.length_s))
             raise InputError(trace.node, f"the limit of {self.most_threads} threads of all nodes is reached")
 
     def drop(self, name: str) -> None:

@@ -110,6 +110,16 @@ def test_the_ring_becomes_readings_with_jobs() -> None:
     assert second.jobs == ()
 
 
+def test_a_block_without_samples_has_no_name_of_a_node() -> None:
+    reader, threads = RingReader("n1", "ring"), b"cpu0 1 1 1 1\n"
+    reader.reading(1.0, threads, b'twin_node_info{node="n1"} 1\n', b"")
+    with pytest.raises(SourceError, match="it says that it is n2, and it was n1 before"):
+        reader.reading(2.0, threads, b'twin_node_info{node="n2"} 1\n', b"")
+    assert reader.reading(3.0, threads, b"", b"").time_s == 3.0
+    with pytest.raises(SourceError, match="it says that it is n2"):
+        reader.reading(4.0, threads, b'twin_node_info{node="n2"} 1\n', b"")
+
+
 @pytest.mark.parametrize(
     "line",
     [

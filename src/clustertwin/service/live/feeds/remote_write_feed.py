@@ -116,6 +116,8 @@ class RemoteWriteFeed:
         self._waiting_bytes += length
         self._bodies_of[sender] += bodies
         self._bytes_of[sender] += length
+        if not self._bodies_of[sender]:
+            del self._bodies_of[sender], self._bytes_of[sender]
 
     def submit(self, sender: str, body: bytes) -> Future[str]:
         """Take in a body. The result is the reason if some of its series cannot be used; WriteError if none can."""
@@ -147,11 +149,12 @@ class RemoteWriteFeed:
         name = reading.node
         holder, stream = self._streams.get(name, (node, None))
         if holder is not node:
-            if holder.dialect.name == "twin" != node.dialect.name and holder.sender == node.sender:
-                return []  # node_exporter beside our exporter, which says more
-            if (node.dialect.name, holder.dialect.name) != ("twin", "node"):
-                self._claim(node, holder, name, now_s)
-                return []
+            if holder.key != node.key:  # else it was left out for a while, and is back
+                if holder.dialect.name == "twin" != node.dialect.name and holder.sender == node.sender:
+                    return []  # node_exporter beside our exporter, which says more
+                if (node.dialect.name, holder.dialect.name) != ("twin", "node"):
+                    self._claim(node, holder, name, now_s)
+                    return []
             self._end(name)
             stream = None
         if stream is None:
@@ -203,7 +206,8 @@ class RemoteWriteFeed:
             for name, readings in self._unused.items()
             if readings >= UNUSED_READINGS
         ]
-        refused = [*self._samples.refused.copy().values(), *(reason for reason, _ in self._claims.values()), *apart]
+        refused = [*self._samples.crowded.said.copy(), *self._samples.refused.copy().values()]
+        refused += [*(reason for reason, _ in self._claims.values()), *apart]
         more = (f"{len(refused) - NAMED} more nodes are left out",) if len(refused) > NAMED else ()
         dropped = tuple(
             f"{count - since} samples were dropped in the last minutes: {_WHY_DROPPED[kind]}"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from clustertwin.core.formatting import visible
 from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import Dialect, thread_number
+from clustertwin.telemetry.ingest.pushed.crowded_senders import CrowdedSenders
 from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF, OWNER_METRIC, PushedLayout, layout_of
 from clustertwin.telemetry.ingest.pushed.sample_rows import (
     ABSENT,
@@ -61,6 +62,8 @@ MOST_AT_ONCE, MOST_EARLY, MOST_LAID_OUT = 10_000, 5_000, 100_000
 _FULL = f"{MOST_SERIES} series are pushed, which is the limit; use write_relabel_configs"
 #: At a limit of threads or nodes, a sender below its share gets one part in this many from the one with the most.
 ROOM = 16
+#: What `_orphan` says of a series: it has a node or waits for one, it looks for one, or there was no room for it.
+SETTLED, SEEKING, CROWDED = 0, 1, 2
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
 
@@ -82,6 +85,10 @@ class PushedNode:
     heard_s: float = 0.0  # when the first sample of its last returned row arrived
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        return self.sender, self.instance, self.dialect.name
+
+    @property
     def where(self) -> str:
         return f"{visible(self.instance[:NAME_CHARS])} (pushed by {self.sender})"
 
@@ -101,9 +108,9 @@ class PushedSamples:
         self._roomed_s = float("-inf")
         self._early: list[tuple[PushedNode, NodeReading]] = []  # returned before they were asked for
         #: Series: node, whether it is waited for, time of its newest sample, when it was heard, and its samples by row.
-        #: An orphan had a node, and looks for one when it is pushed again.
+        #: An orphan had a node or found no room, and looks for a node when it is pushed again.
         self._node_of, self._active = np.zeros(0, np.int32), np.zeros(0, np.bool_)
-        self._orphan = np.zeros(0, np.bool_)
+        self._orphan = np.zeros(0, np.int8)
         self._newest_ms, self._heard_s = np.zeros(0, np.int64), np.zeros(0)
         self._bits = np.zeros((0, ROWS), np.uint64)
         #: Nodes: time and arrival of each row, its samples, and the series that are waited for.
@@ -114,6 +121,7 @@ class PushedSamples:
         self.most_threads = MOST_THREADS  # fewer if the loop takes fewer
         self.counts: Counter[str] = Counter()  # samples, by what happened to them; refused series; dropped readings
         self.refused: dict[str, str] = {}  # what is left out, and why
+        self.crowded = CrowdedSenders()
         self.owners: dict[str, int] = {}  # job -> user id
 
     @property
@@ -134,10 +142,10 @@ class PushedSamples:
         self._make_room(now_s)
         numbers, hashes = self._registry.find(request, number)
         reason = self._bad_labels(request)
+        known = numbers[numbers >= 0]
+        crowded = known[(self._orphan[known] == CROWDED) & self.crowded.may_retry(sender, now_s)]
         new = np.flatnonzero(numbers == UNKNOWN)
-        if self._registry.is_full and len(new):
-            self._refuse("", _FULL)
-        most = 0 if self._registry.is_full else MOST_NEW_SERIES
+        most = MOST_NEW_SERIES if len(new) and self._has_series_room(sender, now_s) else 0
         self.counts["postponed"] += len(new[most:])
         numbers[new[most:]] = UNWANTED
         for i in new[:most].tolist():
@@ -149,7 +157,8 @@ class PushedSamples:
                 numbers[i] = UNWANTED
         known = numbers[numbers >= 0]
         self._heard_s[known] = now_s
-        for orphan in known[self._orphan[known]][:MOST_NEW_SERIES].tolist():
+        orphans = np.append(known[self._orphan[known] == SEEKING], crowded)
+        for orphan in orphans[:MOST_NEW_SERIES].tolist():
             if self._orphan[orphan]:  # an earlier one may have brought it along
                 self._attach(orphan, sender, parse_labels(self._registry.labels(orphan)), now_s)
         return self._spread(request, numbers, now_s) or reason
@@ -173,11 +182,7 @@ class PushedSamples:
             raise ValueError("no instance")
         if labels["__name__"] == DIALECT_OF[labels["__name__"]].cpu:
             thread_number(labels)
-        if self._registry.is_full:
-            self._refuse("", _FULL)
-            return UNWANTED
-        if not self._series_shares.has_room(sender, self._registry.most_series):
-            self._refuse(_share_of(sender), f"{sender} pushes more than its share; its new series are left out")
+        if not self._has_series_room(sender, now_s):
             return UNWANTED
         number = self._registry.add(text, sender_number, hashed)
         self._series_shares.add(sender, 1)
@@ -185,14 +190,27 @@ class PushedSamples:
         self._attach(number, sender, labels, now_s)
         return number
 
+    def _has_series_room(self, sender: str, now_s: float) -> bool:
+        if self._registry.is_full:
+            self._refuse("", _FULL)
+        elif not self._series_shares.has_room(sender, self._registry.most_series):
+            self.counts["refused"] += 1
+            self.crowded.leave_out(sender, "new series", now_s)
+        else:
+            return True
+        return False
+
     def _attach(self, number: int, sender: str, labels: dict[str, str], now_s: float) -> None:
         """Give a series to its node, or let it wait for one."""
-        self._orphan[number] = False
+        self._orphan[number] = SETTLED
         dialect = DIALECT_OF[labels["__name__"]]
         key = sender, labels["instance"], dialect.name
         node, is_cpu = self._nodes.get(key), labels["__name__"] == dialect.cpu
         if node is None and is_cpu:
             node = self._begin(key, dialect, labels, now_s)
+            if node is None:
+                self._wait_for_room(number, sender, now_s)
+                return
         if node is None or not node.target <= labels.items() or (is_cpu and len(labels) != len(node.target) + 3):
             self._waiting.setdefault(key, []).append(number)
             if node is not None and is_cpu:
@@ -206,8 +224,8 @@ class PushedSamples:
         if len(node.numbers) >= MOST_NODE_SERIES:
             self._refuse(node.instance, f"{node.where}: more than {MOST_NODE_SERIES} series, which is the limit")
             return
-        if is_cpu and not self._add_thread(node, labels["cpu"]):
-            self._orphan[number] = True  # others may end, so it is tried again
+        if is_cpu and not self._add_thread(node, labels["cpu"], now_s):
+            self._wait_for_room(number, sender, now_s)
             return
         own = {name: text for name, text in labels.items() if (name, text) not in node.target}
         node.columns.append((own.pop("__name__"), own))
@@ -217,40 +235,53 @@ class PushedSamples:
         self._expected[node.place] += 1
         self._attached += 1
 
-    def _add_thread(self, node: PushedNode, cpu: str) -> bool:
+    def _wait_for_room(self, number: int, sender: str, now_s: float) -> None:
+        """Others may end, so the series is tried again."""
+        self._orphan[number] = CROWDED
+        self.crowded.count(sender, now_s)
+
+    def _add_thread(self, node: PushedNode, cpu: str, now_s: float) -> bool:
         """Count a series of a thread; False if the thread is new and there are too many."""
         if cpu not in node.threads:
             most = min(MOST_THREADS, self.most_threads)
-            if not self._has_room(self._thread_shares, node.sender, most):
-                self._refuse(node.instance, f"{node.where}: {most} threads are pushed, which is the limit")
+            if not self._has_room(self._thread_shares, node.sender, most, now_s):
+                reason = f"{node.where}: {self._thread_shares.why_full(node.sender, most, 'threads')}"
+                if self._refuse(node.instance, reason):
+                    self.crowded.note_full(node.instance, reason, now_s)
                 return False
             self._thread_shares.add(node.sender, 1)
-            self.refused.pop(_share_of(node.sender), None)
         node.threads[cpu] += 1
         return True
 
-    def _has_room(self, shares: SenderShares, sender: str, most: int) -> bool:
-        """Whether the sender may have one more. At the limit, the newest nodes of a sender above its share are left."""
+    def _has_room(self, shares: SenderShares, sender: str, most: int, now_s: float) -> bool:
+        """Whether the sender may have one more. If need be, the newest nodes of one above its share are left out."""
         if shares.has_room(sender, most):
             return True
-        giver = shares.giver(sender, most)
-        if giver is None:
+        giver, surplus = shares.giver(sender, most) or (sender, 0)
+        if not shares.is_alone(sender):
+            self.crowded.leave_out(giver, "newest nodes", now_s)
+        if giver == sender:
             return False
-        until = shares.total - max(most // ROOM, 1)
+        until = shares.total - max(min(most // ROOM, surplus), 1)
         own = [key for key, node in self._nodes.items() if node.sender == giver]
         for key in sorted(own, key=lambda key: self._begun_s[self._nodes[key].place], reverse=True):
             if shares.total <= until:
                 break
+            node = self._nodes[key]
+            cpus = [i for i, (name, _) in zip(node.numbers, node.columns, strict=True) if name == node.dialect.cpu]
             self._forget(key)
-        self._refuse(_share_of(giver), f"{giver} pushes more than its share; its newest nodes are left out")
+            self._orphan[cpus] = CROWDED
         return True
 
     def _begin(
         self, key: tuple[str, str, str], dialect: Dialect, labels: Mapping[str, str], now_s: float
     ) -> PushedNode | None:
         """A new node, with the series that have waited for it."""
-        if not self._has_room(self._node_shares, key[0], MOST_NODES):
-            self._refuse("", f"{MOST_NODES} nodes are pushed, which is the limit")
+        if not self._has_room(self._node_shares, key[0], MOST_NODES, now_s):
+            if self._node_shares.is_alone(key[0]):
+                self._refuse("", self._node_shares.why_full(key[0], MOST_NODES, "nodes"))
+            else:  # `crowded` says so
+                self.counts["refused"] += 1
             return None
         self._node_shares.add(key[0], 1)
         place = self._free_places.pop() if self._free_places else self._new_place()
@@ -260,18 +291,16 @@ class PushedSamples:
         node = PushedNode(key[0], key[1], dialect, target, place, heard_s=now_s)
         self._nodes[key] = self._at_place[place] = node
         # Each of them is given to the node with its next sample: all at once could stop the loop for a minute.
-        self._orphan[self._waiting.pop(key, [])] = True
+        self._orphan[self._waiting.pop(key, [])] = SEEKING
         return node
 
     def _forget(self, key: tuple[str, str, str]) -> None:
-        """Forget a node that is silent. If another sender has the same node, it takes over with its next push."""
+        """Forget a node that is silent or must make room. Another sender of the same node takes over with a push."""
         node = self._nodes.pop(key)
         self._node_shares.add(node.sender, -1)
-        if not self._node_shares.of(node.sender):
-            self.refused.pop(_share_of(node.sender), None)
         del self._at_place[node.place]
         self._detach(node, np.ones(len(node.numbers), np.bool_))
-        self._orphan[self._waiting.pop(key, [])] = True
+        self._orphan[self._waiting.pop(key, [])] = SEEKING
         self._row_ms[node.place] = FREE
         self._free_places.append(node.place)
         for name in ("", node.instance):  # if there is still no room, the next series says so again
@@ -282,7 +311,7 @@ class PushedSamples:
         numbers = np.array(node.numbers, np.intp)
         ended = numbers[gone]
         self._expected[node.place] -= int(self._active[ended].sum())
-        self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, True, ABSENT
+        self._node_of[ended], self._active[ended], self._orphan[ended], self._bits[ended] = -1, False, SEEKING, ABSENT
         self._newest_ms[ended] = 0  # perhaps from before the clock was set back
         self._attached -= len(ended)
         for name, own in (node.columns[i] for i in np.flatnonzero(gone).tolist()):
@@ -320,12 +349,12 @@ class PushedSamples:
             more = max(number, 1024)
             self._node_of = np.append(self._node_of, np.full(more, -1, np.int32))
             self._active = np.append(self._active, np.zeros(more, np.bool_))
-            self._orphan = np.append(self._orphan, np.zeros(more, np.bool_))
+            self._orphan = np.append(self._orphan, np.zeros(more, np.int8))
             self._newest_ms = np.append(self._newest_ms, np.zeros(more, np.int64))
             self._heard_s = np.append(self._heard_s, np.zeros(more))
             self._bits = np.append(self._bits, np.full((more, ROWS), ABSENT), axis=0)
-        self._node_of[number], self._active[number], self._orphan[number], self._newest_ms[number] = -1, False, False, 0
-        self._bits[number] = ABSENT
+        self._node_of[number], self._active[number], self._orphan[number] = -1, False, SETTLED
+        self._newest_ms[number], self._bits[number] = 0, ABSENT
 
     def _new_place(self) -> int:
         place = len(self._expected)
@@ -339,10 +368,13 @@ class PushedSamples:
         self._free_places += range(place + more - 1, place, -1)
         return place
 
-    def _refuse(self, instance: str, reason: str) -> None:
+    def _refuse(self, instance: str, reason: str) -> bool:
+        """Count a refused series. Whether the reason is named: not if there are too many."""
         self.counts["refused"] += 1
-        if instance in self.refused or len(self.refused) < MOST_REFUSED:
+        is_named = instance in self.refused or len(self.refused) < MOST_REFUSED
+        if is_named:
             self.refused[instance] = reason
+        return is_named
 
     # Samples and their rows ----------------------------------------------------------------------------------------
 
@@ -377,6 +409,9 @@ class PushedSamples:
 
         If there are more than the loop can use at once, the nodes take turns.
         """
+        for instance, reason in self.crowded.lapse(now_s):
+            if self.refused.get(instance) == reason:
+                del self.refused[instance]
         readings, self._early = self._early[:MOST_EARLY], self._early[MOST_EARLY:]
         held = {node.place for node, _ in self._early}  # what is in their rows comes after that
         nodes = list(self._nodes.items())
@@ -456,11 +491,6 @@ def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
         return layout_of(node.columns, node.dialect)
     except ValueError as error:
         return str(error)
-
-
-def _share_of(sender: str) -> str:
-    """Under which name `refused` has what is left out of a sender; no instance has a space."""
-    return f"share of {sender}"
 
 
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:

@@ -25,18 +25,29 @@ class SenderShares:
         if not self._used[sender]:
             del self._used[sender]
 
-    def of(self, sender: str) -> int:
-        return self._used[sender]
+    def is_alone(self, sender: str) -> bool:
+        return not self._used.keys() - {sender}
 
     def has_room(self, sender: str, most: int) -> bool:
         """Whether the sender may have one more, if all of them may have `most`."""
-        is_above = len(self._used.keys() | {sender}) > 1 and self._used[sender] >= self._share(sender, most)
+        is_above = not self.is_alone(sender) and self._used[sender] >= self._share(sender, most)
         return self.total < (most - int(most * self.reserve) if is_above else most)
 
-    def giver(self, sender: str, most: int) -> str | None:
-        """Who must make room at the limit, so that the sender gets its share; None if the sender has it already."""
+    def giver(self, sender: str, most: int) -> tuple[str, int] | None:
+        """Who must make room at the limit, so that the sender gets its share, and how much it has above its own.
+
+        None if the sender has its share already.
+        """
+        share = self._share(sender, most)
         largest = max(self._used, key=self._used.__getitem__, default=sender)
-        return largest if self._used[sender] < min(self._share(sender, most), self._used[largest]) else None
+        has_most = self._used[largest]
+        return (largest, has_most - share) if self._used[sender] < min(share, has_most) else None
+
+    def why_full(self, sender: str, most: int, what: str) -> str:
+        """Why a sender gets no more `what`."""
+        if self.is_alone(sender):
+            return f"{most} {what} are pushed, which is the limit"
+        return f"no room for more {what}: {self.total} of {most} are in use, and {sender} has its share"
 
     def _share(self, sender: str, most: int) -> int:
         return most // len(self._used.keys() | {sender})

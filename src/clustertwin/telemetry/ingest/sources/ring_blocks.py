@@ -221,13 +221,15 @@ class _SampleLines:
         self._parser = IncrementalParser("ring", limits.samples)
         self._series: tuple[MetricSample, ...] = ()
         self._slots: OperandSlots | None = None
-        self.node = ""  # the name among the samples that were read last; empty: none
+        self._name = ""  # of the node, among the series
+        self.node = ""  # the name in the last block; empty: none
 
     def begin(self) -> None:
         """Begin a text: its limit of lines that are parsed one by one, which takes 10 µs or more each, is unused."""
         self._single_lines = self._most_single_lines
 
     def operands(self, lines: bytes) -> NDArray[np.float64]:
+        self.node = ""
         if not lines:
             return UNKNOWN_OPERANDS
         try:
@@ -244,7 +246,8 @@ class _SampleLines:
             self._series = self._parser.series
             self._slots = OperandSlots([(sample.name, sample.labels) for sample in self._series], "twin")
             names = [sample.labels.get("node", "") for sample in self._series if sample.name == _NODE]
-            self.node = names[-1] if names else ""
+            self._name = names[-1] if names else ""
+        self.node = self._name
         return self._slots.read(np.append(values, np.nan))
 
 
