@@ -55,9 +55,10 @@ LONGEST = (
 def pytest_configure(config: pytest.Config) -> None:
     """Put the directories of fast tests into memory: they write thousands of databases, and each waits for the disk.
 
-    Not those of tests with real programs: evidence about a process depends on where its files are.
+    Not those of others: some wait for a disk on purpose, and evidence about a process depends on where its files are.
     """
-    if "not real" in config.option.markexpr and os.access(MEMORY, os.W_OK):
+    chosen = config.option.markexpr
+    if "not real" in chosen and "not slow" in chosen and os.access(MEMORY, os.W_OK):
         facts = os.statvfs(MEMORY)  # in a container it often has 64 MB, or executes no programs
         if facts.f_bavail * facts.f_frsize > MEMORY_BYTES and not facts.f_flag & os.ST_NOEXEC:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", os.fspath(MEMORY))
