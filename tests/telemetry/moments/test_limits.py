@@ -103,4 +103,14 @@ def test_a_trace_far_ahead_that_is_over_a_limit_does_not_stop_the_others():
     buffer = TraceBuffer(CPU, most_threads=3)
     buffer.push(trace(0, (0, 1), node="honest"))
     buffer.push(trace(250, (0, 1), node="liar"))
+    buffer.push(trace(200, (0, 1), node="honest"))
     assert buffer.moment(251).nodes == ("honest",)
+
+
+def test_a_trace_ahead_of_the_clock_does_not_make_the_others_silent():
+    buffer = TraceBuffer(CPU, most_threads=3)
+    buffer.push(trace(0, (0, 1), node="honest"))
+    assert buffer.moment(11).nodes == ("honest",)
+    with pytest.raises(InputError, match="the limit of 3 threads"):
+        buffer.push(trace(100, (0, 1), node="liar"))
+    assert buffer.moment(12).nodes == ("honest",)

@@ -93,6 +93,7 @@ class TraceBuffer:
         self._node_channels = NodeChannelBuffer(length_s)
         self._job_channels = JobChannelBuffer(length_s)
         self._nodes: dict[str, _Node] = {}
+        self._now_s: float = np.inf  # the end of the last moment
         self._ahead: dict[str, Trace] = {}  # the newest trace of each node that has no rows yet
         self._first_s = np.zeros(0, np.int64)  # (column,) the first second heard of
         self._heard_s = np.zeros(0, np.int64)  # (column,) the end of the last
@@ -140,10 +141,11 @@ class TraceBuffer:
     def _reserve(self, trace: Trace, threads: int) -> None:
         """Refuse new threads over the limit, so that those of other nodes go on.
 
-        Then threads that are silent are dropped early, and there is room for others later.
+        Then threads that are silent are dropped early, and there is room for others later. A trace may be ahead of
+        the clock, so the last moment counts, too.
         """
         if self._seconds.used + threads > self.most_threads:
-            self._forget(trace.end_s - min(SILENT_S, self.length_s))
+            self._forget(min(trace.end_s, self._now_s) - min(SILENT_S, self.length_s))
             raise InputError(trace.node, f"the limit of {self.most_threads} threads of all nodes is reached")
 
     def drop(self, name: str) -> None:
@@ -159,10 +161,12 @@ class TraceBuffer:
 
     def moment(self, end_s: int) -> Moment:
         """The seconds of every known thread in [end_s - length_s, end_s); SettingsError while no node is known."""
+        self._now_s = end_s
         self._forget(end_s - self.forget_s)
         if self._ahead:
             self._seconds.window(end_s)  # makes room for them
-            for name, trace in list(self._ahead.items()):
+            # Known nodes first: a new one that finds no room makes threads go that are silent.
+            for name, trace in sorted(self._ahead.items(), key=lambda each: each[0] not in self._nodes):
                 try:
                     self.push(trace)
                 except InputError:  # over a limit; its next trace is refused by name
@@ -217,7 +221,7 @@ class TraceBuffer:
             self._joined = jobs, _join(jobs)
         return self._joined[1]
 
-    def _forget(self, before_s: int) -> None:
+    def _forget(self, before_s: float) -> None:
         expired = self._heard_s < before_s
         if not expired.any():
             return
