@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 
 #: name -> (import string of a typer app or command, its line in `twin --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -79,12 +81,30 @@ NEEDED = {
 }
 
 
+#: Commands whose threads may wait for a server that never answers, when everything is stored and the process ends.
+SERVING = ("serve", "up", "demo")
+#: Such a thread keeps the process for this long at most.
+LINGER_S = 10.0
+
+
 def main() -> None:
     """Run `twin`. Ctrl-C ends it without a traceback, also while it imports."""
     try:
         _main()
     except KeyboardInterrupt:
         sys.exit(130)
+    except SystemExit as leaving:
+        if sys.argv[1:2] and sys.argv[1] in SERVING:
+            _end_within(LINGER_S, leaving.code)
+        raise
+
+
+def _end_within(limit_s: float, code: object) -> None:
+    """End the process even if a thread of a pool hangs: Python waits for those when it ends."""
+    status = code if isinstance(code, int) else int(code is not None)
+    timer = threading.Timer(limit_s, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
 
 
 def _main() -> None:
