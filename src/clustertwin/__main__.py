@@ -1,5 +1,5 @@
 """`python -m clustertwin` is `twin`."""
 
-from clustertwin.cli import main
+from clustertwin.cli import process
 
-main()
+process()

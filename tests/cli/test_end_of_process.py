@@ -19,7 +19,7 @@ def hang():
 
 cli.LINGER_S, cli._main = 0.1, hang
 sys.argv = ["twin", "serve"]
-cli.main()
+cli.process()
 """
 
 

@@ -87,16 +87,22 @@ SERVING = ("serve", "up", "demo")
 LINGER_S = 10.0
 
 
+def process() -> None:
+    """The process `twin`. It ends soon after its command, whatever the threads of that do."""
+    try:
+        main()
+    except SystemExit as leaving:
+        if sys.argv[1:2] and sys.argv[1] in SERVING:
+            _end_within(LINGER_S, leaving.code)
+        raise
+
+
 def main() -> None:
     """Run `twin`. Ctrl-C ends it without a traceback, also while it imports."""
     try:
         _main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except SystemExit as leaving:
-        if sys.argv[1:2] and sys.argv[1] in SERVING:
-            _end_within(LINGER_S, leaving.code)
-        raise
 
 
 def _end_within(limit_s: float, code: object) -> None:

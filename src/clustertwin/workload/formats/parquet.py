@@ -32,7 +32,7 @@ def read_raw(
     """A file with at least `submit_s` and `run_s`. Files that we write also carry machine, names and header."""
     try:
         table = _table(path)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the name of a column may be no text
         raise TraceError(path, f"cannot read the file as Parquet: {error}") from error
     columns = {name: _floats(path, table, name) for name in table.column_names}
     try:

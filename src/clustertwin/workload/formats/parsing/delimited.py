@@ -59,7 +59,7 @@ class DelimitedBatch:
             return self.parsed(name, float, findings)
 
     def parsed(self, name: str, parse: Callable[[str], float], findings: LogFindings) -> NDArray[np.float64]:
-        """A column through `parse`, called once per distinct word. A ValueError is a fault, and the value is nan."""
+        """A column through `parse`, called once per distinct word. A refused word is a fault, and the value is nan."""
         encoded = self.words[name].dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -70,7 +70,7 @@ class DelimitedBatch:
                 continue
             try:
                 values[code] = parse(word)
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:  # an infinite number has no integer
                 reasons[code] = f"{name} is {word!r}: {error if parse is not float else 'not a number'}"
         for i in np.flatnonzero(np.isin(codes, list(reasons))):
             findings.repair(int(self.lines[i]), reasons[int(codes[i])], "treated as unknown")
