@@ -3,6 +3,8 @@
     python benchmarks/live_faults.py [--only nwchem-stopped bwa-leak …] [--healthy-s 200] [--fault-s 240]
                                      [--cpus 2] [--json FILE]
 
+`--only` takes any program of the zoo with any fault below, and `PROGRAM-healthy`.
+
 One node with the first CPUs of this host, and Slurm's own cgroups. `twin serve` reads the kernel of this host, with the
 detector that ships and with evidence of jobs (`hand.on`), as a newcomer would start it. Each episode is a job that
 works and then has one known fault; the job is cancelled afterwards. Every event that opens before the fault is
@@ -33,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.servers import free_port
 from tests.slurm import Slurm, reason_to_skip, slurm_cluster
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment
 from clustertwin.telemetry.campaign.zoo.program_table import find_program
 
@@ -54,6 +57,7 @@ RIGHT = {
     "spinning": ("spinning",),
     "leak": ("leak",),
     "idle": ("idle",),
+    "finished": ("idle",),
     "contention": ("cpu-contention",),
     "": (),
 }
@@ -69,6 +73,20 @@ class Episode:
     @property
     def name(self) -> str:
         return f"{self.program}-{self.fault or 'healthy'}"
+
+    @classmethod
+    def named(cls, name: str) -> Episode:
+        for known in EPISODES:
+            if known.name == name:
+                return known
+        program, _, fault = name.rpartition("-")
+        if fault not in (*IMPOSED, "leak", "healthy"):
+            raise argparse.ArgumentTypeError(f"{name}: the faults are {', '.join(IMPOSED)}, leak and healthy")
+        try:
+            find_program(program)
+        except SettingsError as error:
+            raise argparse.ArgumentTypeError(f"{name}: {error}") from None
+        return cls(program, "" if fault == "healthy" else fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +169,9 @@ def bind_to_one(job: str, folder: Path, lasts_s: float) -> None:
     time.sleep(lasts_s)
 
 
-def let_spin(job: str, folder: Path, lasts_s: float) -> None:
-    """The program ends, and a loop on every CPU waits for a flag that nobody sets."""
-    (folder / "spin").touch()
+def end_program(job: str, folder: Path, lasts_s: float) -> None:
+    """The program ends; its script goes on with a loop on every CPU that waits for a flag, or sleeps."""
+    (folder / "over").touch()
     with suppress(ProcessLookupError):
         os.kill(busiest(job), signal.SIGKILL)
     time.sleep(lasts_s)
@@ -164,7 +182,8 @@ IMPOSED: dict[str, Callable[[str, Path, float], None]] = {
     "straggler": slow_one,
     "contention": compute_beside,
     "misbound": bind_to_one,
-    "spinning": let_spin,
+    "spinning": end_program,
+    "finished": end_program,
 }
 
 
@@ -175,11 +194,13 @@ def script_of(episode: Episode, folder: Path, inputs: Path, cpus: int, phases_s:
         options = f"{episode.fault or 'healthy-exchange'} 1 {folder} --after {healthy_s} --lasts {lasts_s}"
         return f"{HERE}\nexec {MPIEXEC} -launcher fork -n {cpus} {sys.executable} {MPI_PROGRAM} {options}"
     program = find_program(episode.program)
-    loop = f"while [ ! -e spin ]; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 0.2\ndone"
+    loop = f"while [ ! -e over ]; do\n{{ {program.command}\n}} >output 2>&1 </dev/null || sleep 0.2\ndone"
     if episode.fault == "spinning":
         (folder / "waits.c").write_text("int main(void) { volatile int flag = 0; while (!flag); }\n")
         subprocess.run(["gcc", "-o", str(folder / "waits"), str(folder / "waits.c")], check=True)
         loop += "".join(f"\n{folder}/waits &" for _ in range(cpus)) + "\nwait"
+    if episode.fault == "finished":
+        loop += "\nsleep infinity"
     if episode.fault == "leak":
         grow = Path(sys.modules[find_program.__module__].__file__ or "").parent / "hogs" / "grow_memory.py"
         loop = f"(sleep {healthy_s}; date +%s.%N >{folder}/fault; exec {sys.executable} {grow} 10 6000) &\n{loop}"
@@ -274,8 +295,7 @@ def print_table(outcomes: list[Outcome]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [episode.name for episode in EPISODES]
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", type=Episode.named, default=EPISODES, metavar="PROGRAM-FAULT")
     parser.add_argument("--healthy-s", type=float, default=200.0)
     parser.add_argument("--fault-s", type=float, default=240.0)
     parser.add_argument("--cpus", type=int, default=os.cpu_count(), help="of each job, beginning with the first")
@@ -291,7 +311,7 @@ def main() -> None:
     site = Path(tempfile.mkdtemp(prefix="live-slurm-"))
     name = os.uname().nodename.partition(".")[0]  # evidence is taken of jobs whose node Slurm and the service agree on
     with slurm_cluster(site, {name: cpus}, cgroups=True) as slurm, running_service(slurm, cache) as service:
-        for episode in (episode for episode in EPISODES if episode.name in options.only):
+        for episode in options.only:
             outcomes.append(run_episode(episode, slurm, service, cache, options))
             print(json.dumps(asdict(outcomes[-1])), file=sys.stderr, flush=True)
             time.sleep(PAUSE_S)

@@ -333,6 +333,36 @@ PROGRAMS: dict[str, ZooProgram] = {
         f"{_SEQUENCES} phylip --count 40 --length 1500 --error 0.05 >data.phy",
         ("iqtree2",),
     ),
+    "elk": ZooProgram(
+        "ground state of silicon with augmented plane waves",
+        "MPI",
+        'cp "$DECKS/silicon.elk" elk.in; mpirun -n $RANKS elk-lapw',
+        "dpkg-query -W elk-lapw",
+        needs=("elk-lapw", "mpirun"),
+    ),
+    "meep": ZooProgram(
+        "light in a ring resonator, finite differences in time",
+        "MPI",
+        'mpirun -n $RANKS meep "$DECKS/ring.ctl"',
+        "meep --version | grep -m1 Meep",
+        needs=("meep", "mpirun"),
+    ),
+    "mafft": ZooProgram(
+        "alignment of 60 proteins with iterative refinement",
+        "threads",
+        'mafft --quiet --thread $THREADS --globalpair --maxiterate 20 "$INPUTS/proteins.fa" >aligned.fa',
+        "mafft --version 2>&1",
+        f"{_SEQUENCES} proteins --count 60 --length 400 --error 0.5 >proteins.fa",
+        ("mafft",),
+    ),
+    "spades": ZooProgram(
+        "assembly of a genome in stages of their own: correction, graphs, contigs",
+        "threads",
+        'rm -rf out; spades.py --phred-offset 33 -s "$INPUTS/reads.fq" -t $THREADS -m 8 -o out',
+        "spades.py --version",
+        f"{_SEQUENCES} reads --length 300000 --count 60000 --error 0.005 >reads.fq",
+        ("spades.py",),
+    ),
 }
 
 
