@@ -22,7 +22,15 @@ from clustertwin.telemetry.diagnosis.evidence_subprocess import take_in_subproce
 from clustertwin.telemetry.diagnosis.odd_rank import find
 
 READY = 'puts("ready"); fflush(stdout);'
-HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <pthread.h>\n#include <math.h>\n"
+HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <pthread.h>\n#include <math.h>\n#include <omp.h>\n"
+
+
+def threads(*functions: str) -> str:
+    """Start a thread for each function, and sleep until the first one ends."""
+    starts = " ".join(f"pthread_create(&id[{i}], 0, {name}, 0);" for i, name in enumerate(functions))
+    return f"pthread_t id[{len(functions)}]; {starts} {READY} pthread_join(id[0], 0);"
+
+
 #: Name -> C source. `spins` never ends; all others compute for ever in memory that they have touched before.
 SOURCES: dict[str, str] = {
     "spins: a flag that nobody sets": f"volatile int flag; int main(void) {{ {READY} while (!flag); }}",
@@ -30,6 +38,24 @@ SOURCES: dict[str, str] = {
     f" pthread_spin_lock(&lock); {READY} pthread_spin_lock(&lock); }}",
     "spins: it yields while it waits": "#include <sched.h>\nvolatile int flag;"
     f" int main(void) {{ {READY} while (!flag) sched_yield(); }}",
+    "spins: two threads wait for a flag, the first one sleeps": "volatile int flag; void *wait_for(void *_)"
+    " { while (!flag); return _; }"
+    f" int main(void) {{ {threads('wait_for', 'wait_for')} }}",
+    "spins: OpenMP threads at a barrier that one never reaches": f"#include <unistd.h>\nint main(void) {{ {READY}"
+    "\n#pragma omp parallel num_threads(2)\n{ if (omp_get_thread_num() == 1) pause();\n#pragma omp barrier\n} }",
+    "works: OpenMP threads sweep over 8 MB and wait for each other": "enum { N = 1 << 20 }; double a[N], b[N];"
+    f" int main(void) {{ for (long i = 0; i < N; i++) a[i] = i % 17; {READY}"
+    "\n#pragma omp parallel num_threads(2)\nfor (;;) {\n#pragma omp for\n"
+    " for (long i = 1; i < N - 1; i++) b[i] = 0.25 * (a[i - 1] + 2 * a[i] + a[i + 1]);\n#pragma omp for\n"
+    " for (long i = 1; i < N - 1; i++) a[i] = b[i]; } }",
+    "works: two threads sum a series, the first one sleeps": "void *sum(void *_) {"
+    " volatile double total = 0; double s = 0;"
+    " for (double k = 1; k > 0; k += 2) { s += 1 / (k * k); if (s > 9) total = s; } return _; }"
+    f" int main(void) {{ {threads('sum', 'sum')} }}",
+    "works: one thread sweeps over 8 MB, one waits for it": "enum { N = 1 << 20 }; double a[N]; volatile int flag;"
+    " void *wait_for(void *_) { while (!flag); return _; } void *sweep(void *_) {"
+    " for (;;) for (long i = 1; i < N - 1; i++) a[i] = 0.25 * (a[i - 1] + 2 * a[i] + a[i + 1]); return _; }"
+    f" int main(void) {{ for (long i = 0; i < N; i++) a[i] = i % 17; {threads('wait_for', 'sweep')} }}",
     "works: Jacobi sweeps over 8 MB": "enum { N = 1 << 20 }; double a[N]; int main(void) {"
     f" for (long i = 0; i < N; i++) a[i] = i % 17; {READY}"
     " for (;;) for (long i = 1; i < N - 1; i++) a[i] = 0.25 * (a[i - 1] + 2 * a[i] + a[i + 1]); }",
@@ -71,7 +97,7 @@ def build(folder: Path) -> dict[str, list[str]]:
     for number, (name, source) in enumerate(SOURCES.items()):
         binary = folder / f"program{number}"
         subprocess.run(
-            ["cc", "-O2", "-pthread", "-x", "c", "-", "-o", str(binary), "-lm"],
+            ["cc", "-O2", "-pthread", "-fopenmp", "-x", "c", "-", "-o", str(binary), "-lm"],
             input=HEAD + source,
             text=True,
             check=True,
@@ -83,7 +109,13 @@ def build(folder: Path) -> dict[str, list[str]]:
 def look_at(command: list[str], looks: int) -> list[tuple[str, bool]]:
     """Kind and claim of each look at a running program."""
     job = str(10**8 + os.getpid())
-    environment = {**os.environ, "SLURM_JOB_ID": job, "SLURM_PROCID": "0", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "SLURM_JOB_ID": job,
+        "SLURM_PROCID": "0",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "active",
+    }
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as program:
         try:
             assert program.stdout is not None

@@ -36,6 +36,7 @@ from clustertwin.telemetry.diagnosis.process_files import (
     stat_of,
 )
 from clustertwin.telemetry.diagnosis.rank_state import TwoLooks, state_of
+from clustertwin.telemetry.diagnosis.running_threads import RunningThreads
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
 
 __all__ = ["start"]  # a fixture
@@ -116,12 +117,16 @@ def test_a_process_that_can_run_outside_mpi_and_gets_no_cpu_is_starved_and_not_a
 def test_a_thread_that_works_excludes_that_the_first_one_spins():
     """The first thread waits in a loop for a worker that writes to a large array: it was called a hang."""
     stack = Stack(("main",))
-    first = replace(look(os.getpid()), state="R", cpu_s=1.0, other_cpu_s=0.0)
-    last = replace(first, cpu_s=3.0)
-    looks = TwoLooks(first, last, (stack, stack), memory=(7, 7))
+    first = replace(look(os.getpid()), state="R", cpu_s=1.0)
+    before = RunningThreads({1: 1.0}, elsewhere_s=0.0, registers=7, kernel_writes=(), stopped_s=0.0)
+    after = replace(before, cpu_s={1: 3.0})
+    looks = TwoLooks(first, replace(first, cpu_s=3.0), (stack, stack), memory=(7, 7), running=(before, after))
     assert state_of(looks) == "spins"
-    assert state_of(replace(looks, last=replace(last, other_cpu_s=1.0))) == "computes"
-    assert state_of(replace(looks, last=replace(last, other_can_run=True))) == "computes"
+    sleeps_at_the_looks = replace(after, elsewhere_s=1.0)
+    assert state_of(replace(looks, running=(before, sleeps_at_the_looks))) == "computes"
+    waits_for_a_cpu = (replace(before, cpu_s={1: 1.0, 2: 0.5}), replace(after, cpu_s={1: 3.0, 2: 0.5}))
+    assert state_of(replace(looks, running=waits_for_a_cpu)) == "computes"
+    assert state_of(replace(looks, running=(before, replace(after, cpu_s={2: 3.0})))) == "computes"
 
 
 @pytest.mark.parametrize(

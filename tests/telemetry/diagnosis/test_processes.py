@@ -19,6 +19,7 @@ from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProc
 from clustertwin.telemetry.diagnosis.memory_signatures import present_pages, private_signature
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.process_files import look
+from clustertwin.telemetry.diagnosis.running_threads import running_threads
 from clustertwin.telemetry.diagnosis.stack_tools import native_stack, tool
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, take
 
@@ -257,7 +258,7 @@ def test_a_process_that_moves_to_another_cpu_keeps_its_signature(start):
         assert time.monotonic() < end_s, signatures
         os.sched_setaffinity(process.pid, {cpus[len(signatures) % 2]})
         time.sleep(0.1)
-        found = private_signature(process.pid, native_stack(process.pid).loop)
+        found = private_signature(process.pid, running_threads(process.pid))
         if found is not None:  # else a neighbour keeps it from stopping
             signatures.append(found)
 
@@ -290,11 +291,46 @@ while True:
     end_s = time.monotonic() + 90
     while len(seen) < 6 or (does == "spins" and len(set(seen[-4:])) > 1):  # it may still be on its way to the lock
         assert time.monotonic() < end_s, seen
-        if (found := native_stack(process.pid).loop) is not None:  # else a neighbour keeps it from stopping
+        if (found := running_threads(process.pid)) is not None:  # else a neighbour keeps it from stopping
             seen.append(found.registers)
         time.sleep(0.1)
     if does == "computes":
         assert all(first != second for first, second in pairwise(seen[2:]))
+
+
+THREADS_CODE = """
+import ctypes, hashlib, threading
+library, lock = ctypes.CDLL(None), ctypes.byref(ctypes.c_int())
+library.pthread_spin_init(lock, 0)
+library.pthread_spin_lock(lock)
+data = bytes(1 << 20)
+
+def wait(): library.pthread_spin_lock(lock)
+
+def work():
+    while True: hashlib.sha256(data).digest()
+
+threads = [threading.Thread(target=target) for target in ({targets})]
+for thread in threads: thread.start()
+print("ready", flush=True)
+threads[0].join()
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
+@pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
+@pytest.mark.parametrize(("targets", "does"), [("wait, wait", "spins"), ("wait, work", "computes")])
+def test_threads_that_wait_in_a_loop_spin_while_the_first_one_sleeps(start, targets, does):
+    process = start(THREADS_CODE.replace("{targets}", targets))
+    end_s = time.monotonic() + 90
+    # The threads may still be on their way, and on a busy node a look may come too early for one of them.
+    while (seen := take("1", only(process), "n1", Budget(window_s=0.5)).processes[0]).does != does:
+        assert time.monotonic() < end_s, seen
+    if does == "spins":
+        assert any("pthread_spin_lock" in frame for frame in seen.stack.native)
+    else:
+        looks = [take("1", only(process), "n1", Budget(window_s=0.5)).processes[0].does for _ in range(3)]
+        assert "spins" not in looks
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
@@ -307,7 +343,7 @@ def test_a_look_gives_a_process_no_page_that_it_never_touched() -> None:
         begin = int(process.stdout.readline())
         end_s = time.monotonic() + 90
         while (
-            private_signature(process.pid, native_stack(process.pid).loop) is None
+            private_signature(process.pid, running_threads(process.pid)) is None
         ):  # a neighbour keeps it from stopping
             assert time.monotonic() < end_s
         pagemap = os.open(f"/proc/{process.pid}/pagemap", os.O_RDONLY)

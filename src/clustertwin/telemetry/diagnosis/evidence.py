@@ -36,20 +36,11 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class StoppedLoop:
-    """What a stopped moment says of a loop: whether it computes, and where the kernel writes by itself."""
-
-    registers: int  # a checksum of those that a computation uses
-    rseq: tuple[int, int] = (0, 0)  # begin and end of the memory in which the kernel keeps the number of its CPU
-
-
-@dataclass(frozen=True, slots=True)
 class Stack:
     """The functions of one thread, the innermost first, from native code and from Python."""
 
     native: tuple[str, ...] = ()  # an unnamed function is "?"
     python: tuple[str, ...] = ()  # "allreduce (solver.py:41)"
-    loop: StoppedLoop | None = field(default=None, compare=False)  # known only while evidence is taken
 
 
 @dataclass(frozen=True, slots=True)

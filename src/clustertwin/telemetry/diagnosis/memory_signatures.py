@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from clustertwin.telemetry.diagnosis.evidence import StoppedLoop
 from clustertwin.telemetry.diagnosis.process_files import maps_of
+from clustertwin.telemetry.diagnosis.running_threads import RunningThreads
 
 MAX_SHARED = 48 << 20
 #: With more mappings or more text about them, whether messages pass is unknown.
@@ -93,13 +93,13 @@ def _is_memory(path: bytes) -> bool:
     return path.startswith((b"/dev/shm/", b"/SYSV", b"/dev/zero", b"/memfd:", b"/tmp/")) or b"shm" in path
 
 
-def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
-    """A checksum with that of the registers; None if one of them may not be read.
+def private_signature(pid: int, running: RunningThreads | None) -> int | None:
+    """A checksum with that of the registers; None if one of them could not be read.
 
     A loop over a large array, or in registers alone, may write nothing to the memory that is read here. What the kernel
     writes when it moves the process to another CPU does not count.
     """
-    if loop is None:
+    if running is None:
         return None
     maps = maps_of(pid)
     try:
@@ -111,7 +111,7 @@ def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
             raise
     except OSError:
         return None
-    checksum, read = loop.registers, 0
+    checksum, read = running.registers, 0
     try:
         for begin, end in _writable(maps):
             if read >= MAX_PRIVATE:
@@ -120,7 +120,7 @@ def private_signature(pid: int, loop: StoppedLoop | None) -> int | None:
                 for first, last in present_pages(pages, begin, min(end, begin + MAX_OF_MAPPING)):
                     piece = os.pread(memory, last - first, first)
                     place = zlib.crc32(first.to_bytes(8, "little"), checksum)
-                    checksum, read = zlib.crc32(_without(piece, first, loop.rseq), place), read + len(piece)
+                    checksum, read = zlib.crc32(_without(piece, first, running.kernel_writes), place), read + len(piece)
             except OSError:
                 continue
     finally:
@@ -142,14 +142,16 @@ def present_pages(pagemap: int, begin: int, end: int) -> Iterator[tuple[int, int
             first = None
 
 
-def _without(piece: bytes, begin: int, part: tuple[int, int]) -> bytes:
-    """Memory that begins at an address, with a part of it zeroed.
+def _without(piece: bytes, begin: int, parts: Iterable[tuple[int, int]]) -> bytes:
+    """Memory that begins at an address, with parts of it zeroed.
 
-    >>> _without(b"abcdef", 100, (102, 104)), _without(b"abcdef", 100, (90, 95))
+    >>> _without(b"abcdef", 100, [(102, 104)]), _without(b"abcdef", 100, [(90, 95)])
     (b'ab\\x00\\x00ef', b'abcdef')
     """
-    first, last = (min(max(at - begin, 0), len(piece)) for at in part)
-    return piece[:first] + bytes(last - first) + piece[last:]
+    for part in parts:
+        first, last = (min(max(at - begin, 0), len(piece)) for at in part)
+        piece = piece[:first] + bytes(last - first) + piece[last:]
+    return piece
 
 
 def _writable(maps: list[list[bytes]]) -> list[tuple[int, int]]:

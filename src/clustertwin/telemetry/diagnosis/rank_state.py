@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clustertwin.telemetry.diagnosis.evidence import Stack
 from clustertwin.telemetry.diagnosis.kernel.system_calls import FILE_CALLS, SLEEPS
 from clustertwin.telemetry.diagnosis.process_files import TICK_S, ProcessLook
+from clustertwin.telemetry.diagnosis.running_threads import RunningThreads
 
 #: word -> its meaning
 STATES: dict[str, str] = {
@@ -37,7 +38,8 @@ class TwoLooks:
     first: ProcessLook | None
     last: ProcessLook | None
     stacks: tuple[Stack, ...]
-    memory: tuple[int | None, ...] = ()  # signatures of its private memory and its registers
+    memory: tuple[int | None, ...] = ()  # signatures of its private memory and of the registers of its running threads
+    running: tuple[RunningThreads, ...] = ()  # these threads
     unread: bool = False  # its stack was not read because the budget was spent
     beside: tuple[tuple[float, int, bool], ...] = ()  # the rank's other processes: CPU time, bytes of I/O, one can run
 
@@ -132,15 +134,23 @@ def _others_work(looks: TwoLooks) -> bool:
 def _stands_still(looks: TwoLooks) -> bool:
     """CPU time, and yet the same function, no I/O, no page fault, no write to memory and no change of registers.
 
-    Only the first thread has registers here, so no other one may work.
+    The registers of every thread that used CPU time must be known, and each of these threads must have run: one that
+    waits for a CPU changes nothing either.
     """
     first, last = looks.first, looks.last
     assert first is not None
     assert last is not None
     if is_idle(first, last) or last.faults != first.faults or last.io_bytes != first.io_bytes:
         return False
-    if last.other_can_run is not False or last.other_cpu_s - first.other_cpu_s > WORK_S:
-        return False
     if len(looks.stacks) < 2 or len({caller(stack) for stack in looks.stacks}) != 1:
         return False
-    return len(looks.memory) > 1 and None not in looks.memory and len(set(looks.memory)) == 1
+    if len(looks.memory) < 2 or None in looks.memory or len(set(looks.memory)) != 1:
+        return False
+    before, after = looks.running
+    if before.cpu_s.keys() != after.cpu_s.keys():
+        return False
+    rounded_s = TICK_S * len(after.cpu_s)  # each time is a whole number of ticks
+    return (
+        all(after.cpu_s[thread] > cpu_s for thread, cpu_s in before.cpu_s.items())
+        and after.elsewhere_s - before.elsewhere_s <= WORK_S + rounded_s
+    )

@@ -2,7 +2,7 @@
 
 The process is stopped only while its registers and at most `MAX_STACK` bytes are copied, a fraction of a millisecond on
 a free processor. To unwind and to name functions takes twenty times as long, and happens after the process runs again.
-Only x86_64. On another machine `snapshot` raises `NotImplementedError`.
+Only x86_64. On another machine `snapshots` raises `NotImplementedError`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ import ctypes
 import os
 import stat
 import struct
+import threading
 import time
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_STACK = 128 << 10
+PATIENCE_S = 0.5  # until all threads have stopped once
 _SEIZE, _INTERRUPT, _DETACH, _GETREGS, _GETFPREGS = 0x4206, 0x4207, 17, 12, 14
 _GET_RSEQ, _RSEQ = 0x420F, struct.Struct("<QIIII")  # since Linux 5.13
 _MOST_RSEQ = 256
 _WALL = 0x40000000
 _REGISTERS = 27  # of eight bytes, in the order of struct user_regs_struct
-_RSP, _RAX, _ORIG_RAX = 19, 10, 15
+_RSP, _RIP, _RAX, _ORIG_RAX = 19, 16, 10, 15
 #: r15 to rbx, r11 to rdi: all that a computation uses. Where in its loop it is (rip, rsp, flags) says nothing.
 _COMPUTING = range(15)
 _FLOATING = slice(32, 416)  # the x87 and SSE registers of struct user_fpregs_struct, which has 512 bytes
@@ -45,7 +48,7 @@ class _Mapping:
 
 @dataclass(frozen=True, slots=True)
 class StackSnapshot:
-    """A stopped moment of the main thread."""
+    """A stopped moment of a thread."""
 
     registers: bytes
     floating: bytes
@@ -53,6 +56,11 @@ class StackSnapshot:
     stack: bytes
     stopped_s: float
     rseq: tuple[int, int] = (0, 0)
+
+    @property
+    def instruction(self) -> int:
+        """The address of the instruction that it is at."""
+        return int(struct.unpack_from("<Q", self.registers, 8 * _RIP)[0])
 
     @property
     def register_checksum(self) -> int:
@@ -71,8 +79,29 @@ class CannotAttach(Exception):
     """The process may not be traced, is traced already, or did not stop in time."""
 
 
-def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
-    """Stop the main thread, copy, and let it run."""
+def snapshots(threads: Sequence[int], stack_bytes: int = MAX_STACK) -> list[StackSnapshot]:
+    """Stop each thread, copy, and let it run; the number of a process is that of its first thread.
+
+    This happens in a thread of our own that ends: the kernel then detaches from one that did not stop in time.
+    """
+    result: list[list[StackSnapshot] | Exception] = []
+
+    def attach() -> None:
+        try:
+            end_s = time.monotonic() + PATIENCE_S
+            result.append([_snapshot(thread, stack_bytes, end_s) for thread in threads])
+        except (CannotAttach, NotImplementedError) as error:
+            result.append(error)
+
+    ours = threading.Thread(target=attach)
+    ours.start()
+    ours.join()
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
+
+
+def _snapshot(pid: int, stack_bytes: int, end_s: float) -> StackSnapshot:
     if os.uname().machine != "x86_64":
         raise NotImplementedError
     try:
@@ -85,11 +114,10 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
         os.close(memory)
         raise
     registers, floating = ctypes.create_string_buffer(8 * _REGISTERS), ctypes.create_string_buffer(512)
-    begin_s = time.monotonic()
     _ptrace(_INTERRUPT, pid, 0, 0)
     try:
         while os.waitpid(pid, os.WNOHANG | _WALL)[0] == 0:
-            if time.monotonic() - begin_s > patience_s:
+            if time.monotonic() > end_s:
                 raise CannotAttach("it did not stop")
             time.sleep(0.0005)  # on a busy node, a process runs and stops only when its turn comes
         stopped_s = time.monotonic()
@@ -97,7 +125,7 @@ def snapshot(pid: int, patience_s: float = 0.5) -> StackSnapshot:
         _ptrace(_GETFPREGS, pid, 0, ctypes.addressof(floating))
         rseq = _rseq(pid)
         (top,) = struct.unpack_from("<Q", registers.raw, 8 * _RSP)
-        stack = os.pread(memory, MAX_STACK, top & ~(_PAGE - 1))
+        stack = os.pread(memory, stack_bytes, top & ~(_PAGE - 1))
     except ChildProcessError as error:
         raise CannotAttach("it has ended") from error
     except OSError as error:

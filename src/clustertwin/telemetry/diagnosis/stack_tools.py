@@ -13,15 +13,14 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, StoppedLoop, clean
+from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
 from clustertwin.telemetry.diagnosis.process_files import look, maps_of
-from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, StackSnapshot, core_file, snapshot
+from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, core_file, snapshots
 
 TIMEOUT_S = 3.0
 MAX_OUTPUT = 1 << 20
@@ -35,7 +34,6 @@ class NativeStack:
     frames: tuple[str, ...]
     stopped_s: float
     note: str = ""
-    loop: StoppedLoop | None = None
 
 
 @cache
@@ -45,13 +43,13 @@ def tool(name: str) -> str | None:
     return shutil.which(name) or (beside if os.access(beside, os.X_OK) else None)
 
 
-def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
-    """The main thread's stack."""
+def native_stack(pid: int, cpu_s: float = 1.0, thread: int | None = None) -> NativeStack:
+    """The stack of a thread; by default of the first one."""
     path = tool("eu-stack")
     if path is None:
         return NativeStack((), 0.0, "eu-stack is not installed")
     try:
-        moment = _in_own_thread(pid)
+        (moment,) = snapshots([thread or pid])
         core = core_file(pid, moment)
     except NotImplementedError:
         return NativeStack((), 0.0, "native stacks are read on x86_64 only")
@@ -60,7 +58,7 @@ def native_stack(pid: int, cpu_s: float = 1.0) -> NativeStack:
     modules = program_modules(pid)
     frames = parse_eu_stack(_unwind(path, core, cpu_s), modules)
     note = "" if frames else "eu-stack could not read the stack"
-    return NativeStack(frames, moment.stopped_s, note, StoppedLoop(moment.register_checksum, moment.rseq))
+    return NativeStack(frames, moment.stopped_s, note)
 
 
 def python_stack(pid: int, cpu_s: float = 1.0) -> tuple[str, ...]:
@@ -81,7 +79,7 @@ def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, st
     if state == "D":
         return Stack(python=python_stack(pid, cpu_s)), 0.0, "a process in state D cannot be attached to"
     native = native_stack(pid, cpu_s)
-    return Stack(native.frames, python_stack(pid, cpu_s), native.loop), native.stopped_s, native.note
+    return Stack(native.frames, python_stack(pid, cpu_s)), native.stopped_s, native.note
 
 
 def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:
@@ -153,24 +151,6 @@ def parse_py_spy(data: bytes, pid: int) -> tuple[str, ...]:
         )
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return ()
-
-
-def _in_own_thread(pid: int) -> StackSnapshot:
-    """Take the snapshot in a thread that ends: the kernel then detaches from a process that did not stop in time."""
-    result: list[StackSnapshot | Exception] = []
-
-    def attach() -> None:
-        try:
-            result.append(snapshot(pid))
-        except (CannotAttach, NotImplementedError) as error:
-            result.append(error)
-
-    thread = threading.Thread(target=attach)
-    thread.start()
-    thread.join()
-    if isinstance(result[0], Exception):
-        raise result[0]
-    return result[0]
 
 
 def _unwind(path: str, core: bytes, cpu_s: float) -> str:

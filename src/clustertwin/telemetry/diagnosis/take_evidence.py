@@ -18,7 +18,8 @@ from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProc
 from clustertwin.telemetry.diagnosis.kernel import job_cgroup
 from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, other_thread_can_run, scheduler_clock_s
 from clustertwin.telemetry.diagnosis.rank_state import WORK_S, TwoLooks, mpi_call, state_of
-from clustertwin.telemetry.diagnosis.stack_tools import stack_of
+from clustertwin.telemetry.diagnosis.running_threads import RunningThreads, running_threads
+from clustertwin.telemetry.diagnosis.stack_tools import native_stack, stack_of
 
 #: Threads of a job that are looked at, beside the first one of each process.
 MOST_THREADS = 8192
@@ -44,6 +45,7 @@ class _Half:
     stopped_s: dict[int, float]
     notes: dict[int, str]
     memory: dict[int, int | None]
+    running: dict[int, RunningThreads]
     beside: dict[int, tuple[float, int, bool]]
     shared: int | None
     traffic: dict[int, int] | None
@@ -99,7 +101,7 @@ def _half(
     left_s: Callable[[], float],
 ) -> _Half:
     """One look at every process. `left_s` is the CPU time that the budget still allows."""
-    half = _Half({}, {}, {}, {}, {}, {}, None, None, {})
+    half = _Half({}, {}, {}, {}, {}, {}, {}, None, None, {})
     for process in ranks:
         seen = look(process.pid)
         half.looks[process.pid] = _with_freezer(seen) if seen and is_same(process, seen) else None
@@ -132,8 +134,10 @@ def _half(
             continue
         half.stacks[process.pid], half.stopped_s[process.pid] = stack, stopped_s
         half.notes[process.pid] = note
-        if seen.state == "R" and not mpi_call(stack):
-            half.memory[process.pid] = memory_signatures.private_signature(process.pid, stack.loop)
+        if not mpi_call(stack) and (running := running_threads(process.pid)):
+            half.running[process.pid] = running
+            half.stopped_s[process.pid] += running.stopped_s
+            half.memory[process.pid] = memory_signatures.private_signature(process.pid, running)
     return half
 
 
@@ -169,11 +173,15 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
     before, after = first.looks[pid], last.looks[pid]
     stacks = tuple(half.stacks[pid] for half in (first, last) if pid in half.stacks)
     memory = tuple(half.memory[pid] for half in (first, last) if pid in half.memory)
+    running = tuple(half.running[pid] for half in (first, last) if pid in half.running)
     beside = tuple(half.beside[pid] for half in (first, last) if pid in half.beside)
     unread = SPENT in (first.notes.get(pid), last.notes.get(pid))
-    does = state_of(TwoLooks(before, after, stacks, memory, unread, beside))
+    does = state_of(TwoLooks(before, after, stacks, memory, running, unread, beside))
     # On a busy node a process may not stop in time at one of the looks. What the other one has read counts.
     stack = next((seen for seen in reversed(stacks) if seen.native), stacks[-1] if stacks else Stack())
+    if does == "spins" and pid not in last.running[pid].cpu_s:
+        # The first thread sleeps. Where it does says nothing of the loop.
+        stack = Stack(native_stack(pid, thread=max(last.running[pid].cpu_s)).frames)
     blocked = does in ("stopped", "blocked", "sleeps") and after is not None and after.ran_s is not None
     return ProcessEvidence(
         node=node,
