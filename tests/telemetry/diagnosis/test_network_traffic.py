@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from clustertwin.telemetry.diagnosis import network_traffic
-from clustertwin.telemetry.diagnosis.network_traffic import traffic
+from clustertwin.telemetry.diagnosis.kernel import network_traffic
+from clustertwin.telemetry.diagnosis.kernel.network_traffic import traffic
 
 CODE = """
 import socket, sys

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from clustertwin.telemetry.diagnosis import job_activity, memory_signatures, network_traffic
+from clustertwin.telemetry.diagnosis import job_activity, memory_signatures
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, is_same
-from clustertwin.telemetry.diagnosis.kernel import job_cgroup
+from clustertwin.telemetry.diagnosis.kernel import job_cgroup, network_traffic
 from clustertwin.telemetry.diagnosis.process_files import ProcessLook, look, other_thread_can_run, scheduler_clock_s
 from clustertwin.telemetry.diagnosis.rank_state import WORK_S, TwoLooks, mpi_call, state_of
 from clustertwin.telemetry.diagnosis.running_threads import RunningThreads, running_threads
