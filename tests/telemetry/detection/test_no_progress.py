@@ -123,6 +123,19 @@ def test_a_confirmed_suspicion_opens_an_event_that_closes_when_the_job_works_aga
     assert changes[0][1].event.title == "Job j keeps its CPUs busy and makes no progress"
 
 
+def test_a_hang_that_evidence_confirms_takes_over_from_an_event_about_other_work() -> None:
+    """A little other work beside a job that spins opened "competes for its CPUs", and the hang was never named."""
+    memory, tracker, changes = QuestionMemory(), Tracker(), []
+    for moment, _ in moments([spinning()], every_s=10):
+        scores = quiet_scores(moment)
+        findings = assess(moment, scores, memory, 3.0).findings
+        confirmed = confirm(findings, {"j": 760.0} if moment.end_s >= 760 else {})
+        beside = [replace(f, cause="cpu-contention", channel="others", since_s=500) for f in suspects(findings)]
+        changes += tracker.update(moment, scores, 3.0, findings=(*findings, *beside, *confirmed))
+    opened = [change.event.cause for change in changes if change.kind == "opened"]
+    assert opened == ["cpu-contention", CONFIRMED]
+
+
 def _suspected_s(run: ZooRun) -> list[float]:
     """When a recorded run is suspected, in seconds since its fault began."""
     trace = run.trace

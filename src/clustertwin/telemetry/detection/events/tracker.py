@@ -41,7 +41,7 @@ from clustertwin.telemetry.detection.events.event import (
 )
 from clustertwin.telemetry.detection.events.event_title import subject_of, write_title
 from clustertwin.telemetry.detection.events.open_events import OpenEvent, OpenEventIndex
-from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding, naming_finding
+from clustertwin.telemetry.detection.questions.finding import CONFIRMED, MEMORY_CAUSES, Finding, naming_finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
@@ -143,7 +143,7 @@ class Tracker:
                 continue
             new = _event_of(lead, found, moment, model, owners)
             known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
-            if known is not None and known.event.cause != new.cause:
+            if known is not None and known.event.cause != new.cause and lead.cause != CONFIRMED:
                 still = [f for f in found if f.cause == known.event.cause and f.held(moment.end_s)]
                 new = _event_of(still[0], found, moment, model, owners) if still else new
             changes += self._admit(new, moment, index)

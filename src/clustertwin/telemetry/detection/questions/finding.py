@@ -96,9 +96,11 @@ class Finding:
 def naming_finding(findings: Sequence[Finding], now_s: int) -> Finding | None:
     """The finding that names the event of a job: of those that have held long enough, the one that holds longest.
 
-    If that is a symptom, a finding that explains it names the event. The symptom was seen for long enough, so the
-    explanation need not be. None while none has held long enough.
+    What evidence has confirmed comes first. If the longest is a symptom, a finding that explains it names the event.
+    The symptom was seen for long enough, so the explanation need not be. None while none has held long enough.
     """
+    if confirmed := [finding for finding in findings if finding.cause == CONFIRMED]:
+        return confirmed[0]
     held = [finding for finding in findings if finding.held(now_s)]
     if not held:
         return None
