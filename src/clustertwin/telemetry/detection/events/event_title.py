@@ -18,12 +18,12 @@ from clustertwin.telemetry.detection.questions.finding import Finding
 Baseline = Literal["limit", "own past", "ranks", "program", "user", "site", ""]
 
 _WORDS = {"io": "I/O", "cpu": "CPU"}
-#: Signals that are not channels. Their values are ratios.
+#: Signals that are not channels. Their values are ratios, or tasks for each thread.
 _SIGNALS = {
     "idle": "idle",
     "busiest": "the busiest thread",
     "waiting": "tasks that wait for a CPU",
-    "lost": "CPU time lost to waiting",
+    "lost": "tasks that could run and do not",
     "queued": "time in which a task of the job waits for a CPU",
     "others": "CPU time of other work",
     "throttled": "throttled time",
@@ -32,6 +32,7 @@ _SIGNALS = {
     "progress": "page faults and traffic",
 }
 _NO_FIGURE = ("oom_kills",)  # one is enough
+_PER_THREAD = ("waiting", "lost")  # numbers of tasks, which may exceed one
 #: How to say it where a finding has this cause and no single thread shows it.
 _WITHOUT_SHAPE = {
     IDLE: "works less than before",
@@ -112,14 +113,18 @@ def compare(figures: Figures) -> tuple[str, str]:
 
     >>> compare(Figures(1, 8, 60, "system", 0.08, 0.0, "own past"))
     ('system 8 %', 'up from 0 %')
+    >>> compare(Figures(2, 2, 60, "lost", 1.96, 1.07, "own past"))
+    ('tasks that could run and do not 1.96 per thread', 'up from 1.07')
     """
     if not figures.channel or isnan(figures.value):
         return "", ""
     value, usual = shown(figures.value, figures.usual)
+    if figures.channel in _PER_THREAD:
+        value, usual = f"{figures.value:.2f} per thread", f"{figures.usual:.2f}"
     seen = f"{signal_label(figures.channel)} {value}"
     if isnan(figures.usual) or not figures.compared_with:
         return seen, ""
-    if value == usual:
+    if value.removesuffix(" per thread") == usual:
         return "", ""
     more = "more" if figures.value > figures.usual else "less"
     return seen, {
