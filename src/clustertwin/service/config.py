@@ -192,7 +192,7 @@ class LearningSection(_Section):
     champion_url: str = ""  # take the champion from this service, instead of learning here
     champion_token_file: str = ""
     champion_ca_file: str = ""
-    false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # of a false event per node-day, in sight
+    false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # as a part of all faults
 
     @field_validator("nightly")
     @classmethod
@@ -245,7 +245,7 @@ class HandSection(_Section):
         return HandSettings(self.policy, self.past, self.every_s, self.listen, self.suspects)
 
     def runner(self) -> RunCommand:
-        """How the twin speaks to Slurm."""
+        """What runs commands of Slurm: this host, or slurmrestd."""
         if not self.rest:
             return run_command
         from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
