@@ -28,7 +28,6 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -49,48 +48,21 @@ from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.learning.champions.handover import Handover
 from scale import free_port
-from service import NODE_THREADS, PAST_S, VARIANTS, WARM_S, BurstScorer, TimedState, run_on_one_core, simulated
+from service import NODE_THREADS, PAST_S, WARM_S, BurstScorer, TimedState, WithPast, run_on_one_core, simulated
 from simulated_exporters import full_pages, serve
 
 SCRAPED_S = 15  # from the first scrape to the first measurement
 ALONE_S = 10  # the server is measured without a reader
 
 
-class WithPast:
+class PrometheusWithPast(WithPast):
     """The feed of Prometheus, preceded by the simulated past of the nodes."""
 
-    def __init__(self, feed: PrometheusFeed, names: list[str], traces: list[Trace], begun_s: int) -> None:
-        self.feed, self.begun_s = feed, begun_s
-        self.source, self.pace, self.patient, self.close = feed.source, feed.pace, feed.patient, feed.close
-        self.past = [self._past(traces[i % VARIANTS], name) for i, name in enumerate(names)]
-        feed._until_s = begun_s
-
-    def now_s(self) -> float:
-        return max(self.feed.now_s(), float(self.begun_s))
-
-    @property
-    def faults(self) -> Any:
-        return self.feed.faults
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return self.feed.problems
-
-    def take(self) -> list[Trace]:
-        past, self.past = self.past, []
-        return past or self.feed.take()
-
-    def _past(self, trace: Trace, name: str) -> Trace:
-        later_s = self.begun_s - PAST_S - trace.start_s
-        spans = [
-            replace(s, node=name, job=f"{name}-{s.job}", start_s=s.start_s + later_s, end_s=s.end_s + later_s)
-            for s in trace.spans
-            if s.start_s + later_s < self.begun_s
-        ]
-        for span in spans:  # a feed that begins during a job would not score it for 100 s
+    def begin(self, past: list[Trace]) -> list[Trace]:
+        self.feed._until_s = self.begun_s
+        for span in (span for trace in past for span in trace.spans):
             self.feed._starts[span.node, span.job, span.cpus] = span.start_s, float(self.begun_s)
-        values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
-        return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
+        return past
 
 
 def scrape_config(names: list[str], port: int, push: dict[str, Any] | None = None) -> str:
@@ -264,7 +236,7 @@ def watch(
     handover.set_result(Handover(home, bundled()))
     state, stop = TimedState(home), threading.Event()
     feed = PrometheusFeed("prometheus", Prometheus(Endpoint(url, compressed=False), node_channels=True))
-    past = WithPast(feed, names, traces, begun_s)
+    past = PrometheusWithPast(feed, names, traces, begun_s)
     loop = Loop(state, past, handover, LoopSettings(stride_s=chosen.stride), score=BurstScorer())
     worker = threading.Thread(target=run_on_one_core, args=(loop, stop))
     worker.start()

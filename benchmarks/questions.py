@@ -43,7 +43,7 @@ from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.event_metrics import EventCounts, labels_of, match_events, replay, track_events
 from clustertwin.telemetry.studies.window_metrics import roc_auc
-from unseen_programs import PROGRAMS, simulate_unseen
+from healthy_programs import PROGRAMS, simulate_unseen
 
 Array = NDArray[np.float64]
 STRIDE_S = 10

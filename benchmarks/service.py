@@ -59,13 +59,25 @@ PAST_S = 300
 WARM_S = 12  # from the start to the measurement
 
 
-class WithPast:
-    """The feed of the exporters, preceded by the simulated past of the nodes."""
+def past_of(trace: Trace, node: str, begun_s: int) -> Trace:
+    """The first PAST_S of a simulated trace, as what another node did until `begun_s`."""
+    later_s = begun_s - PAST_S - trace.start_s
+    spans = tuple(
+        replace(span, node=node, job=f"{node}-{span.job}", start_s=span.start_s + later_s, end_s=span.end_s + later_s)
+        for span in trace.spans
+        if span.start_s + later_s < begun_s
+    )
+    values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
+    return replace(trace, node=node, start_s=begun_s - PAST_S, values=values, valid=valid, spans=spans)
 
-    def __init__(self, feed: ExporterFeed, names: list[str], traces: list[Trace], begun_s: int) -> None:
-        self.feed, self.names, self.traces, self.begun_s = feed, names, traces, begun_s
-        self.source, self.pace, self.patient = feed.source, feed.pace, feed.patient
-        self.close = feed.close
+
+class WithPast:
+    """The feed of exporters, preceded by the simulated past of the nodes."""
+
+    def __init__(self, feed: Any, names: list[str], traces: list[Trace], begun_s: int) -> None:
+        self.feed, self.begun_s = feed, begun_s
+        self.source, self.pace, self.patient, self.close = feed.source, feed.pace, feed.patient, feed.close
+        self.nodes = [(name, traces[i % VARIANTS]) for i, name in enumerate(names)]
         self.begun = False
 
     def now_s(self) -> float:
@@ -81,28 +93,22 @@ class WithPast:
         return self.feed.problems
 
     def take(self) -> list[Trace]:
-        traces = self.feed.take()
-        if not self.begun:
-            self.begun = True
-            while self.feed.problems:  # until every exporter has answered
-                self.feed.take()
-            traces = [self._past(i, name) for i, name in enumerate(self.names)]
-        return traces
+        if self.begun:
+            return self.feed.take()
+        self.begun = True
+        return self.begin([past_of(trace, name, self.begun_s) for name, trace in self.nodes])
 
-    def _past(self, i: int, name: str) -> Trace:
-        trace = self.traces[i % VARIANTS]
-        later_s = self.begun_s - PAST_S - trace.start_s
-        spans = [
-            replace(
-                span, node=name, job=f"{name}-{span.job}", start_s=span.start_s + later_s, end_s=span.end_s + later_s
-            )
-            for span in trace.spans
-            if span.start_s + later_s < self.begun_s
-        ]
-        # A stream that begins during a job does not know when the job started, and would not score it for 100 s.
-        self.feed._streams[i]._rates._since_s = {JobCpus(span.job, span.cpus): span.start_s for span in spans}
-        values, valid = trace.values[:, :PAST_S], trace.valid[:, :PAST_S]
-        return replace(trace, node=name, start_s=self.begun_s - PAST_S, values=values, valid=valid, spans=tuple(spans))
+    def begin(self, past: list[Trace]) -> list[Trace]:
+        """Wait for every exporter, and tell the feed when the jobs of the past started.
+
+        A stream that begins during a job does not know its start, and would not score the job for 100 s.
+        """
+        self.feed.take()
+        while self.feed.problems:
+            self.feed.take()
+        for stream, trace in zip(self.feed._streams, past, strict=True):
+            stream._rates._since_s = {JobCpus(span.job, span.cpus): span.start_s for span in trace.spans}
+        return past
 
 
 class BurstScorer:

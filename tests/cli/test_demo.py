@@ -7,6 +7,8 @@ import json
 import pytest
 
 from clustertwin.cli import demo as command
+from clustertwin.telemetry.campaign.demo_cluster import write_demo
+from clustertwin.telemetry.recording import Recording
 
 
 @pytest.mark.slow
@@ -21,6 +23,13 @@ def test_the_demo_ends_with_the_event_of_the_job_that_hangs(twin, tmp_path):
     assert shown["url"].endswith(f"/events/{event['id']}")
     assert shown["url"] in done.stderr
     assert event["why"]["sentence"] in done.stderr
+
+
+def test_every_job_of_the_demo_runs_to_its_end(tmp_path):
+    story = write_demo(tmp_path / "demo")
+    end_s = story.settings.start_s + 3600 * story.settings.hours
+    assert story.jobs == 6
+    assert {span.end_s for span in Recording.open(story.directory).spans} == {end_s}
 
 
 @pytest.mark.slow

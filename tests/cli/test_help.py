@@ -45,6 +45,7 @@ def test_every_command_explains_itself(twin_here, name):
     result = twin_here(name, "--help")
     assert result.returncode == 0, result.stderr
     assert "--help" in result.stdout
+    assert "..." not in result.stdout.partition("Commands:")[2], "a sentence is cut"
     for line in re.findall(r"^  ([a-z][a-z-]+)  ", result.stdout.partition("Commands:")[2], re.MULTILINE):
         assert "--json" in twin_here(name, line, "--help").stdout, f"twin {name} {line}"
 

@@ -70,8 +70,12 @@ def test_variables_override_the_file_and_commas_separate_lists():
     ("text", "message"),
     [
         ("[service]\nport = 'x'\n", "twin.toml:2: service.port: Input should be a valid integer"),
-        ("\n[service]\n\npott = 1\n", "twin.toml:4: there is no setting service.pott"),
-        ("[servce]\nport = 1\n", "twin.toml:1: there is no setting servce"),
+        ("\n[service]\n\npott = 1\n", "twin.toml:4: there is no setting service.pott; did you mean service.port?"),
+        ("[servce]\nport = 1\n", "twin.toml:1: there is no setting servce; did you mean service?"),
+        (
+            "[clusters]\na = {url = 'http://a', lnk = ''}\n",
+            "twin.toml:2: there is no setting clusters.a.lnk; did you mean clusters.a.link?",
+        ),
         ("[source]\nkind = 'prometheus'\n", "twin.toml:1: source: kind prometheus needs url"),
         ("[events]\nneeded_s = 99\nof_s = 9\n", "twin.toml:1: events: needed_s 99 is larger than of_s 9"),
         ("[scoring]\nstride_s = 1\nengine = 'dask'\n", "twin.toml:3: scoring.engine: Input should be 'here' or 'ray'"),
@@ -96,6 +100,11 @@ def test_an_error_names_the_key_and_the_line(text, message):
     assert str(caught.value).startswith(message)
     assert isinstance(caught.value, SettingsError)
     assert caught.value.exit_code == 2
+
+
+def test_a_variable_of_no_section_is_an_error():
+    with pytest.raises(ConfigError, match="CLUSTERTWIN_SERVCE__PORT: there is no setting servce; did you mean service"):
+        parse_config("", "twin.toml", {"CLUSTERTWIN_SERVCE__PORT": "9100"})
 
 
 def test_joined_clusters_are_tables_or_addresses_and_a_variable_adds_one():

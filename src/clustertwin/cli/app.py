@@ -18,9 +18,23 @@ from clustertwin.core.extras import explain, load
 from clustertwin.core.formatting import visible_lines
 
 
+class _WholeSentences(TyperGroup):
+    """A list of commands with the whole first sentence of each; click cuts it at the end of the line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(10_000)) for name, each in self.commands.items()])
+
+
 def group(about: str = "") -> typer.Typer:
     """The app of one file of commands: plain help, no completion options of its own; `about` where it has several."""
-    return typer.Typer(help=about or None, no_args_is_help=bool(about), add_completion=False, rich_markup_mode=None)
+    return typer.Typer(
+        cls=_WholeSentences,
+        help=about or None,
+        no_args_is_help=bool(about),
+        add_completion=False,
+        rich_markup_mode=None,
+    )
 
 
 class ReaderGone(Exception):

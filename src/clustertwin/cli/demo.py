@@ -40,7 +40,7 @@ class DemoOptions:
 @app.command()
 @options(DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """From nothing to an explained event in under a minute: a simulated cluster, one job that hangs, one page."""
+    """Simulate a small cluster on which a job hangs, and open the page of the event that explains it."""
     from clustertwin.cli.up import one_core
     from clustertwin.core.extras import require
 

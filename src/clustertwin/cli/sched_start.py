@@ -86,7 +86,7 @@ def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | No
 
 
 def _known(options: StartOptions, running: Sequence[str]) -> KnownHealth:
-    """The jobs of --hangs. A job that does not run any more is left out: the service's word is some seconds old."""
+    """The jobs of --hangs. A job that does not run any more is left out: the service named it some seconds ago."""
     known = {}
     for text in options.hangs:
         job, _, sure = text.partition("=")

@@ -21,7 +21,7 @@ from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.cli.trace_share import share
 
-app = group("Job logs: convert, describe, clean, anonymise, generate, compare, share, forecast.")
+app = group("Job logs: convert, describe, clean, anonymise, generate, compare, study, share, forecast.")
 
 In = log_argument("A job log: SWF, sacct --parsable2, ALCF CSV, SuperCloud CSV or Parquet; may be gzip")
 Out = typer.Argument(help="Output file; its suffix chooses the format (.swf .csv .sacct .parquet, also with .gz).")

@@ -1,4 +1,4 @@
-"""`twin trace share`: a job log that may leave the house, with the promise on its card."""
+"""`twin trace share`: a job log -> a synthetic log to publish, with a card that states its guarantee."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import time
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -191,7 +192,7 @@ class LearningSection(_Section):
     champion_url: str = ""  # take the champion from this service, instead of learning here
     champion_token_file: str = ""
     champion_ca_file: str = ""
-    false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # of a false event per node-day, in sight
+    false_event_cost: float = Field(default=_DUEL.false_event_cost, ge=0)  # as a part of all faults
 
     @field_validator("nightly")
     @classmethod
@@ -244,7 +245,7 @@ class HandSection(_Section):
         return HandSettings(self.policy, self.past, self.every_s, self.listen, self.suspects)
 
     def runner(self) -> RunCommand:
-        """How the twin speaks to Slurm."""
+        """What runs commands of Slurm: this host, or slurmrestd."""
         if not self.rest:
             return run_command
         from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
@@ -347,10 +348,20 @@ def parse_config(text: str, where: object, environment: Mapping[str, str]) -> Se
         keys = [str(part) for part in first["loc"]]
         name = ".".join(keys)
         message = first["msg"].removeprefix("Value error, ")
-        reason = f"there is no setting {name}" if first["type"] == "extra_forbidden" else f"{name}: {message}"
+        reason = _unknown_setting(keys) if first["type"] == "extra_forbidden" else f"{name}: {message}"
         if variable := variables.get(tuple(keys[:2])):
             raise ConfigError(variable, reason) from error
         raise ConfigError(where, reason, _line_of(text, keys)) from error
+
+
+def _unknown_setting(keys: list[str]) -> str:
+    """Name the setting that does not exist, and the one that is spelt most like it."""
+    *section, key = keys
+    kind = ServiceConfig.model_fields[section[0]].annotation if section else ServiceConfig
+    kind = ClusterSection if section and section[0] == "clusters" else kind
+    near = get_close_matches(key, getattr(kind, "model_fields", ()), n=1)
+    meant = f"; did you mean {'.'.join([*section, *near])}?" if near else ""
+    return f"there is no setting {'.'.join(keys)}{meant}"
 
 
 def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -358,8 +369,10 @@ def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tup
     variables: dict[tuple[str, ...], str] = {}
     for variable, value in environment.items():
         section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
-        if not variable.startswith(PREFIX) or not key or section not in ServiceConfig.model_fields:
+        if not variable.startswith(PREFIX) or not key:
             continue
+        if section not in ServiceConfig.model_fields:
+            raise ConfigError(variable, _unknown_setting([section]))
         kind = ServiceConfig.model_fields[section].annotation
         fields = getattr(kind, "model_fields", {})  # `clusters` has names instead
         is_list = key in fields and "tuple" in str(fields[key].annotation)

@@ -65,8 +65,8 @@ def run(
     config: ServiceConfig, replay: tuple[Path, float] | None = None, ready: Callable[[Binding], None] = print
 ) -> None:
     """Serve until SIGINT or SIGTERM. `ready` is called with the address when the service listens."""
-    require("fastapi", "service")
-    uvicorn: Any = require("uvicorn", "service")
+    for package in ("fastapi", "uvicorn"):
+        require(package, "service")
     create_home(config.home)
     home = state_home(config.home, replay is not None)
     source = config.source.settings()
@@ -107,23 +107,7 @@ def run(
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
         worker.start()
-        from clustertwin.service.application import create_app
-
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(state, binding),
-                http=connections.bounded_protocol(listener),
-                ws="none",
-                h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
-                log_level="warning",
-                server_header=False,
-                proxy_headers=False,  # else a local client could name any address as its own
-                timeout_graceful_shutdown=2,
-                ssl_certfile=binding.certificate or None,
-                ssl_keyfile=binding.key or None,
-            )
-        )
-        connections.limit_logs()
+        server = _server(state, binding, listener)
         state.ending = lambda: server.should_exit
         worker.stop_on_failure(server)
         # uvicorn raises the signal again after it has stopped. Without a handler, SIGTERM would end the process before
@@ -143,6 +127,30 @@ def run(
             store.close()
         if worker.error is not None:
             raise LoopFailed(f"the service stops: {describe(worker.error)}")
+
+
+def _server(state: ServiceState, binding: Binding, listener: BoundedListener) -> Any:
+    """The web server of the pages, the API and the metrics, with deadlines for its clients."""
+    uvicorn: Any = require("uvicorn", "service")
+    from clustertwin.service.application import create_app
+    from clustertwin.service.web import connections
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(state, binding),
+            http=connections.bounded_protocol(listener),
+            ws="none",
+            h11_max_incomplete_event_size=connections.MAX_HEAD_BYTES,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,  # else a local client could name any address as its own
+            timeout_graceful_shutdown=2,
+            ssl_certfile=binding.certificate or None,
+            ssl_keyfile=binding.key or None,
+        )
+    )
+    connections.limit_logs()  # after uvicorn has set up its loggers
+    return server
 
 
 class _LoopThread(threading.Thread):

@@ -84,7 +84,10 @@ def test_a_service_that_goes_away_is_waited_for():
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://x")
     ticks = iter(range(0, 1000, 10))
     boards = RemoteBoards("http://x", client=client, clock=lambda: float(next(ticks))).boards()
-    assert [next(boards).state, next(boards).state] == ["watching", "http://x: refused"]
+    assert [next(boards).state, next(boards).state] == [
+        "watching",
+        "http://x: no service answers here (refused); is it running?",
+    ]
 
 
 def test_outside_a_terminal_the_state_of_the_service_is_printed_as_text(feed, monkeypatch, twin_here):

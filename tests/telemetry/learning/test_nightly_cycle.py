@@ -235,7 +235,7 @@ def test_every_architecture_is_registered_and_losers_are_removed_with_their_nigh
     night = run_night(context, day)
     (record,) = registry.records
     assert set(record.runs) == {"champion", "linear/scratch", "patch/scratch"}
-    assert all({"bits", "false_events", "sight"} <= set(metrics) for metrics in record.runs.values())
+    assert all({"bits", "false_events", "informedness"} <= set(metrics) for metrics in record.runs.values())
     (loser,) = record.others.values()
     assert {loser.version, record.version} <= {version.version for version in version_store.versions(context.home)}
     assert version_store.digest(context.home / "models" / loser.version) == loser.sha256

@@ -131,7 +131,7 @@ def test_a_missing_directory_is_named(tmp_path):
 
 def test_files_settings_and_zones_that_cannot_be_used_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(TraceError, match="matches no known job log format"):
+    with pytest.raises(TraceError, match=r"matches no known job log format .*`twin trace convert --from FORMAT`"):
         read(tmp_path / "a.csv")
     with pytest.raises(TraceError, match="No such file"):
         read(tmp_path / "b.swf")

@@ -153,8 +153,13 @@ def test_the_size_is_what_is_allocated_or_idle(answers):
     assert read_size("cpus") == 8
 
 
+def test_a_squeue_that_fails_is_one_line():
+    with pytest.raises(SourceError, match=r"^sh failed: error: no such host fatal: no source$"):
+        read_squeue(("sh", "-c", "printf 'error: no such host\\nfatal: no source\\n' >&2; exit 1"))
+
+
 def test_a_missing_squeue_is_an_error():
-    with pytest.raises(SourceError, match="no-such-squeue-command did not answer"):
+    with pytest.raises(SourceError, match="no-such-squeue-command is not installed"):
         read_squeue(("no-such-squeue-command",))
 
 

@@ -102,7 +102,7 @@ def _ask(client: httpx.Client, url: str, node: str, job: str, owner: int) -> Job
         return f"{node}: {error.reason}"
     if part.job != job:
         return f"{node}: evidence of another job"
-    # A helper speaks for its own node only, whatever it writes.
+    # The evidence of a helper counts for its own node only, whatever node it names.
     return replace(part, nodes=(node,), processes=tuple(replace(process, node=node) for process in part.processes))
 
 

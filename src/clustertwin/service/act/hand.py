@@ -242,7 +242,7 @@ class Hand:
         return min(due, key=lambda event: self._looked_s.get(event.id, 0.0), default=None)
 
     def _facts(self, job: str, nodes: Sequence[str], what: str) -> JobFacts:
-        """Slurm's word on the job. An event or a suspicion whose nodes are not the job's is not believed."""
+        """What Slurm knows of the job. An error if the job does not run on the nodes of the event or the suspicion."""
         facts = read_facts(job, self._run)
         if facts.state != "RUNNING":
             raise JobEnded(f"job {job} is {facts.state}: nothing is done")

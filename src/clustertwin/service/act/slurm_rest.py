@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v0\.0\.\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Where slurmrestd listens, and as whom the twin speaks to it."""
+    """The address of slurmrestd, and the user and token that it is asked with."""
 
     url: str  # http://HOST:PORT, https://HOST:PORT or unix:/PATH
     user: str = ""

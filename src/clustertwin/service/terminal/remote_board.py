@@ -74,6 +74,8 @@ class RemoteBoards:
         try:
             answer = self._client.request(method, f"/api/v1{path}", json=body)
             content = answer.json()
+        except httpx.ConnectError as error:
+            raise SourceError(f"{self.watches}: no service answers here ({error}); is it running?") from error
         except httpx.HTTPError as error:
             raise SourceError(f"{self.watches}: {error or type(error).__name__}") from error
         except ValueError as error:

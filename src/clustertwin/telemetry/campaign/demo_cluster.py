@@ -12,9 +12,9 @@ from clustertwin.telemetry.simulation.faulty_job import JobFault, with_fault
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 
-#: Every job runs through the half hour, so that the only change is the fault.
+#: Every job runs through the half hour, so that the only change is the fault, and its event is open at the end.
 SETTINGS = ClusterSettings(
-    nodes=3, threads=8, hours=0.5, job_types=("np", "good-io", "mpi-8"), job_s=(1700.0, 1800.0), gap_s=10.0
+    nodes=3, threads=8, hours=0.5, job_types=("np", "good-io", "mpi-8"), job_s=(1800.0, 1900.0), gap_s=10.0
 )
 MPI = "mpi-8"
 FAULT = "hung-job"

@@ -56,7 +56,7 @@ def least_progressed(groups: Sequence[WaitingRanks]) -> tuple[list[int], bool]:
 
 
 def _cost(number: int, groups: Sequence[WaitingRanks]) -> float:
-    """What speaks against a group: ranks that would have left a synchronizing call too early, and half for its own."""
+    """The cost of a group as the cause: ranks that left a synchronizing call too early, and 0.5 in a collective."""
     in_order = sorted(groups, key=cmp_to_key(_by_place))
     at = in_order.index(groups[number])
     beyond, synchronized = 0, False

@@ -64,7 +64,8 @@ def sniff(path: Path) -> str:
     if path.suffix == ".swf":
         return "swf"  # its reader reports what is wrong with the first line
     known = ", ".join(FORMATS)
-    raise TraceError(path, f"the content matches no known job log format ({known}); name the format with --from", 1)
+    reason = f"the content matches no known job log format ({known}); `twin trace convert --from FORMAT` names one"
+    raise TraceError(path, reason, 1)
 
 
 def read_report(

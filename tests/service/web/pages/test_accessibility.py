@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +152,27 @@ def test_the_menu_fits_every_width(visit: Any) -> None:
     for width in (801, 1024, 1151, 1280, 1366, 1401):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+#: Keeps the texts that are drawn in the heat map of a node.
+KEEP_TEXTS = """() => {
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  window.texts = new Set();
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+    if (this.canvas.parentElement.id === "node") window.texts.add(text);
+    return draw.call(this, text, ...where);
+  };
+}"""
+
+
+def test_the_heat_map_of_five_minutes_has_several_times_on_a_phone(visit: Any, service: Any) -> None:
+    page = visit("/login", "light", PHONE)
+    page.add_init_script(f"({KEEP_TEXTS})()")
+    page.goto(f"{service[0]}/nodes/n1")
+    until(page, "document.getElementById('node')?.dataset.end > 0")
+    drawn(page)
+    times = [text for text in page.evaluate("[...window.texts]") if re.fullmatch(r"\d\d:\d\d", text)]
+    assert len(times) >= 2, times
 
 
 def fits_a_phone(page: Any, path: str) -> None:

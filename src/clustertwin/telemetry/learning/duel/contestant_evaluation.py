@@ -58,7 +58,7 @@ def evaluate_contestant(
         name,
         error=figures.error,
         false_alarms=figures.false_alarms,
-        detection=sight_of(detector, golden),
+        detection=golden_set_result(detector, golden),
         bits=figures.bits,
         false_events=figures.false_events,
         raised=figures.raised,
@@ -71,7 +71,7 @@ def unable(name: str, golden: GoldenSet | SiteGoldenSet) -> Contestant:
     return Contestant(name, _UNABLE, 1.0, GoldenSetResult({}, 0.0, golden.sha256), _UNABLE, _UNABLE, _UNABLE, 1.0)
 
 
-def sight_of(detector: Detector, golden: GoldenSet | SiteGoldenSet) -> GoldenSetResult:
+def golden_set_result(detector: Detector, golden: GoldenSet | SiteGoldenSet) -> GoldenSetResult:
     if isinstance(golden, SiteGoldenSet):
         return evaluate_on_site(detector, golden)
     return evaluate_on_golden_set(detector, golden)

@@ -72,7 +72,7 @@ class GoldenSetResult:
         return self.mean_recall - (0.0 if self.paired else self.false_alarms)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "mean": self.mean_recall, "sight": self.informedness}
+        return {**asdict(self), "mean": self.mean_recall, "informedness": self.informedness}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> GoldenSetResult:

@@ -102,5 +102,5 @@ def _contestant_metrics(row: dict[str, Any]) -> dict[str, float]:
         "false_events": row["false_events"],
         "raised": row["raised"],
         "detection": result.mean_recall,
-        "sight": result.informedness,
+        "informedness": result.informedness,
     } | {f"recall.{kind}": recall for kind, recall in result.recall.items()}

@@ -78,7 +78,7 @@ def summarise(strategy: str, days: Sequence[DayResult]) -> StrategySummary:
 
 
 def by_day(days: Sequence[DayResult]) -> list[tuple[str | float, ...]]:
-    """The rows of a table: day, shadow, false events, found in usual and in new programs, sight, outcome."""
+    """The rows of a table: day, shadow, false events, found in usual and new programs, informedness, outcome."""
 
     def part(found: int, wrong: int) -> str:
         return f"{found} of {wrong}"

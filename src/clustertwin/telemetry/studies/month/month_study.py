@@ -142,7 +142,7 @@ def simulate_month(
                 creep=creep,
                 disk_events=len(watched.disk),
                 disk_sight=disk_recall[version],
-                golden=night.sight,
+                golden=night.informedness,
                 first_error=first_error[version],
                 outcome=night.outcome,
                 training_s=night.training_s,

@@ -63,7 +63,7 @@ class StrategyState:
 @dataclass(frozen=True, slots=True)
 class SimulatedNight:
     outcome: str
-    sight: float  # part of the imposed faults that the champion of the day before sees
+    informedness: float  # of the champion of the day before, on the golden set
     training_s: float = 0.0  # CPU time
     because: str = ""
 
@@ -79,14 +79,14 @@ def run_simulated_night(
     golden = _golden_set(split, state)
     normal = NormalMoments(split.held_out, tuple(called_normal(moment, verdicts) for moment in split.held_out))
     champion = evaluate_contestant("champion", state.champion, normal, golden)
-    sight = champion.detection.informedness
+    informedness = champion.detection.informedness
     if strategy.start is None:
-        return SimulatedNight("never", sight)
+        return SimulatedNight("never", informedness)
     if strategy.halt and is_halt_cause(settings.world, state, day):
         state.halted_until = day + settings.people.resume_days
-        return SimulatedNight("halted", sight)
+        return SimulatedNight("halted", informedness)
     if strategy.halt and day < state.halted_until:
-        return SimulatedNight("halted", sight)
+        return SimulatedNight("halted", informedness)
     _forget_confirmed_days(settings.world, state, day)
     memory = list(state.memory.values()) if strategy.replay else []
     challengers: dict[str, tuple[Contestant, Detector]] = {}
@@ -108,7 +108,7 @@ def run_simulated_night(
         _remember(settings, state, day, split)
     state.hours.append(census.thread_hours)
     state.shadow = state.shadow and not reason_to_end(ShadowRule(), state.hours, winner.strange, state.learned)
-    return SimulatedNight(outcome, sight, cpu_s, decision.because)
+    return SimulatedNight(outcome, informedness, cpu_s, decision.because)
 
 
 def is_halt_cause(scenario: MonthScenario, state: StrategyState, today: int) -> bool:

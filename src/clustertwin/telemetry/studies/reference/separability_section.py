@@ -45,6 +45,30 @@ class Drift:
     within_kinds: float  # mean of the correlations within each kind in which both vary
 
 
+@dataclass(frozen=True, slots=True)
+class Space:
+    """How well kinds of jobs are apart in one embedding."""
+
+    separation: Separation
+    sizes_apart: float  # silhouette, with each size of an MPI program as a kind of its own
+    by_jobs: float  # silhouette in the discriminant directions of jobs, …
+    directions: int  # … and their number
+    drift: Drift | None  # None without bad I/O
+
+    def row(self, name: str) -> tuple[str, ...]:
+        """The row of the table."""
+        return (
+            name,
+            number(self.separation.silhouette, 3),
+            number(self.sizes_apart, 3),
+            f"{self.by_jobs:.3f} ({self.directions})",
+            number(self.separation.linear_probe, 3),
+            number(self.separation.nearest_neighbours, 3),
+            f"{self.drift.correlation:+.2f}" if self.drift else "",
+            f"{self.drift.within_kinds:+.2f}" if self.drift else "",
+        )
+
+
 def embeddings(models: Mapping[str, Autoencoder], train: Windows) -> dict[str, Embed]:
     """The embeddings to compare, those without a model first."""
 
@@ -73,51 +97,45 @@ def separability_section(
     label, validation_label = kind_labels(test)[test_rows], kind_labels(validation)[validation_rows]
     if len(set(label.tolist())) < 2:
         raise SettingsError(f"the test campaigns have one kind of job only, {label[0]}")
-    separations: dict[str, Separation] = {}
-    pictures: list[Picture] = []
-    drifts: dict[str, Drift] = {}
-    by_jobs: dict[str, tuple[float, int]] = {}
-    sizes_apart: dict[str, float] = {}
     # Every size of an MPI program as a class of its own; bad I/O stays one class.
     sizes = np.where(label == BAD_IO, BAD_IO, test.job_type[test_rows])
+    spaces: dict[str, Space] = {}
+    pictures: list[Picture] = []
     for name, embedding in embeddings(models, train).items():
         z, z_validation = embedding(test)[test_rows], embedding(validation)
-        separations[name] = separation(z, label, z_validation[validation_rows], validation_label)
         directions = discriminant_directions(z_validation, validation)
-        by_jobs[name] = silhouette(z @ directions, label), directions.shape[1]
-        sizes_apart[name] = silhouette(z, sizes)
-        if (label == BAD_IO).any():
-            drifts[name] = drift(z, test.take(test_rows), label)
+        spaces[name] = Space(
+            separation(z, label, z_validation[validation_rows], validation_label),
+            sizes_apart=silhouette(z, sizes),
+            by_jobs=silhouette(z @ directions, label),
+            directions=directions.shape[1],
+            drift=drift(z, test.take(test_rows), label) if (label == BAD_IO).any() else None,
+        )
         if name in models:
             pictures.append(_scatter(name, embedding(train)[train_rows], z, label, umap))
-    rows = tuple(
-        (
-            name,
-            number(row.silhouette, 3),
-            number(sizes_apart[name], 3),
-            "{:.3f} ({})".format(*by_jobs[name]),
-            number(row.linear_probe, 3),
-            number(row.nearest_neighbours, 3),
-            f"{drifts[name].correlation:+.2f}" if name in drifts else "",
-            f"{drifts[name].within_kinds:+.2f}" if name in drifts else "",
-        )
-        for name, row in separations.items()
-    )
-    best = max(models, key=lambda name: by_jobs[name][0]) if models else ""
+    best = max(models, key=lambda name: spaces[name].by_jobs) if models else ""
     kinds = ", ".join(sorted(set(label.tolist())))
     text = f"{len(test_rows)} test windows of {kinds}, at most {WINDOWS_PER_KIND} of each."
     if best:
+        space = spaces[best]
         text += (
-            f" {best} has the best silhouette, {by_jobs[best][0]:.3f}, in its {by_jobs[best][1]} discriminant "
-            f"directions of jobs; the channel means without a model reach {separations[MEANS].silhouette:.3f}."
+            f" {best} has the best silhouette, {space.by_jobs:.3f}, in its {space.directions} discriminant "
+            f"directions of jobs; the channel means without a model reach {spaces[MEANS].separation.silhouette:.3f}."
         )
-    table = Table(
+        if space.drift is not None:
+            pictures.append(_drift_picture(best, space.drift, label))
+    return Section("separability", "Separability of job types", text, (_table(spaces),), tuple(pictures))
+
+
+def _table(spaces: Mapping[str, Space]) -> Table:
+    """One row per embedding, those without a model first."""
+    return Table(
         "Kinds of jobs in each space",
         (
             *("space", "silhouette", "sizes apart", "by jobs (numbers)", "linear probe", "5 nearest"),
             *("distance to bad I/O ~ iowait", "within a kind"),
         ),
-        rows,
+        tuple(space.row(name) for name, space in spaces.items()),
         "Sizes apart: silhouette with each size of an MPI program as a kind of its own. By jobs: silhouette in the "
         "directions in which the variance between jobs is at least five times the variance within jobs, fitted on "
         "validation campaigns without labels. Linear probe and 5 nearest: accuracy on test campaigns after training "
@@ -125,9 +143,6 @@ def separability_section(
         "its maximum iowait, over all windows and as the mean of the kinds.",
         baselines=3,
     )
-    if best and best in drifts:
-        pictures.append(_drift_picture(best, drifts[best], label))
-    return Section("separability", "Separability of job types", text, (table,), tuple(pictures))
 
 
 def drift(z: Embedding, windows: Windows, label: NDArray[np.str_]) -> Drift:

@@ -47,7 +47,7 @@ class JudgedSample:
 
 
 def judged_rows(table: Floats, most: int, seed: int) -> Floats:
-    """At most so many rows of a table, in their order."""
+    """At most `most` random rows of a table, in their order."""
     if len(table) <= most:
         return table
     return table[np.sort(np.random.default_rng(seed).choice(len(table), most, replace=False))]

@@ -51,7 +51,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 REDRAWS = 3
-CAPPED_JOBS = 3  # so many jobs that share the longest run time show a limit
+CAPPED_JOBS = 3  # this many jobs with the same longest run time show a limit
 SHORT_RUN = 0.25  # a job of four seconds moves by one second, not by two
 
 

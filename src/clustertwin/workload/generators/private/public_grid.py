@@ -27,7 +27,7 @@ LENGTH_CLASSES = 8  # jobs of a session: 1, 2-3, 4-7 … 128 and more
 LENGTH_GROUPS = (1, 3)  # the first class of each group but the first: 2 jobs, 8 jobs
 GAP_CLASSES = 13  # seconds between jobs of a session: 0, 1, 2-3, 4-7 … up to an hour
 ACTIVITY_CLASSES = 14  # sessions of a user: 1, 2-3, 4-7 …
-PERIODS, PERIOD_DAYS = 16, 14  # a log is cut into so many equal periods, of so many days at least
+PERIODS, PERIOD_DAYS = 16, 14  # a log is cut into at most this many equal periods, of at least this many days
 HOURS = 24
 
 

@@ -18,10 +18,10 @@ from clustertwin.workload.generators.site_model.site_calendar import SiteCalenda
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-LONGEST_ABSENCE = 26  # weeks; a user who was away for longer counts as away for so long
-RECENT_WEEKS = 8.0  # past weeks lose weight by a factor of e in so many weeks
-#: A load above the first lets the queue grow. It may become so many times as long as the longest of the log, and so
-#: many weeks of the whole machine longer, divided by the weeks of the log.
+LONGEST_ABSENCE = 26  # weeks; a user who was away for longer counts as away for this long
+RECENT_WEEKS = 8.0  # the weight of a past week falls by a factor of e in this many weeks
+#: A load above the first lets the queue grow. It may become LONGER_QUEUE times as long as the longest of the log,
+#: and SPARE_QUEUE weeks of the whole machine longer, divided by the weeks of the log.
 SUSTAINED, LONGER_QUEUE, SPARE_QUEUE = 0.9, 2.0, 0.6
 MOST_WEEKS = 260  # the level and its drift are learnt from the last five years
 SHRUNK = 0.8  # of the correlations between jobs, work and users
@@ -130,7 +130,7 @@ def hold_back(load: Floats, past: Floats) -> Floats:
 
 class _Habits(NamedTuple):
     calendar: SiteCalendar
-    returns: Floats  # (absence,) share of users who work in a week after so many weeks
+    returns: Floats  # (absence,) share of users who work in a week, by the weeks since they last did
     arrivals: float  # new users per week
     share: Floats  # (user,) share of weeks in which a user works, since the first
     last_active: Ints  # (user,)

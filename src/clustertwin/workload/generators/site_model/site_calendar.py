@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
 HOURS = 168
-SLOT_HOURS = 24  # sessions and work of a week are counted in slots of so many hours
+SLOT_HOURS = 24  # sessions and work of a week are counted in slots of this many hours
 SLOTS, SLOT_S = HOURS // SLOT_HOURS, SLOT_HOURS * HOUR_S
 #: A user's own hours count as much as the site's after this many sessions.
 OWN_HOURS_SESSIONS = 40

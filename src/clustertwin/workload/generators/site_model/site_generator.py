@@ -80,7 +80,7 @@ class WeekAim(NamedTuple):
 
     sessions: Floats  # (slot,)
     work: Floats  # (slot,)
-    days: int = 1  # the work of so many days is met together
+    days: int = 1  # the work is matched over this many days together
     furthest: float = 1.0  # shift of run times, in normal scores
     candidates: int = 4  # draws; the one whose work comes closest is kept
     excess: float = 0.1  # share of work above the aim, before run times are shifted
@@ -288,7 +288,7 @@ class FittedSiteModel(Fitted):
         return unit_s * max(1.0, float(np.round(span_s / unit_s)))
 
     def _learnt_week(self, week: int, pass_s: float, due: tuple[float, float], rng: np.random.Generator) -> _DrawnJobs:
-        """A week of the log, drawn anew, with about so many jobs and so much work."""
+        """A week of the log, drawn again; `due` is about how many jobs and how much work it has."""
         calendar, beside = self.calendar, self.settings.neighbours
         low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
         distance = np.abs(calendar.row_week[low:high] - week)
@@ -305,7 +305,7 @@ class FittedSiteModel(Fitted):
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
     def _counts(self, entry: Ints, share: Floats, due: tuple[float, float], rng: np.random.Generator) -> Ints:
-        """(row,) sessions to draw, for so many jobs and so much work."""
+        """(row,) sessions to draw, so that jobs and work are about those of `due`."""
         length, work = self.entries.length[entry].astype(np.float64), self.entries.work[entry].astype(np.float64)
         return even_counts(tilted(share, length, work, due), length, rng)
 

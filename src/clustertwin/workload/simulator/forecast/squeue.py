@@ -60,10 +60,13 @@ def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
     """Run squeue on this machine and return its output."""
     try:
         done = read_output(command, MOST_BYTES, 60, {**os.environ, "LC_ALL": "C"})
+    except FileNotFoundError as error:
+        raise SourceError(f"{command[0]} is not installed; run this where Slurm's commands are") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(f"{command[0]} did not answer: {error}") from error
     if done.returncode:
-        raise SourceError(f"{command[0]} failed: {visible(done.stderr.decode('utf-8', 'replace').strip()[:500])}")
+        reason = visible(" ".join(done.stderr[:500].decode("utf-8", "replace").split()))
+        raise SourceError(f"{command[0]} failed: {reason or f'exit code {done.returncode}'}")
     return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
 
 

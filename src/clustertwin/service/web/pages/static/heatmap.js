@@ -226,7 +226,8 @@ export class HeatMap {
   axis(pen, plotPx, y) {
     const { endS, stepS, columns } = this.data;
     const span = columns * stepS;
-    const step = [10, 30, 60, 300, 600, 1800, 3600, 14400, 43200].find((s) => (s / span) * plotPx > 90) || 86400;
+    const steps = [10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200];
+    const step = steps.find((s) => (s / span) * plotPx > (s < 60 ? 90 : 60)) || 86400;
     pen.fillStyle = css("quiet");
     pen.textBaseline = "top";
     pen.textAlign = "center";
