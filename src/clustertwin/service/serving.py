@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
+from clustertwin.core.foreign_files import expanded
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
@@ -227,7 +228,7 @@ def _hand(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> No
     from clustertwin.service.outgoing.action_notices import queue_notices
 
     section, settings = config.hand, config.hand.settings()
-    read_policy(Path(settings.policy).expanduser() if settings.policy else None)
+    read_policy(expanded(settings.policy) if settings.policy else None)
     take: evidence_sources.TakeEvidence = evidence_sources.take_on_this_host
     if section.helper:
         take = evidence_sources.from_helpers(
@@ -255,7 +256,7 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, beside: SideThr
     from clustertwin.service.live.queue.change_desk import ChangeDesk
 
     for key, text in (("site", settings.site), ("past", settings.past)):
-        if text and not Path(text).expanduser().exists():
+        if text and not expanded(text).exists():
             raise SettingsError(f"queue.{key}: {text} does not exist")
 
     def publish(board: StartBoard) -> None:
