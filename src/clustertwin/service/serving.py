@@ -95,7 +95,6 @@ def run(
         state.may_be_in_shadow = config.learning.shadow and not state.replayed
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
-        loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         beside = SideThreads(stop)
         _limit_history(config, state, beside)
         _notify(config, state, beside)
@@ -105,6 +104,8 @@ def run(
             _join_clusters(config, state, beside)
             _follow_champion(config, state, beside, listening)
             _nightly(config, state, beside)
+        # After every setting was checked: the thread that loads the detector would keep a process that cannot start.
+        loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
         worker.start()
