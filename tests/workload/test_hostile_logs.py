@@ -188,7 +188,7 @@ def test_a_file_of_faults_is_refused_before_they_fill_the_memory(format, lenient
 
 @pytest.mark.parametrize("format", ["sacct", "alcf"])
 def test_lines_of_another_length_are_refused_before_they_fill_the_memory(format, tmp_path, monkeypatch) -> None:
-    """They were kept to the end of the file: a megabyte of gzip became twenty gigabytes before the first finding."""
+    """They were kept to the end of the file: a kilobyte of gzip with 500,000 of them took 200 MB."""
     monkeypatch.setattr(delimited, "MOST_MISFIT_BYTES", 100_000)
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(seeds(format)[0] + b"x\n" * 5000))

@@ -26,7 +26,7 @@ RepairLine = Callable[[int, str, int], list[str] | None]
 
 
 #: Lines with the wrong number of fields that are kept for repair, each with its text and this many bytes more. They
-#: are reported at the end of the file, so a megabyte of gzip would fill the memory first.
+#: are reported at the end of the file, so a few kilobytes of gzip could fill the memory first.
 MOST_MISFIT_BYTES, MISFIT_BYTES = 512 << 20, 250
 
 
