@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,3 +66,38 @@ def size(array):  # type: ignore[no-untyped-def]
 def test_a_loop_that_reads_an_attribute_of_its_own_name_compiles() -> None:
     compiled(size.py_func)  # by now the global name leads to the loop itself
     assert size(np.zeros(3)) == 3
+
+
+LOOP = """
+from clustertwin.core.compiled import compiled
+
+@compiled
+def loop(x: float) -> float:
+    return 2 * x
+"""
+
+
+@pytest.mark.parametrize("part", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [b"", b"\0\0\0", b"\x80\x05noise"])
+def test_a_damaged_cache_is_compiled_again_and_mended(tmp_path: Path, part: str, damage: bytes) -> None:
+    """A power cut can leave empty files. numba raised an error in every run, until somebody deleted its cache."""
+    (tmp_path / "loop.py").write_text(LOOP)
+
+    def run() -> Any:
+        loop = runpy.run_path(str(tmp_path / "loop.py"))["loop"]
+        assert loop(2.0) == 4.0
+        return loop
+
+    [path] = Path(run()._cache.cache_path).glob(f"loop.loop*.{part}")
+    path.write_bytes(damage)
+    run()
+    assert sum(run().stats.cache_hits.values()) == 1
+
+
+def test_a_loop_runs_although_its_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
+    (tmp_path / "loop.py").write_text(LOOP)
+    assert runpy.run_path(str(tmp_path / "loop.py"))["loop"](2.0) == 4.0

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -72,6 +73,15 @@ def test_serve_refuses_to_listen_beyond_loopback_without_tls_and_tokens(twin_her
     config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")
     done = twin_here("serve", "--config", config)
     assert (done.returncode, "needs TLS" in done.stderr) == (2, True)
+
+
+def test_a_service_with_a_wrong_setting_leaves_no_thread_that_keeps_its_process(twin_here, tmp_path):
+    config = tmp_path / "twin.toml"
+    config.write_text(f"[service]\nport = 0\nhome = '{tmp_path / 'home'}'\n[clusters]\nalpha = 'http://[::1'\n")
+    before = set(threading.enumerate())
+    done = twin_here("serve", "--config", config)
+    assert (done.returncode, "is not an address" in done.stderr) == (2, True)
+    assert [thread for thread in threading.enumerate() if not thread.daemon and thread not in before] == []
 
 
 def test_a_job_report_names_the_directive_to_change(twin_here, tmp_path):

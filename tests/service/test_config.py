@@ -52,6 +52,18 @@ def test_a_file_becomes_settings_and_missing_keys_have_their_defaults():
     assert (config.source.url, config.events.needed_s, config.events.of_s) == ("http://prometheus:9090", 30, 90)
 
 
+@pytest.mark.parametrize("text", ["service = 3", "service = 'x'", "[[service]]\nport = 1"])
+def test_a_section_that_is_no_table_is_refused_also_with_a_home_in_the_environment(text):
+    with pytest.raises(ConfigError, match=r"twin\.toml:1: service: "):
+        parse_config(text, "twin.toml", {"CLUSTERTWIN_HOME": "/h"})
+
+
+def test_a_home_of_nobody_is_one_sentence():
+    config = parse_config("[service]\nhome = '~no.such.user/x'", "twin.toml", {})
+    with pytest.raises(SettingsError, match=r"~no\.such\.user/x: this machine has no such user"):
+        _ = config.home
+
+
 def test_nightly_learning_is_off_by_default():
     assert parse_config("", "twin.toml", {}).learning.hour is None
     assert parse_config("[learning]\nnightly = '02:30'\n", "twin.toml", {}).learning.hour == time(2, 30)

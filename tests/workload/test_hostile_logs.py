@@ -16,7 +16,7 @@ from tests.hostile_inputs import attempt, boolean, fuzzed, seeds
 
 from clustertwin.core.errors import InputError, TraceError
 from clustertwin.workload import formats
-from clustertwin.workload.formats.parsing import byte_stream, findings
+from clustertwin.workload.formats.parsing import byte_stream, delimited, findings
 from clustertwin.workload.slurm.joblog.job_readers import read_log
 from clustertwin.workload.slurm.site.conf_lines import SiteError
 from clustertwin.workload.slurm.site.site_directory import read_site
@@ -184,6 +184,16 @@ def test_a_file_of_faults_is_refused_before_they_fill_the_memory(format, lenient
     path.write_bytes(gzip.compress(seeds(format)[0] + b"x\n" * 5000))
     with pytest.raises(TraceError, match="more than 1,000 faults; the last: "):
         formats.read(path, lenient=lenient, format=format)
+
+
+@pytest.mark.parametrize("format", ["sacct", "alcf"])
+def test_lines_of_another_length_are_refused_before_they_fill_the_memory(format, tmp_path, monkeypatch) -> None:
+    """They were kept to the end of the file: a kilobyte of gzip with 500,000 of them took 200 MB."""
+    monkeypatch.setattr(delimited, "MOST_MISFIT_BYTES", 100_000)
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(seeds(format)[0] + b"x\n" * 5000))
+    with pytest.raises(TraceError, match=r"\d+ fields, but the first line has \d+ \(and \d+ more such lines\)"):
+        formats.read(path, lenient=True, format=format)
 
 
 def test_files_that_each_include_the_next_twice_are_refused_soon(tmp_path) -> None:

@@ -15,6 +15,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.foreign_files import expanded
 
 if TYPE_CHECKING:
     from clustertwin.service.act.action_journal import ActionRecord, Journal
@@ -127,10 +128,10 @@ def _executor(home: Path, journal: Journal, config: Path | None = None) -> Execu
     from clustertwin.service.act.slurm_commands import run_command
 
     if config is None:
-        return Executor(home.expanduser(), journal, run_command)
+        return Executor(expanded(home), journal, run_command)
     from clustertwin.service.config import read_config
 
-    return Executor(home.expanduser(), journal, read_config(config, os.environ).hand.runner())
+    return Executor(expanded(home), journal, read_config(config, os.environ).hand.runner())
 
 
 def _print(action: ActionRecord, executor: Executor, json: bool) -> None:

@@ -12,6 +12,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.home import Home
 from clustertwin.cli.output import Json, print_json
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import expanded
 
 backup_app, restore_app = group(), group()
 
@@ -29,7 +30,7 @@ def backup(
     from clustertwin.service.store.backup import back_up
 
     target = out or Path(time.strftime("clustertwin-%Y%m%d-%H%M%S.tar"))
-    summary = back_up(home.expanduser(), target, recording=recording)
+    summary = back_up(expanded(home), target, recording=recording)
     if json:
         print_json(asdict(summary))
     else:
@@ -48,7 +49,7 @@ def restore(
 
     if (target is None) != check:
         raise SettingsError("name the home to create, or use --check without one")
-    summary = backups.check(source) if target is None else backups.restore(source, target.expanduser())
+    summary = backups.check(source) if target is None else backups.restore(source, expanded(target))
     if json:
         print_json(asdict(summary))
     else:

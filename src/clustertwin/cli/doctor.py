@@ -9,6 +9,7 @@ import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, print_json
+from clustertwin.core.foreign_files import expanded
 from clustertwin.doctor import Inspected, examine
 
 app = group()
@@ -41,7 +42,7 @@ def _check_home(home: Path | None, repair: bool, json: bool) -> None:
         raise SettingsError("--repair needs --home")
     from clustertwin.service.store.home_check import check_home
 
-    findings = check_home(home.expanduser(), repair)
+    findings = check_home(expanded(home), repair)
     if json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import expanded
 from clustertwin.service.store.home_format import DEFAULT_HOME, create_home, open_home
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def _checked(context: typer.Context, home: Path) -> Path:
     """Check the format of the home before the command runs."""
-    return home if context.resilient_parsing else open_home(home.expanduser())
+    return home if context.resilient_parsing else open_home(expanded(home))
 
 
 Home = typer.Option(
@@ -26,7 +27,7 @@ Home = typer.Option(
 
 def existing_home(home: Path) -> Path:
     """The directory of a home. A wrong --home must not create another one."""
-    home = home.expanduser()
+    home = expanded(home)
     if not home.is_dir():
         raise SettingsError(f"{home}: no service has run here; start one with `twin up`, or set --home")
     return home
@@ -36,7 +37,7 @@ def open_store(home: Path, make: bool = False) -> Store:
     """The store of a home. Unless `make` is set, it must exist."""
     from clustertwin.service.store.event_store import Store
 
-    home = home.expanduser()
+    home = expanded(home)
     path = home / "state.sqlite"
     if make:
         create_home(home)
@@ -47,7 +48,7 @@ def open_store(home: Path, make: bool = False) -> Store:
 
 def recording_of(home: Path) -> Path:
     """The recording that the service makes of its own host. It must exist."""
-    path = home.expanduser() / "recording"
+    path = expanded(home) / "recording"
     if not path.is_dir():
         raise SettingsError(f"{path}: there is no recording; `twin up` makes one, or set --recording")
     return path

@@ -11,6 +11,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store, recording_of
 from clustertwin.cli.output import Json, print_json
+from clustertwin.core.foreign_files import expanded
 
 if TYPE_CHECKING:
     from clustertwin.service.outgoing.job_report import JobUsage
@@ -46,7 +47,7 @@ def _usage(job: str, recording: Path | None, prometheus: str, home: Path) -> Job
     from clustertwin.telemetry.recording import Recording
     from clustertwin.telemetry.recording.trace_archive import PrometheusArchive
 
-    known = read_source(home.expanduser()) if recording is None else None
+    known = read_source(expanded(home)) if recording is None else None
     source = SourceSettings("prometheus", prometheus) if prometheus else known
     if recording is not None or source is None or source.kind != "prometheus":
         return job_report.usage_recorded(Recording.open(recording or recording_of(home)), job)
@@ -61,6 +62,6 @@ def _cases(home: Path, job: str) -> list[Case]:
     """The events of the job, if a service has run in this home."""
     from clustertwin.service.store.event_store import Filter
 
-    if not (home.expanduser() / "state.sqlite").exists():
+    if not (expanded(home) / "state.sqlite").exists():
         return []
     return open_store(home).events(Filter(job=job), 50)

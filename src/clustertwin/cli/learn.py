@@ -17,6 +17,7 @@ from clustertwin.cli.options import options
 from clustertwin.cli.output import Json, print_json, print_table
 from clustertwin.cli.recorded_command import recorded_command
 from clustertwin.cli.step_progress import step_progress
+from clustertwin.core.foreign_files import expanded
 
 if TYPE_CHECKING:
     from clustertwin.telemetry.learning.champions.learning_state import LearningState
@@ -82,7 +83,7 @@ def run(options: RunOptions) -> None:
     from clustertwin.telemetry.learning.night.night_run import NightContext
     from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 
-    home, day = options.home.expanduser(), day_of(options.day) if options.day else yesterday(time.time())
+    home, day = expanded(options.home), day_of(options.day) if options.day else yesterday(time.time())
     store = open_store(home, make=True)
     with noted(home, day), step_progress() as progress:
         context = NightContext(
@@ -220,7 +221,7 @@ def _archive(options: RunOptions) -> TraceArchive:
     from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, RecordingArchive
 
     if not options.prometheus:
-        return RecordingArchive(options.recordings or [recording_of(options.home.expanduser())])
+        return RecordingArchive(options.recordings or [recording_of(expanded(options.home))])
     server = endpoint.build(
         options.prometheus,
         username=options.username,

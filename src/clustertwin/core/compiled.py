@@ -1,19 +1,40 @@
 """Compile numeric loops with numba: Python function -> machine code, cached on disk until its source changes.
 
 numba checks only the file of the compiled function. A loop may call loops of other files, so the cache is keyed by the
-content of every file that is compiled into it.
+content of every file that is compiled into it. numba also raises whatever the files of the cache raise, in every run: a
+power cut can leave them empty, and the disk can be full.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+
+class _MendingCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """A cache that is never needed: what cannot be loaded is compiled again, and what cannot be stored is not."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # what damaged files raise has no common ancestor
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            try:
+                super().save_overload(sig, data)
+            except Exception:
+                self.flush()  # a damaged index must be replaced first
+                super().save_overload(sig, data)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -68,6 +89,7 @@ def _cached(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         return numba.njit(nogil=True, **options)(function)
     sources = sorted({Path(part.__code__.co_filename) for part in _reachable(function)})
     stamp = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    dispatcher._cache = _MendingCache(function)
     dispatcher._cache._cache_file._source_stamp = stamp
     return dispatcher
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -41,15 +41,14 @@ def replacing(path: Path, sync_parent: bool = True, private: bool = False) -> It
     Only its owner can read a private file.
     """
     with reporting(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
-        draft = Path(name)
+        draft = path.with_name(f".{path.name}.{secrets.token_urlsafe(6)}.new")
+        # The kernel applies the umask. To ask for it means to change it, for every thread of the process.
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
         try:
             with os.fdopen(handle, "wb") as out:
                 yield out
                 out.flush()
                 os.fsync(out.fileno())
-            if not private:  # mkstemp makes a private file
-                draft.chmod(0o666 & ~_umask())
             os.replace(draft, path)
             if sync_parent:
                 sync_directory(path.parent)
@@ -131,9 +130,3 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

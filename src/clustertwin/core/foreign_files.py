@@ -74,6 +74,14 @@ def read_text(path: Path) -> str:
         raise InputError(path, f"not a text: byte {error.start} is not UTF-8") from error
 
 
+def expanded(path: Path | str) -> Path:
+    """The path that a person named, with `~` expanded. `SettingsError` if there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"{path}: this machine has no such user, or the user has no home directory") from None
+
+
 def read_secret_bytes(path: Path | str, *, private: bool = False) -> bytes:
     """The secret in a file, without white space around it. The error names the file and the reason, never the content.
 
@@ -81,13 +89,13 @@ def read_secret_bytes(path: Path | str, *, private: bool = False) -> bytes:
     private, because secrets that a container mounts are readable to all of its users.
     """
     try:
-        with open(Path(path).expanduser(), "rb") as file:
+        with open(expanded(path), "rb") as file:
             if private and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise SettingsError(f"{path}: other users can read the token; run chmod 600 {path}")
             secret = file.read(MOST_SECRET_BYTES + 1)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
-    except (ValueError, RuntimeError) as error:  # a path with a zero byte; a home of nobody
+    except ValueError as error:  # a path with a zero byte
         raise SettingsError(f"{str(path)!r}: {error}") from None
     if len(secret) > MOST_SECRET_BYTES:
         raise SettingsError(f"{path}: longer than {MOST_SECRET_BYTES:,} bytes, so it is not a secret")

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clustertwin.core.errors import InputError, SettingsError
-from clustertwin.core.foreign_files import parse_toml
+from clustertwin.core.foreign_files import expanded, parse_toml
 from clustertwin.service.act.hand_settings import HandSettings
 from clustertwin.service.act.slurm_commands import RunCommand, run_command
 from clustertwin.service.live.feeds.source_setup import SourceKind, SourceSettings, parse_shard
@@ -313,7 +313,7 @@ class ServiceConfig(_Section):
 
     @property
     def home(self) -> Path:
-        return Path(self.service.home).expanduser()
+        return expanded(self.service.home)
 
     @property
     def recording_directory(self) -> Path | None:
@@ -380,8 +380,9 @@ def _overlay(tables: dict[str, Any], environment: Mapping[str, str]) -> dict[tup
         if isinstance(table, dict):
             table[key] = tuple(part.strip() for part in value.split(",") if part.strip()) if is_list else value
             variables[section, key] = variable
-    if home := environment.get(f"{PREFIX}HOME"):
-        tables.setdefault("service", {})["home"] = home
+    home, service = environment.get(f"{PREFIX}HOME"), tables.setdefault("service", {})
+    if home and isinstance(service, dict):
+        service["home"] = home
         variables["service", "home"] = f"{PREFIX}HOME"
     return variables
 

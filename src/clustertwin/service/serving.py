@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
+from clustertwin.core.foreign_files import expanded
 from clustertwin.service.config import ServiceConfig
 from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
@@ -94,7 +95,6 @@ def run(
         state.may_be_in_shadow = config.learning.shadow and not state.replayed
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
-        loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         beside = SideThreads(stop)
         _limit_history(config, state, beside)
         _notify(config, state, beside)
@@ -104,6 +104,8 @@ def run(
             _join_clusters(config, state, beside)
             _follow_champion(config, state, beside, listening)
             _nightly(config, state, beside)
+        # After every setting was checked: the thread that loads the detector would keep a process that cannot start.
+        loop = _loop(config, state, feed, _champion(config.home, listening), live=replay is None)
         # Start the loop first: it reads its first seconds while the pages are imported.
         worker = _LoopThread(loop, stop)
         worker.start()
@@ -235,7 +237,7 @@ def _hand(config: ServiceConfig, state: ServiceState, beside: SideThreads) -> No
     from clustertwin.service.outgoing.action_notices import queue_notices
 
     section, settings = config.hand, config.hand.settings()
-    read_policy(Path(settings.policy).expanduser() if settings.policy else None)
+    read_policy(expanded(settings.policy) if settings.policy else None)
     take: evidence_sources.TakeEvidence = evidence_sources.take_on_this_host
     if section.helper:
         take = evidence_sources.from_helpers(
@@ -263,7 +265,7 @@ def _forecast_starts(config: ServiceConfig, state: ServiceState, beside: SideThr
     from clustertwin.service.live.queue.change_desk import ChangeDesk
 
     for key, text in (("site", settings.site), ("past", settings.past)):
-        if text and not Path(text).expanduser().exists():
+        if text and not expanded(text).exists():
             raise SettingsError(f"queue.{key}: {text} does not exist")
 
     def publish(board: StartBoard) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -128,6 +129,24 @@ def test_the_owner_gets_one_message_that_waits_for_a_target_that_fails(tmp_path)
     owners.deliver(now_s + 400)
     owners.deliver(now_s + 800)
     assert [url for url, _ in post.sent] == ["json://localhost/ada"]
+
+
+@pytest.mark.parametrize("refuses", [lambda: False, lambda: 1 / 0])
+def test_an_owner_whose_target_refuses_does_not_stop_the_messages_to_others(tmp_path, refuses):
+    """The first message that was refused kept back all later ones for two days."""
+    sent = []
+
+    def target(url):
+        return lambda *words: refuses() if url.endswith("/ada") else sent.append(url) or True
+
+    owners = OwnerPost(tmp_path, URL, send_to=target)
+    owners.put(ACTION)
+    owners.put(replace(ACTION, id="a2", plan=replace(PLAN, facts=replace(PLAN.facts, user="bob"))))
+    now_s = (tmp_path / "outbox-owners" / "a1.json").stat().st_mtime
+    for turn in range(2):
+        with suppress(ZeroDivisionError):  # `watch_owners` names it as a problem
+            owners.deliver(now_s + 10 * turn)
+    assert sent == ["json://localhost/bob"]
 
 
 @pytest.mark.parametrize("user", ["ada&to=all@example.org", "../x", "", "ada ada", "a" * 40, "ada/bob"])

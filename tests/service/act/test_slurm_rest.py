@@ -211,6 +211,8 @@ def test_a_token_that_others_can_read_is_refused(rest, tmp_path):
     ("settings", "sentence"),
     [
         (RestSettings("ftp://x"), "must begin with https://"),
+        (RestSettings("http://[::1"), "is not an address"),
+        (RestSettings("https://ctl:99999"), "is not an address"),
         (RestSettings("http://ctl:6820", token_file="t"), "would cross the network unencrypted to ctl"),
         (RestSettings("http://127.0.0.1.example.org", token_file="t"), "would cross the network unencrypted"),
         (RestSettings("http://localhost", version="../v1"), "is not a version such as v0.0.38"),

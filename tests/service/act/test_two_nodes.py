@@ -14,7 +14,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.service.act.evidence_sources import HelperSettings, from_helpers
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, merge
 from clustertwin.telemetry.diagnosis.helper_server import EvidenceRoutes, Take
@@ -60,6 +60,18 @@ def part(node: str, ranks: range, **values) -> JobEvidence:
 
 def taking(evidence: JobEvidence) -> Take:
     return lambda job, owner: evidence
+
+
+def test_the_password_is_not_sent_unencrypted_to_another_machine(tmp_path):
+    (tmp_path / "password").write_text("secret")
+    take = from_helpers(HelperSettings("http://{node}:9753", password_file=str(tmp_path / "password")))
+    with pytest.raises(SourceError, match="n7: the password would cross the network unencrypted"):
+        take("42", 0, ["n7"])
+
+
+def test_a_helper_at_no_address_is_refused_at_the_start():
+    with pytest.raises(SettingsError, match="is not an address"):
+        from_helpers(HelperSettings("https://{node}:99999"))
 
 
 def test_the_ranks_of_two_nodes_are_joined_and_the_odd_one_is_named_with_its_node(tmp_path, stack):

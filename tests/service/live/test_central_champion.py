@@ -21,7 +21,7 @@ from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.service.config import parse_config
 from clustertwin.service.live.members import central_champion
 from clustertwin.service.live.members.central_champion import CARD, MOST_CARD_BYTES, CentralChampion
-from clustertwin.service.live.members.fetched_versions import MOST_A_DAY
+from clustertwin.service.live.members.fetched_versions import MOST_A_DAY, FetchedVersions
 from clustertwin.service.live.members.member_settings import MemberSettings
 from clustertwin.service.live.members.member_watch import MemberWatch
 from clustertwin.service.store.event_store import Store
@@ -223,6 +223,17 @@ def test_a_centre_with_a_new_champion_every_minute_does_not_fill_the_disk(edge, 
     assert stored == {here.version, *here.before[-2:], own}
     edge._clock = lambda: 7.0 + 86_400
     assert edge.turn()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "../nights"])
+def test_a_name_that_is_no_version_deletes_nothing(tmp_path, name):
+    """The file may come from a backup of somebody else. `..` was the whole home."""
+    for folder in ("models/own", "nights"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "champion-fetches.json").write_text(json.dumps({name: 7.0}))
+    FetchedVersions(tmp_path).delete_old(champion_store.Champion("v2", "", 1), 8.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["champion-fetches.json", "models", "nights"]
+    assert (tmp_path / "models" / "own").is_dir()
 
 
 def test_a_version_that_cannot_be_loaded_is_not_stored_and_not_fetched_again_at_once(edge, centre, state, detector):

@@ -67,6 +67,15 @@ def test_a_restored_home_is_equal(home, tmp_path):
     assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("name", ["a?mode=memory", "a#b", "a%41", "a b"])
+def test_a_home_of_any_name_is_backed_up(home, tmp_path, name):
+    """The name was part of an address, in which `?`, `#` and `%` have a meaning."""
+    odd = home.rename(tmp_path / name)
+    backup.back_up(odd, tmp_path / "b.tar")
+    backup.restore(tmp_path / "b.tar", tmp_path / "other")
+    assert [token.name for token in Tokens(Store(tmp_path / "other" / "state.sqlite").database).all()] == ["alice"]
+
+
 def test_what_was_acknowledged_before_a_backup_of_a_busy_home_is_in_it(home, tmp_path):
     store = Store(home / "state.sqlite")
     trace = campaign(1, 0.3)[0]

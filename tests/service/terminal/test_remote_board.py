@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.service import sample_state
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.terminal import remote_board
 from clustertwin.service.terminal.remote_board import RemoteBoards
 
 
@@ -25,6 +27,11 @@ def state(tmp_path: Path, stage):
 @pytest.fixture
 def feed(app, state) -> RemoteBoards:
     return RemoteBoards("http://127.0.0.1", client=TestClient(app, base_url="http://127.0.0.1"))
+
+
+def answered(body: bytes, status: int = 200) -> httpx.Response:
+    """A response that has not been read yet, as over a network."""
+    return httpx.Response(status, stream=httpx.ByteStream(body))
 
 
 def test_a_board_has_the_nodes_jobs_and_events_of_the_service(feed):
@@ -65,9 +72,7 @@ def test_the_role_read_cannot_give_a_verdict(app, state):
 
 
 def test_a_server_that_is_not_a_service_is_an_error():
-    client = httpx.Client(
-        transport=httpx.MockTransport(lambda _: httpx.Response(200, text="hello")), base_url="http://x"
-    )
+    client = httpx.Client(transport=httpx.MockTransport(lambda _: answered(b"hello")), base_url="http://x")
     with pytest.raises(SourceError, match="not a clustertwin service"):
         next(RemoteBoards("http://x", client=client).boards())
 
@@ -79,7 +84,7 @@ def test_a_service_that_goes_away_is_waited_for():
         if "snapshot" in request.url.path and not next(answers):
             raise httpx.ConnectError("refused")
         empty = {"now_s": 1, "phase": "watching", "ready_in_s": None, "nodes": [], "jobs": [], "problems": []}
-        return httpx.Response(200, json=empty | {"events": []})
+        return answered(json.dumps(empty | {"events": []}).encode())
 
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://x")
     ticks = iter(range(0, 1000, 10))
@@ -98,3 +103,73 @@ def test_outside_a_terminal_the_state_of_the_service_is_printed_as_text(feed, mo
     assert result.stdout.startswith("http://service: ")
     assert "n2 does not answer" in result.stdout
     assert "iowait was 70 %" in result.stdout
+
+
+EMPTY = {"now_s": 1, "phase": "watching", "ready_in_s": None, "nodes": [], "jobs": [], "problems": [], "events": []}
+NODE = {"node": "n1", "threads": 1, "phase": "watching", "score": None, "alarming": 0}
+TRACES = {
+    "node": "n1",
+    "cpus": [0],
+    "channels": ["user", "system", "iowait", "other"],
+    "end_s": 9,
+    "values": [[[1] * 4]],
+}
+
+
+def answering(body: bytes, status: int = 200) -> RemoteBoards:
+    transport = httpx.MockTransport(lambda _: answered(body, status))
+    return RemoteBoards("http://x", client=httpx.Client(transport=transport, base_url="http://x"))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        [1],
+        EMPTY | {"nodes": [5]},
+        EMPTY | {"nodes": [NODE | {"node": 5}]},
+        EMPTY | {"nodes": [NODE | {"score": "high"}]},
+        EMPTY | {"jobs": 3},
+        EMPTY | {"problems": None},
+        EMPTY | {"events": [{"id": "e"}]},
+        EMPTY | {"nodes": [NODE | {"threads": 10**400}], **TRACES},
+        EMPTY | {"nodes": [NODE], **TRACES, "cpus": [0, 1]},
+        EMPTY | {"nodes": [NODE], **TRACES, "values": [[1], 2]},
+        EMPTY | {"nodes": [NODE], **TRACES, "channels": ["user"]},
+    ],
+)
+def test_an_answer_of_another_shape_is_one_sentence(document) -> None:
+    with pytest.raises(SourceError, match="not that of a clustertwin service"):
+        next(answering(json.dumps(document).encode()).boards())
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"[" * 100_000, 200), (b"[1]", 500), (b"\xff", 200), (b"9" * 5000, 200)])
+def test_an_answer_that_is_no_document_is_one_sentence(body: bytes, status: int) -> None:
+    with pytest.raises(SourceError, match=r"^http://x: "):
+        next(answering(body, status).boards())
+
+
+def test_an_answer_without_an_end_is_not_read_to_its_end(monkeypatch) -> None:
+    monkeypatch.setattr(remote_board, "MOST_BYTES", 2 << 20)
+    sent = []
+
+    def endless():
+        while True:
+            sent.append(1)
+            yield b"[]," * 100_000
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=endless()))
+    with pytest.raises(SourceError, match="http://x: more than 2 MB"):
+        RemoteBoards("http://x", client=httpx.Client(transport=transport, base_url="http://x")).snapshot()
+    assert len(sent) < 20
+
+
+def test_control_characters_of_a_service_do_not_reach_the_terminal() -> None:
+    document = EMPTY | {"nodes": [NODE | {"node": "\x1b[2J"}], "problems": ["\x1b]0;x\x07"], **TRACES}
+    board = next(answering(json.dumps(document).encode()).boards())
+    assert (board.nodes[0].node, board.state) == (r"\x1b[2J", r"watching. \x1b]0;x\x07")
+
+
+def test_a_token_is_not_sent_unencrypted_to_another_machine() -> None:
+    with pytest.raises(SettingsError, match="unencrypted"):
+        RemoteBoards("http://twin.example.org", token="t" * 40)

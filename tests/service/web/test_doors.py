@@ -187,3 +187,11 @@ def test_forms_that_cannot_be_read_fill_no_log(client, caplog):
         for logger, (level, filters) in zip(loggers, before, strict=True):
             logger.setLevel(level)
             logger.filters = filters
+
+
+@pytest.mark.parametrize(("path", "most"), [("/login", 1 << 13), ("/logout", 1 << 13), ("/quiet/silence", 1 << 16)])
+def test_a_form_is_refused_before_the_event_loop_spends_seconds_on_it(client, path, most):
+    """A megabyte of percent signs took a second and a half, and a login needs no token."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post(path, content=b"%" * (most + 1), headers=form).status_code == 413
+    assert client.post(path, content=b"%" * most, headers=form).status_code != 413

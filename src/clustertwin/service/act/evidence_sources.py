@@ -15,6 +15,8 @@ from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import check_node
 from clustertwin.telemetry.diagnosis.evidence import MAX_BYTES, JobEvidence, merge, parse_evidence
 from clustertwin.telemetry.diagnosis.evidence_subprocess import NO_PROCESS, take_in_subprocess
+from clustertwin.telemetry.exporter.http.loopback import is_loopback
+from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.tim
     """Ask the helper of each node of the job. Evidence without some nodes is evidence of the others."""
     if "{node}" not in settings.url:
         raise SettingsError(f"hand.helper: {settings.url!r} must contain {{node}}, as in https://{{node}}:9753")
+    endpoint = Endpoint(settings.url.replace("{node}", "node"))
     password = read_secret(settings.password_file) if settings.password_file else ""
 
     def take(job: str, owner: int, nodes: Sequence[str]) -> JobEvidence:
@@ -58,6 +61,8 @@ def from_helpers(settings: HelperSettings, clock: Callable[[], float] = time.tim
         with httpx.Client(auth=auth, timeout=TIMEOUT_S, verify=_trust(settings.ca_file)) as client:
 
             def ask(node: str) -> JobEvidence | str:
+                if password and not endpoint.is_encrypted and not is_loopback(node):
+                    return f"{node}: the password would cross the network unencrypted; use https:// in hand.helper"
                 url = settings.url.replace("{node}", check_node(node)).rstrip("/") + "/evidence"
                 return _ask(client, url, node, job, owner)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError, TwinError
+from clustertwin.core.foreign_files import expanded
 from clustertwin.core.job_health import ClusterHealth, JobHealth, KnownHealth
 from clustertwin.service.act.action_journal import ActionPlan, ActionRecord, Journal
 from clustertwin.service.act.counterfactual import outcomes_of
@@ -280,7 +281,7 @@ class Hand:
 
 
 def _path(text: str) -> Path | None:
-    return Path(text).expanduser() if text else None
+    return expanded(text) if text else None
 
 
 def watch(hand: Hand, state: ServiceState, stop: threading.Event, check_s: float = 5.0) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
 from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import FACTS, TIMEOUT_S, check_job, mark_of
 from clustertwin.telemetry.exporter.http.loopback import is_loopback
+from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
@@ -46,9 +46,10 @@ class SlurmRest:
             raise SettingsError(f"hand.rest: {settings.url!r} must begin with https://, http:// or unix:")
         if not _VERSION.fullmatch(settings.version):
             raise SettingsError(f"hand.rest_version: {settings.version!r} is not a version such as v0.0.38")
-        host = urlsplit(settings.url).hostname or ""
-        if settings.token_file and settings.url.startswith("http://") and not is_loopback(host):
-            raise SettingsError(f"hand.rest: the token would cross the network unencrypted to {host}; use https://")
+        if not settings.url.startswith("unix:"):
+            host = Endpoint(settings.url).host
+            if settings.token_file and settings.url.startswith("http://") and not is_loopback(host):
+                raise SettingsError(f"hand.rest: the token would cross the network unencrypted to {host}; use https://")
         self._settings = settings
 
     def __call__(self, arguments: Sequence[str]) -> str:

@@ -21,8 +21,10 @@ class NodeScores:
 
     def add(self, end_s: int, nodes: tuple[NodeState, ...]) -> ScoreHistory:
         """The table with this scoring as its last column. Its rows are the current nodes."""
-        while self._columns and not end_s - self.length_s < self._columns[0][0] < end_s:
-            self._columns.popleft()  # too old, or from before the clock was set back
+        while self._columns and self._columns[0][0] <= end_s - self.length_s:
+            self._columns.popleft()
+        while self._columns and self._columns[-1][0] >= end_s:
+            self._columns.pop()  # from before the clock was set back
         ordered = sorted(nodes, key=lambda state: state.node)
         names = tuple(state.node for state in ordered)
         values = np.array([(state.score, _share(state)) for state in ordered], np.float32).reshape(-1, 2).T

@@ -39,7 +39,8 @@ class OwnerPost:
             raise SettingsError("hand.owner_url must contain {user}, as in mailtos://…?to={user}@example.org")
         send_to(url.replace("{user}", "nobody"))  # an invalid URL is an error at start
         self._box, self._url, self._link, self._contact = home / OWNERS, url, link, contact
-        self._send_to, self._failed_s = send_to, -RETRY_S
+        self._send_to = send_to
+        self._failed_s: dict[str, float] = {}  # the name of a message -> when its target refused it last
         self._delivered_s = inf  # when messages were delivered last
 
     def put(self, action: ActionRecord) -> None:
@@ -53,22 +54,27 @@ class OwnerPost:
         files.write(self._box / f"{action.id}.json", json.dumps(message).encode())
 
     def deliver(self, now_s: float) -> None:
-        """Send every message that waits. After a failure, none is tried for a while."""
+        """Send the messages that wait, until one is refused. That one is tried again after a while.
+
+        The next turn goes on with the others: an address that does not exist must not stop them.
+        """
         oldest_s = -inf if now_s - self._delivered_s > JUMP_S else now_s - KEEP_S
         self._delivered_s = now_s
-        if is_within(now_s, self._failed_s, RETRY_S):
-            return
-        for path in sorted(self._box.glob("*.json")):
+        waiting = sorted(self._box.glob("*.json"))
+        self._failed_s = {path.name: self._failed_s[path.name] for path in waiting if path.name in self._failed_s}
+        for path in waiting:
+            if is_within(now_s, self._failed_s.get(path.name, -inf), RETRY_S):
+                continue
             try:
                 message = parse_json(read_regular(path, MOST_MESSAGE_BYTES))
                 user, title, body = (str(message[key]) for key in ("user", "title", "body"))
                 at_s = float(message["at_s"])
             except (OSError, ValueError, TypeError, KeyError):
                 continue
+            self._failed_s[path.name] = now_s
             if at_s < oldest_s or self._send_to(self._url.replace("{user}", user))(title, body):
                 path.unlink(missing_ok=True)
             else:
-                self._failed_s = now_s
                 return
 
 

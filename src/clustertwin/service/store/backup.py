@@ -23,6 +23,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
+from urllib.parse import quote
 
 from clustertwin import __version__
 from clustertwin.core import files
@@ -148,7 +149,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> Member:
 def _copy_database(path: Path, copy: Path) -> None:
     try:
         with (
-            closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as source,
+            closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=30)) as source,
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)

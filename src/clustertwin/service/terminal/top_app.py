@@ -16,7 +16,7 @@ from textual.worker import get_current_worker
 
 from clustertwin.core.channels import SPREAD, label_of
 from clustertwin.core.errors import TwinError
-from clustertwin.core.formatting import UNKNOWN, clock, duration, number, percent
+from clustertwin.core.formatting import UNKNOWN, clock, duration, number, percent, visible_lines
 from clustertwin.service.terminal.board import Board, BoardSource, EventLine, Heat, JobLine, NodeLine
 from clustertwin.service.terminal.heatstrip import CHANNELS, HeatStrip
 
@@ -94,7 +94,8 @@ class TopApp(App[None]):
             if not worker.is_cancelled and self.is_running:
                 self.call_from_thread(self.exit)  # the source has ended
         except TwinError as error:
-            self.call_from_thread(self.exit, return_code=error.exit_code, message=f"twin: {error}")
+            message = Text(f"twin: {visible_lines(str(error))}")  # text, not markup: a server may have written it
+            self.call_from_thread(self.exit, return_code=error.exit_code, message=message)
 
     def _show(self, board: Board) -> None:
         self.board = board
@@ -174,7 +175,7 @@ class TopApp(App[None]):
         def send() -> None:
             try:
                 self.source.vet(event_id, verdict) if verdict else self.source.undo(event_id)
-                self.call_from_thread(self.notify, f"{verdict or 'undone'}: event {event_id}")
+                self.call_from_thread(self.notify, escape(f"{verdict or 'undone'}: event {event_id}"))
             except TwinError as error:
                 self.call_from_thread(self.notify, escape(str(error)), severity="error")
 

@@ -12,6 +12,8 @@ from clustertwin.service.store.tokens import Role
 
 #: The longest body of a request, unless a group takes longer ones.
 MAX_BODY_BYTES = 1 << 20
+#: … and of a form. The event loop itself takes forms apart, which can need a second for a megabyte.
+MAX_FORM_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Page(RouteGroup):
     """A page for a browser. Its first path is its address."""
 
     title: str
+    body_bytes: int = MAX_FORM_BYTES
     key: str = ""  # press `g`, then this key, to open the page; a page without a key is not in the navigation bar
 
     @property

@@ -55,6 +55,16 @@ def test_a_node_is_coloured_by_the_share_of_its_anomalous_threads_not_by_its_str
     assert strangest[0] > strangest[1]
 
 
+def test_scores_from_before_the_clock_was_set_back_are_not_drawn():
+    """They lay to the right of the last column, which ended in an error for as long as the clock had been ahead."""
+    scores = NodeScores(3600)
+    for end_s in (9_000, 10_000, 10_010, 9_020):
+        history = scores.add(end_s, snapshot().nodes)
+    assert history.times_s.tolist() == [9_000, 9_020]
+    picture = canvas_data.cluster(replace(snapshot(), history=history, stride_s=10))
+    assert picture["end_s"] == 9_020
+
+
 def test_the_history_has_the_share_of_anomalous_threads_of_each_node():
     history = NodeScores(3600).add(10_000, snapshot().nodes)
     assert history.nodes == ("n1", "n2")

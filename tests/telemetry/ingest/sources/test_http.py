@@ -128,6 +128,13 @@ def test_a_certificate_is_trusted_only_by_its_own_authority(secure: tuple[str, P
         quick(url, tries=1).get("/cert.pem")
 
 
+@pytest.mark.real
+def test_a_scheme_in_capital_letters_is_checked_as_well(secure: tuple[str, Path]) -> None:
+    url = secure[0].replace("https", "HTTPS")
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        quick(url, tries=1).get("/cert.pem")
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://h:99999", "http://h:-1", "http://h:x", "http://[::1", "http://h\r\nX: y:1", "http://h:1/a b", "http://h\0:1",

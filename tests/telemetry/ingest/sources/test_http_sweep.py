@@ -170,6 +170,14 @@ def test_a_certificate_is_trusted_only_by_its_own_authority(secure: Any) -> None
     assert "certificate verify failed" in str(heard[1])
 
 
+@pytest.mark.real
+def test_a_scheme_in_capital_letters_is_encrypted_as_well(secure: Any) -> None:
+    url, certificate = secure
+    with closing(HttpSweep([Endpoint(url.replace("https", "HTTPS"), ca_file=str(certificate))])) as sweep:
+        sweep.request(0, "/cert.pem", {})
+        assert dict(sweep.responses(10.0)) == {0: certificate.read_bytes()}
+
+
 @given(st.binary(max_size=50), st.lists(st.integers(1, 9), max_size=9), st.booleans())
 def test_a_response_is_complete_only_with_its_last_byte(body: bytes, cuts: list[int], chunked: bool) -> None:
     if chunked:

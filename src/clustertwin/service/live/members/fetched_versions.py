@@ -6,6 +6,7 @@ Their names and times are in HOME/champion-fetches.json. A version that a person
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,7 @@ MOST_A_DAY = 6
 #: Predecessors of the champion that stay, for a rollback.
 KEPT_BEFORE = 2
 _MOST_BYTES = 1 << 20
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")  # as `ChampionCard` has it
 
 
 class FetchedVersions:
@@ -52,7 +54,8 @@ class FetchedVersions:
     def _read(self) -> dict[str, float]:
         try:
             document = parse_json(read_regular(self._home / FILE, _MOST_BYTES))
-            return {str(version): float(at_s) for version, at_s in document.items() if version == Path(version).name}
+            # Directories of these names are deleted: `..` would be the home.
+            return {version: float(at_s) for version, at_s in document.items() if _VERSION.fullmatch(version)}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 

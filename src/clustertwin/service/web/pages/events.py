@@ -16,7 +16,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.outgoing.score_meaning import score_meaning, threshold_of
 from clustertwin.service.store.event_store import LONGEST_COMMENT, Case, Filter, NoSuchEvent
 from clustertwin.service.store.quiet_periods import is_silenced
-from clustertwin.service.web.contract import Page
+from clustertwin.service.web.contract import MAX_BODY_BYTES, Page
 from clustertwin.service.web.pages.embedding import nearest
 from clustertwin.service.web.pages.event_evidence import event_evidence
 from clustertwin.service.web.pages.event_picture import event_picture
@@ -148,4 +148,4 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     return routes
 
 
-PAGE = Page(title="Events", key="e", paths=("/events",), router=router)
+PAGE = Page(title="Events", key="e", paths=("/events",), router=router, body_bytes=MAX_BODY_BYTES)

@@ -47,7 +47,10 @@ def router(state: ServiceState) -> APIRouter:
     return routes
 
 
-PAGE = Page(title="Log in", paths=("/login", "/logout"), router=router, public=True)
+#: A token and a path. Nobody has been checked before this form is read.
+LOGIN_BYTES = 1 << 13
+
+PAGE = Page(title="Log in", paths=("/login", "/logout"), router=router, public=True, body_bytes=LOGIN_BYTES)
 
 
 def _local_path(path: str) -> str:

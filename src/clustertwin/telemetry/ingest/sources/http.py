@@ -60,9 +60,14 @@ class Endpoint:
     def host(self) -> str:
         return urlsplit(self.url).hostname or self.url
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the address is one of https. Its scheme may have capital letters."""
+        return urlsplit(self.url).scheme == "https"
+
     def with_safe_token(self) -> Endpoint:
         """This endpoint; SettingsError if its token would cross the network unencrypted."""
-        if self.bearer_token and self.url.lower().startswith("http:") and not is_loopback(self.host):
+        if self.bearer_token and not self.is_encrypted and not is_loopback(self.host):
             raise SettingsError(f"{self.url}: the token would cross the network unencrypted; use https://")
         return self
 
@@ -176,7 +181,7 @@ def _inflated(chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
 
 def trust(endpoint: Endpoint) -> ssl.SSLContext | None:
     """The TLS context of an https address; None for plain http. Redirects are not followed."""
-    if not endpoint.url.startswith("https:"):
+    if not endpoint.is_encrypted:
         return None
     try:
         return ssl.create_default_context(cafile=endpoint.ca_file or None)

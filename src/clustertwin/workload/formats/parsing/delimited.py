@@ -25,6 +25,11 @@ from clustertwin.workload.formats.parsing.findings import LogFindings
 RepairLine = Callable[[int, str, int], list[str] | None]
 
 
+#: Lines with the wrong number of fields that are kept for repair, each with its text and this many bytes more. They
+#: are reported at the end of the file, so a few kilobytes of gzip could fill the memory first.
+MOST_MISFIT_BYTES, MISFIT_BYTES = 512 << 20, 250
+
+
 class _Misfit(NamedTuple):
     """A line with the wrong number of fields."""
 
@@ -101,8 +106,13 @@ def read_batches(
     """The wanted columns, batch by batch. Repaired lines come in a last batch of their own."""
     names, wanted = _once(header_of(path, delimiter), findings), list(dict.fromkeys(wanted))
     misfits: list[_Misfit] = []
+    kept_bytes = 0
 
     def skip(row: Any) -> str:
+        nonlocal kept_bytes
+        kept_bytes += len(row.text) + MISFIT_BYTES
+        if kept_bytes > MOST_MISFIT_BYTES:
+            return "error"
         misfits.append(_Misfit(row.number, row.text, row.actual_columns))
         return "skip"
 
@@ -122,6 +132,12 @@ def read_batches(
                 counted = len(misfits)
                 yield _without_empty_lines(DelimitedBatch({name: batch.column(name) for name in wanted}, lines))
         except pa.ArrowInvalid as error:
+            if kept_bytes > MOST_MISFIT_BYTES:
+                line, _, fields = misfits[0]
+                reason = (
+                    f"{fields} fields, but the first line has {len(names)} (and {len(misfits) - 1:,} more such lines)"
+                )
+                raise TraceError(path, reason, line) from error
             for _ in blocks(path):  # names the line, if one is too long
                 pass
             reason = f"cannot parse the file as a table with the columns of its first line: {error}"
