@@ -19,7 +19,7 @@ from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
 
-class _MendingCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+class _MendingCache(FunctionCache):
     """A cache that is never needed: what cannot be loaded is compiled again, and what cannot be stored is not."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
