@@ -4,6 +4,7 @@
 # make quick  the fast tests, a minute and a half     make lint   ruff, mypy, import contracts
 # make docs   build the documentation site and a man page in site/
 # make bench  the benchmarks that need no data and no quiet machine, with the peers in the same run
+# make pins   deploy/requirements.txt anew: what the service needs, with the SHA-256 of every file
 # make sbom   the packages of this environment as a CycloneDX document, sbom.cdx.json
 # make duel   the twin against plain rules: real MPI jobs with known faults on a real Slurm; EPISODES=30
 # make chaos  30 faults against a running service, one after the other; about fifteen minutes
@@ -22,7 +23,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers up demo test quick lint format docs bench chaos duel fuzz soak sbom clean
+.PHONY: help setup servers up demo test quick lint format docs bench chaos duel fuzz soak pins sbom clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -92,6 +93,12 @@ chaos: setup ## CHAOS='--only killed --fault-s 10' for some faults, or longer on
 
 soak: setup ## SOAK='--hours 48 --speed 500' for other lengths and speeds
 	$(BIN)/python benchmarks/soak.py $(SOAK)
+
+# Without torch: its builds for CPUs and for CUDA have other files and other dependencies.
+pins: setup
+	$(BIN)/uv pip compile pyproject.toml --extra service --extra learn --extra notify --extra remote-write -c constraints.txt \
+	  --generate-hashes --no-header --no-annotate --python-version 3.11 --python-platform linux \
+	  --no-emit-package torch --quiet --output-file deploy/requirements.txt
 
 sbom: setup
 	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(VENV) --pyproject pyproject.toml \
