@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.resources import files
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
@@ -19,6 +22,15 @@ from clustertwin.service.web.unavailable import unavailable
 
 #: The health check fails if the loop has published no snapshot for this long.
 ALIVE_S = 60.0
+#: Requests that are answered at the same time; the others wait. Python runs one thread at a time, so each of them makes
+#: the loop wait. With the usual forty, readers of large answers delayed the data of all nodes by seconds.
+PAGE_THREADS = 4
+
+
+@asynccontextmanager
+async def _few_threads(app: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = PAGE_THREADS
+    yield
 
 
 def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
@@ -30,6 +42,7 @@ def create_app(state: ServiceState, binding: Binding = Binding()) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # its scripts come from another site
         redoc_url=None,
+        lifespan=_few_threads,
     )
     groups = [*api.mount(app, state), *pages.mount(app, state)]
 

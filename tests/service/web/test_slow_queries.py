@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 from fastapi.testclient import TestClient
+
+from clustertwin.service.application import PAGE_THREADS
 
 
 def test_a_request_that_waits_for_access_control_stops_no_other(app, state, monkeypatch):
@@ -38,3 +43,24 @@ def test_a_page_that_cannot_be_read_in_time_is_a_503_with_a_sentence(app, state)
             assert (answer.status_code, "other requests use the database" in answer.text) == (503, True), path
         assert client.get("/healthz").status_code == 200
     assert client.get("/events").status_code == 200
+
+
+def test_few_requests_are_answered_at_the_same_time(app, state, monkeypatch):
+    """Each of them makes the loop wait for Python's lock. Forty readers of `/metrics` delayed all data by seconds."""
+    lock, running, most = threading.Lock(), 0, 0
+
+    def render(*_, **__) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        return ""
+
+    monkeypatch.setattr("clustertwin.service.outgoing.service_metrics.render", render)
+    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(16) as readers:
+        answers = [readers.submit(client.get, "/metrics") for _ in range(16)]
+        assert {answer.result().status_code for answer in answers} == {200}
+    assert most <= PAGE_THREADS
