@@ -1,7 +1,8 @@
 """Threads through a real Prometheus: simulated exporters, scraped once a second -> scores of the service that reads it.
 
-    python benchmarks/prometheus.py [--threads 10240] [--stride 10] [--seconds 40] [--server prometheus] [--only-read]
-                                    [--push] [--json]
+    python benchmarks/prometheus.py [--threads 10240] [--stride 10] [--seconds 40] [--server prometheus] [--push]
+                                    [--only-read [--parts 10] [--interval 10] [--match MATCHERS] [--remote-read]]
+                                    [--json]
 
 Prometheus (it must be installed; `--server victoria-metrics` takes VictoriaMetrics) scrapes simulated exporters of 128
 threads, each with eight modes and its jobs, and with the series behind the channels of nodes and jobs. The service's
@@ -9,7 +10,12 @@ own loop reads it as `twin serve` with `kind = "prometheus"` does, scores all th
 All processes share the cores of this machine. The wait is the time from a thread's newest sample to its published
 score. Prometheus is queried for whole seconds that are at least 2 s old.
 
-With `--only-read` no loop runs: ranges of a stride's length are read one after the other and turned into traces.
+With `--only-read` no loop runs: ranges of a stride's length are read one after the other and turned into traces. From
+the CPU time of the server, that of the scrapes meanwhile is subtracted. With `--parts` the nodes are divided, as shards
+with `source.match` divide them, and the parts are read in turn. With `--interval` the server scrapes once in so many
+seconds, and a range is as many times longer: a read has as many samples as at one scrape a second, and the scrapes of a
+cluster that is too large for this machine take a part of it only. With `--remote-read` the server also answers the same
+query by remote read, as chunks and as samples; these answers are received and not decoded.
 
 With `--push` Prometheus pushes by remote write to a real `twin serve`, whose CPU time and lag are measured: first until
 it has a hundred seconds of data, so that it only takes in samples, then with all threads scored.
@@ -43,15 +49,15 @@ from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.telemetry.detection.bundled import bundled
-from clustertwin.telemetry.ingest.sources import traces as traces_of
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.learning.champions.handover import Handover
+from prometheus_reads import Meter, Reads, cpu_s
 from scale import free_port
 from service import NODE_THREADS, PAST_S, WARM_S, BurstScorer, TimedState, WithPast, run_on_one_core, simulated
 from simulated_exporters import full_pages, serve
 
-SCRAPED_S = 15  # from the first scrape to the first measurement
+SCRAPES = 15  # before the first measurement, and three more than a read needs
 ALONE_S = 10  # the server is measured without a reader
 
 
@@ -65,7 +71,7 @@ class PrometheusWithPast(WithPast):
         return past
 
 
-def scrape_config(names: list[str], port: int, push: dict[str, Any] | None = None) -> str:
+def scrape_config(names: list[str], port: int, interval_s: int, push: dict[str, Any] | None = None) -> str:
     targets = [
         {
             "targets": [f"127.0.0.1:{port}"],
@@ -73,7 +79,7 @@ def scrape_config(names: list[str], port: int, push: dict[str, Any] | None = Non
         }
         for name in names
     ]
-    every = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    every = {"scrape_interval": f"{interval_s}s", "scrape_timeout": f"{interval_s}s"}
     scrapes = [{"job_name": "twin", "static_configs": targets}]
     return json.dumps({"global": every, "scrape_configs": scrapes, "remote_write": [push] if push else []})
 
@@ -85,11 +91,6 @@ def command(server: str, config: Path, place: str, address: str) -> list[str]:
     options = [f"-promscrape.config={config}", f"-storageDataPath={place}/data", "-loggerLevel=ERROR"]
     limits = ["-search.maxUniqueTimeseries=3000000", "-search.latencyOffset=0s", "-search.disableCache"]
     return ["victoria-metrics", *options, *limits, f"-httpListenAddr={address}"]
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_mb(pid: int) -> float:
@@ -109,13 +110,22 @@ def main() -> None:
     parser.add_argument("--stride", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=40)
     parser.add_argument("--server", choices=["prometheus", "victoria-metrics"], default="prometheus")
-    parser.add_argument("--only-read", action="store_true")
     parser.add_argument("--push", action="store_true")
+    parser.add_argument("--only-read", action="store_true")
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--interval", type=int, default=1)
+    parser.add_argument("--match", default="")
+    parser.add_argument("--remote-read", action="store_true")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
+    if not chosen.only_read and (chosen.parts, chosen.interval, chosen.match, chosen.remote_read) != (1, 1, "", False):
+        parser.error("--parts, --interval, --match and --remote-read need --only-read")
     threadpool_limits(1)
+    scraped_s, alone_s = SCRAPES * chosen.interval, max(ALONE_S, 2 * chosen.interval)
     names = [f"n{i:05d}" for i in range(max(chosen.threads // NODE_THREADS, 1))]
-    simulated_traces = simulated(chosen.seconds + WARM_S + 10 * chosen.stride + SCRAPED_S + ALONE_S + 120)
+    simulated_traces = simulated(
+        (1 + chosen.remote_read) * chosen.seconds + WARM_S + 10 * chosen.stride + scraped_s + alone_s + 120
+    )
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         connection, far_end = get_context("spawn").Pipe()
         pages = [full_pages(trace, PAST_S) for trace in simulated_traces]
@@ -131,22 +141,26 @@ def main() -> None:
         pushed = Pushed(Path(place, "home"), chosen.stride) if chosen.push else None
         if pushed:
             stack.enter_context(pushed)
-        config.write_text(scrape_config(names, exporters_port, pushed.remote_write if pushed else None))
+        config.write_text(
+            scrape_config(names, exporters_port, chosen.interval, pushed.remote_write if pushed else None)
+        )
         url = f"http://127.0.0.1:{free_port()}"
         server = subprocess.Popen(command(chosen.server, config, place, url.removeprefix("http://")))
         stack.callback(server.wait)
         stack.callback(server.terminate)
-        time.sleep(SCRAPED_S)
+        time.sleep(scraped_s)
         from_s, used_s, exporters_s = time.time(), cpu_s(server.pid), cpu_s(exporters.pid or 0)
-        time.sleep(ALONE_S)
+        time.sleep(alone_s)
         passed_s = time.time() - from_s
         scrape_load = (cpu_s(server.pid) - used_s) / passed_s
         exporters_load = (cpu_s(exporters.pid or 0) - exporters_s) / passed_s
-        row = {"server": chosen.server, "threads": len(names) * NODE_THREADS, "nodes": len(names)}
+        row: dict[str, Any] = {"server": chosen.server, "threads": len(names) * NODE_THREADS, "nodes": len(names)}
         if pushed:
             measured = pushed.measure(chosen.seconds, server.pid)
         elif chosen.only_read:
-            measured = read(url, chosen, server)
+            reads = Reads(url, Meter(server.pid, scrape_load), chosen.stride, chosen.interval)
+            measured = reads.measure(names, chosen.parts, chosen.match, chosen.seconds)
+            measured |= reads.measure_ways(chosen.seconds) if chosen.remote_read else {}
         else:
             measured = watch(url, names, simulated_traces, chosen, server, place)
         row |= measured | {
@@ -154,7 +168,7 @@ def main() -> None:
             "server_load_without_reader": scrape_load,
             "server_mb": rss_mb(server.pid),
             "samples_of_a_scrape": value(url, "sum(scrape_samples_scraped)"),
-            "scrapes_of_30_s": value(url, "avg(count_over_time(up[30s]))"),
+            "scrapes_of_30_intervals": value(url, f"avg(count_over_time(up[{30 * chosen.interval}s]))"),
             "scraped_nodes": value(url, "sum(up)"),
             "slowest_scrape_s": value(url, "max(scrape_duration_seconds)"),
             "service_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -264,27 +278,6 @@ def watch(
         "stride_now_s": last.stride_s,
         "problems": last.problems[:3],
     }
-
-
-def read(url: str, chosen: argparse.Namespace, server: Any) -> dict[str, Any]:
-    """Read ranges of a stride's length one after the other."""
-    source = Prometheus(Endpoint(url, deadline_s=120.0, compressed=False), node_channels=True)
-    end_s = int(time.time()) - 2
-    traces_of(source, end_s - chosen.stride, end_s)  # the first read compiles, and parses the labels
-    took_s, own_s, threads = [], time.process_time(), 0
-    begun_s, server_s = time.time(), cpu_s(server.pid)
-    while time.time() - begun_s < chosen.seconds or not took_s:
-        end_s = int(time.time()) - 2
-        since_s = time.monotonic()
-        found, _ = traces_of(source, end_s - chosen.stride, end_s)
-        took_s.append(time.monotonic() - since_s)
-        threads = sum(int(trace.valid.all(axis=1).sum()) for trace in found)
-    cpu_of_each_s = (time.process_time() - own_s) / len(took_s)
-    server_of_each_s = (cpu_s(server.pid) - server_s) / len(took_s)  # with its scrapes
-    return {
-        "reads": len(took_s), "read_s": float(np.median(took_s)), "read_cpu_s": cpu_of_each_s,
-        "server_cpu_s": server_of_each_s, "whole": threads,
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

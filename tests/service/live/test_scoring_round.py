@@ -67,6 +67,19 @@ def test_scoring_in_turns_gives_the_scores_of_scoring_at_once(bad_io, loop_of, s
     assert {case.why.channel for case in state.store.events()} == {"iowait"}
 
 
+def test_a_round_goes_on_while_no_newer_second_arrives(bad_io, loop_of, clock, monkeypatch):
+    """A source that is read every few seconds: each turn of a round waited for the next read."""
+    monkeypatch.setattr(loop_module, "TURN_S", 1e-9)
+    loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=10)
+    for clock.now_s in range(0, 400, 10):
+        before, first, second, third = loop._now.scores, *(loop.turn() for _ in range(3))
+    assert first.scored.end_s == second.scored.end_s == bad_io.start_s + 390
+    later = second.scored.node == 1
+    np.testing.assert_array_equal(first.scores.score[later], before.score[later])
+    assert (second.scores.score[later] != before.score[later]).any()
+    assert third.scored is second.scored  # the round is over
+
+
 def test_a_slow_node_delays_a_few_others_but_not_many(bad_io, loop_of, clock):
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock))
     for nodes, end_s in ((5, 997), (40, 1000)):

@@ -288,7 +288,10 @@ class Loop:
     def _is_due(self, end_s: int) -> bool:
         if self._now.scored is None:
             return self._first_s is not None and end_s - self._first_s >= WINDOW_S
-        if self._now.scored_total == 0 or not self._round.over:
+        if not self._round.over:
+            # Prometheus is read every few seconds: if each turn needed a newer second, a round would take many reads.
+            return end_s >= self._now.scored.end_s
+        if self._now.scored_total == 0:
             return end_s > self._now.scored.end_s
         return end_s - self._round_s >= self._stride.seconds
 

@@ -56,10 +56,6 @@ def selectors(dialect: str, schema: Schema = NODE) -> list[tuple[Selector, ...]]
     return operands
 
 
-def is_selected(name: str, labels: Mapping[str, str], operand: tuple[Selector, ...]) -> bool:
-    return any(selector.selects(name, labels) for selector in operand)
-
-
 @cache
 def _operands_of(dialect: str, schema: Schema) -> tuple[int, dict[str, list[tuple[int, Selector]]]]:
     """The number of operands, and the operands and selectors of each metric."""

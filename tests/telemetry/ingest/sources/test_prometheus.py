@@ -107,6 +107,22 @@ def test_matchers_are_in_every_query(server: Any) -> None:
     assert "%7Bcluster%3D%22a%22%7D" in server.requests[0][0]
 
 
+def test_modes_that_stay_zero_can_be_left_out(server: Any) -> None:
+    """`source.match` can leave them out, and Prometheus finds fewer series."""
+    used = [
+        thread("n:1", "0", mode, [(t, t * share) for t in range(10, 15)])
+        for mode, share in (("user", 0.25), ("idle", 0.75))
+    ]
+    zero = [thread("n:1", "0", mode, [(t, 0) for t in range(10, 15)]) for mode in ("irq", "steal")]
+    for rows in ([*used, *zero], used):
+        server.say(matrix(*rows))
+        server.say(matrix())  # the name
+    every, fewer = (traces(source(server, dialect="node", matchers=m), 11, 14)[0][0] for m in ("", 'mode!~"irq|steal"'))
+    assert every.valid.all()
+    np.testing.assert_array_equal(every.values, fewer.values)
+    np.testing.assert_array_equal(every.valid, fewer.valid)
+
+
 def test_a_long_range_is_queried_in_pieces_without_doubling(server: Any) -> None:
     every = [(float(t), t) for t in range(1001)]  # the server gives more than it was asked for
     server.say(matrix(thread("n1:1", "0", "user", every)))

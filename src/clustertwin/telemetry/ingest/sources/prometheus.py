@@ -11,26 +11,30 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from clustertwin.core.channels import JOB, NODE, Selector
+from clustertwin.core.channels import JOB
 from clustertwin.core.errors import NoSamples, SettingsError, SourceError
 from clustertwin.core.formatting import visible
-from clustertwin.core.traces import JobSpan
 from clustertwin.telemetry.ingest.counters import (
     MOST_JOB_SAMPLES,
     Counters,
     JobCounters,
-    JobCpus,
-    job_spans,
     short_name,
 )
-from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
-from clustertwin.telemetry.ingest.metrics_page import MOST_JOBS
-from clustertwin.telemetry.ingest.node_channels import is_selected, selectors
+from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect
+from clustertwin.telemetry.ingest.node_channels import selectors
+from clustertwin.telemetry.ingest.sources.channel_series import (
+    ChannelAnswer,
+    ChannelPlan,
+    PlacedSeries,
+    job_operands,
+    node_operands,
+    place_series,
+    plan_channels,
+    spans_of,
+)
 from clustertwin.telemetry.ingest.sources.crowded_instances import CrowdedInstances
 from clustertwin.telemetry.ingest.sources.http import AnswerTooLong, Endpoint, HttpClient
 from clustertwin.telemetry.ingest.sources.instance_names import InstanceNames
@@ -47,11 +51,9 @@ from clustertwin.telemetry.ingest.sources.query_answer import (
 from clustertwin.telemetry.ingest.sources.series_table import (
     NodePlan,
     SecondsTable,
-    at_times,
     join_tables,
     node_table,
     plan_nodes,
-    times_of,
 )
 
 #: The range of one query. At 1 Hz, 160 threads and 8 modes it has half a million samples, parsed in half a second.
@@ -81,6 +83,7 @@ class Prometheus:
         self._http = HttpClient(endpoint)
         self._plans: dict[str, LabelReader[dict[str, NodePlan]]] = {}  # by dialect
         self._labels: dict[str, LabelReader[list[Labels | None]]] = {}  # by metric
+        self._channels: dict[str, LabelReader[dict[str, ChannelPlan]]] = {}  # by metric or matcher
         self._piece_s = PIECE_S
         self._limits = limits
         self._names = InstanceNames()
@@ -176,8 +179,13 @@ class Prometheus:
         said = {series.labels.get("instance", ""): series.labels.get(dialect.info_label, "") for series in infos}
         names, claims = self._names.of(instances, said, end_s)
         self.refused |= {i: f"{self.endpoint.url}: {visible(i[:60])}: {why}" for i, why in claims.items()}
-        jobs = _group(self.raw(dialect.job_cpu, start_s, end_s)) if dialect.job_cpu else {}
-        channels = self._channel_series(dialect, start_s, end_s) if self.node_channels else None
+        jobs = self._channel_answers(dialect, dialect.job_cpu, [], start_s, end_s) if dialect.job_cpu else []
+        channels: list[ChannelAnswer] = []
+        if self.node_channels:
+            chosen = selectors(dialect.name) + selectors(dialect.name, JOB)
+            metrics = {selector.metric for operand in chosen for selector in operand} - {dialect.job_cpu}
+            matcher = f'__name__=~"{"|".join(sorted(metrics))}"'
+            channels = self._channel_answers(dialect, "", [matcher], start_s, end_s)
         nodes = []
         for instance in names:
             try:
@@ -185,21 +193,31 @@ class Prometheus:
                 table = self._table(instance, answers)
                 if table is None:
                     continue
-                spans = self._spans(name, table.times_s, jobs.get(instance, []))
+                allocations = place_series(instance, table.times_s, jobs)
+                spans = spans_of(name, table.times_s, allocations)
                 counters = Counters(name, table.cpus, table.times_s, table.seconds, table.modes, spans=spans)
+                if self.node_channels:
+                    placed = allocations + place_series(instance, table.times_s, channels)
+                    counters = _with_channels(counters, placed)
             except (SourceError, ValueError) as reason:  # of this node alone
                 where = "" if isinstance(reason, SourceError) else f"{self.endpoint.url}: {visible(instance[:60])}: "
                 self.refused[instance] = f"{where}{reason}"
                 continue
-            if channels is not None:
-                allocated = _allocated(jobs.get(instance, []))
-                counters = _with_channels(counters, channels.get(instance, []) + allocated, dialect.name)
             nodes.append(counters)
         if not nodes:
             if self.refused:
                 raise SourceError(next(iter(self.refused.values())))
             raise NoSamples(f"{self.endpoint.url}: no samples between {start_s:.0f} and {end_s:.0f}")
         return sorted(nodes, key=lambda counters: counters.node)
+
+    def _channel_answers(
+        self, dialect: Dialect, metric: str, matchers: list[str], start_s: float, end_s: float
+    ) -> list[ChannelAnswer]:
+        """The series behind the channels of nodes and jobs, or the threads of jobs."""
+        labels = self._channels.setdefault(
+            metric or matchers[0], LabelReader(lambda found: plan_channels(found, dialect.name))
+        )
+        return list(self._answers(metric, matchers, start_s, end_s, labels))
 
     def _table(self, instance: str, answers: list[MatrixAnswer[dict[str, NodePlan]]]) -> SecondsTable | None:
         """The CPU seconds of one node; None if it has no samples in this range."""
@@ -209,39 +227,6 @@ class Prometheus:
             raise SourceError(f"{self.endpoint.url}: {instance}: {reason}") from None
         found = [table for table in tables if table is not None]
         return join_tables(found) if found else None
-
-    def _thread(self, series: Series) -> int:
-        try:
-            return thread_number(series.labels)
-        except ValueError as reason:
-            raise SourceError(f"{self.endpoint.url}: {reason}") from None
-
-    def _channel_series(self, dialect: Dialect, start_s: float, end_s: float) -> dict[str, list[Series]]:
-        """The series behind the channels of nodes and jobs, by instance."""
-        chosen = selectors(dialect.name) + selectors(dialect.name, JOB)
-        metrics = {selector.metric for operand in chosen for selector in operand} - {dialect.job_cpu}
-        return _group(self._raw("", [f'__name__=~"{"|".join(sorted(metrics))}"'], start_s, end_s))
-
-    def _spans(self, node: str, times_s: NDArray[np.float64], allocations: list[Series]) -> tuple[JobSpan, ...]:
-        """The job of each thread at each scrape -> spans."""
-        pairs = [(short_name(s.labels.get("jobid", ""), "job"), self._thread(s)) for s in allocations]
-        if all(np.array_equal(series.times_s, times_s) and (series.values > 0).all() for series in allocations):
-            jobs = _jobs_at_once(pairs)  # the usual case: no job begins or ends
-            return job_spans(node, [(time_s, jobs) for time_s in times_s.tolist()])
-        at: dict[float, list[tuple[str, int]]] = {time_s: [] for time_s in times_s.tolist()}
-        for pair, series in zip(pairs, allocations, strict=True):
-            for time_s, value in zip(series.times_s.tolist(), series.values.tolist(), strict=True):
-                if value > 0 and time_s in at:
-                    at[time_s].append(pair)
-        return job_spans(node, [(time_s, _jobs_at_once(at_once)) for time_s, at_once in at.items()])
-
-
-def _jobs_at_once(allocations: list[tuple[str, int]]) -> tuple[JobCpus, ...]:
-    """The jobs of a node at one instant; ValueError if there are more than the loop can use, as of a page."""
-    jobs = jobs_of(allocations)
-    if len(jobs) > MOST_JOBS:
-        raise ValueError(f"{len(jobs)} jobs; the limit is {MOST_JOBS}")
-    return jobs
 
 
 @contextmanager
@@ -256,63 +241,15 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _group(all_series: list[Series]) -> dict[str, list[Series]]:
-    groups: dict[str, list[Series]] = {}
-    for series in all_series:
-        groups.setdefault(series.labels.get("instance", ""), []).append(series)
-    return groups
-
-
 def _series_of(answer: MatrixAnswer[list[Labels | None]]) -> list[Series]:
     spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
     return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
 
 
-def _allocated(allocations: list[Series]) -> list[Series]:
-    """The threads of each job: the sum of its series, which the channels of a job would add up anyway."""
-    by_job: dict[str, list[Series]] = {}
-    for series in allocations:
-        by_job.setdefault(series.labels.get("jobid", ""), []).append(series)
-    summed = []
-    for group in by_job.values():
-        times_s = times_of(group)
-        total = np.sum([at_times(times_s, series) for series in group], axis=0)
-        summed.append(Series({**group[0].labels, "cpu": ""}, times_s, total))
-    return summed
-
-
-def _with_channels(counters: Counters, series: list[Series], dialect: str) -> Counters:
+def _with_channels(counters: Counters, placed: list[PlacedSeries]) -> Counters:
     """The counters with the operands of their channels, at their own times; NaN where a series has no sample."""
-    times_s = counters.times_s
-    by_job: dict[str, list[Series]] = {span.job: [] for span in counters.spans}
-    for one in series:
-        if one.labels.get("jobid", "") in by_job:
-            by_job[one.labels["jobid"]].append(one)
+    times, jobs = len(counters.times_s), tuple(dict.fromkeys(span.job for span in counters.spans))
     job_counters = None
-    if by_job and len(by_job) * len(times_s) <= MOST_JOB_SAMPLES:
-        operands = np.array([_operands(times_s, found, _selectors(dialect, JOB)) for found in by_job.values()])
-        job_counters = JobCounters(tuple(by_job), operands)
-    return replace(counters, operands=_operands(times_s, series, _selectors(dialect, NODE)), job_counters=job_counters)
-
-
-_selectors = cache(selectors)
-
-
-def _operands(
-    times_s: NDArray[np.float64], series: list[Series], chosen: list[tuple[Selector, ...]]
-) -> NDArray[np.float64]:
-    """The operands (time, channel, 2): sums of the series that are selected; NaN where there are none."""
-    by_name: dict[str, list[Series]] = {}
-    for one in series:
-        by_name.setdefault(one.labels.get("__name__", ""), []).append(one)
-    operands = np.full((len(times_s), len(chosen)), np.nan)
-    for column, operand in enumerate(chosen):
-        parts = [
-            at_times(times_s, one)
-            for name in {selector.metric for selector in operand}
-            for one in by_name.get(name, ())
-            if is_selected(name, one.labels, operand)
-        ]
-        if parts:
-            operands[:, column] = np.sum(parts, axis=0)
-    return operands.reshape(len(times_s), -1, 2)
+    if jobs and len(jobs) * times <= MOST_JOB_SAMPLES:
+        job_counters = JobCounters(jobs, job_operands(jobs, placed, times))
+    return replace(counters, operands=node_operands(placed, times), job_counters=job_counters)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS
 from clustertwin.telemetry.ingest.dialects import thread_number
-from clustertwin.telemetry.ingest.sources.query_answer import Labels, MatrixAnswer, Series
+from clustertwin.telemetry.ingest.sources.query_answer import Labels, MatrixAnswer, Series, T
 
 #: Cells of a node's table for each of its samples. A scrape has one time for all series, so the true number is one.
 _CELLS_PER_SAMPLE = 8
+#: The series of many short jobs have few samples each. A node may have this many cells without one.
+_EMPTY_CELLS = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,35 @@ def join_tables(tables: Sequence[SecondsTable]) -> SecondsTable:
             seconds[rows, begin:end, modes.index(name)] = table.seconds[:, :, mode]
         begin = end
     return SecondsTable(cpus, modes, times_s, seconds)
+
+
+def values_at(
+    times_s: NDArray[np.float64], rows: NDArray[np.intp], answer: MatrixAnswer[T]
+) -> tuple[slice, NDArray[np.float64]]:
+    """Series of an answer that all have samples -> the times that they reach, and their values there; ValueError if
+    these are far more cells than samples.
+
+    The values are (time, series + 1), NaN where a series has no sample, and in the last column.
+    """
+    first, counts = answer.first[rows], answer.first[rows + 1] - answer.first[rows]
+    if (counts == len(times_s)).all():
+        at = first[:, None] + np.arange(len(times_s))
+        if (answer.times_s[at] == times_s).all():
+            values = np.full((len(times_s), len(rows) + 1), np.nan)
+            values[:, :-1] = answer.values[at].T
+            return slice(0, len(times_s)), values
+    group = [Series({}, answer.times_s[a : a + n], answer.values[a : a + n])
+             for a, n in zip(first.tolist(), counts.tolist(), strict=True)]  # fmt: skip
+    begin = int(np.searchsorted(times_s, min(series.times_s[0] for series in group)))
+    end = int(np.searchsorted(times_s, max(series.times_s[-1] for series in group), "right"))
+    reached_s = times_s[begin : max(begin, end)]
+    if len(reached_s) * len(rows) > _CELLS_PER_SAMPLE * int(counts.sum()) + _EMPTY_CELLS:
+        raise ValueError(f"{len(rows)} series of its jobs and channels have {len(reached_s)} different times")
+    values = np.full((len(reached_s), len(rows) + 1), np.nan)
+    if len(reached_s):
+        for column, series in enumerate(group):
+            values[:, column] = at_times(reached_s, series)
+    return slice(begin, begin + len(reached_s)), values
 
 
 def times_of(group: Sequence[Series]) -> NDArray[np.float64]:
