@@ -36,7 +36,6 @@ from clustertwin.telemetry.detection.questions import assess as asking
 from clustertwin.telemetry.detection.questions.candidate import Candidate
 from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
-from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.simulation.anomalies import available_anomalies
@@ -44,7 +43,7 @@ from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.event_metrics import labelled_anomalies, labels_of, replay
-from questions import GRACE_S, STARTED_S, FaultyRun, known_run, live, read_hpas
+from questions import GRACE_S, ONE_RUN, STARTED_S, FaultyRun, known_runs, live, read_hpas
 from zoo import SAME, chosen_half, unlabelled
 
 STRIDE_S, SIMULATED_STRIDE_S = 10, 15
@@ -275,11 +274,11 @@ def zoo_cases(data: Path | None, half: str) -> Iterator[Case]:
 
 def hpas_cases(data: Path, half: str) -> Iterator[Case]:
     runs = [read_hpas(path) for path in sorted(data.glob("*.npz"))]
-    tables = known_run(next(run for run in runs if not run.faults)).programs
+    tables = known_runs(runs)
     faulty = [run for run in runs if run.faults]
 
     def memory() -> QuestionMemory:
-        return QuestionMemory(QuestionSettings(learn_runs=1), programs=tables)
+        return QuestionMemory(ONE_RUN, programs=tables)
 
     for run in faulty[0::2] if half == "select" else faulty[1::2]:
         yield hpas_case(run, memory)

@@ -14,10 +14,12 @@ names, beginning with the first; `hpas` reports the others unless told otherwise
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from clustertwin.telemetry.detection.questions.assess import assess
 from clustertwin.telemetry.detection.questions.job_parts import measure_signals, parts_of
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.usual import ProgramUsual
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.moments.trace_buffer import TraceBuffer
 from clustertwin.telemetry.simulation.anomalies import available_anomalies, family
@@ -49,8 +52,8 @@ Array = NDArray[np.float64]
 STRIDE_S = 10
 STARTED_S = 90  # moments before this are the application's start-up
 GRACE_S = 90
+ONE_RUN = QuestionSettings(learn_runs=1)
 OURS, SHIPPED = "clustertwin", "clustertwin, scores as before"
-_NODE = Schema(tuple(channel for channel in NODE.channels if channel.name in ("memory_used", "run_queue")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,13 @@ class FaultyRun:
     def order(self) -> str:
         if len(self.faults) < 2:
             return "alone"
-        first, second = sorted(self.faults, key=lambda fault: fault.start_s)
-        return "overlapping" if second.start_s < first.end_s else "in sequence"
+        faults = sorted(self.faults, key=lambda fault: fault.start_s)
+        overlap = any(later.start_s < earlier.end_s for earlier, later in pairwise(faults))
+        return "overlapping" if overlap else "in sequence"
+
+    @property
+    def application(self) -> str:
+        return self.trace.spans[0].name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,8 @@ def read_hpas(path: Path) -> FaultyRun:
     """A recording by LDMS: ratios of every thread, runnable processes and memory. The application is one job.
 
     Samples are placed by their time and hold for the usual step between two. Any other second, or one with an unknown
-    value, is invalid.
+    value, is invalid. A channel that was not recorded is left out. The application is the file's name up to the first
+    "_", "-" or ".".
     """
     recorded = np.load(path)
     modes = recorded["modes"].tolist() if "modes" in recorded else list(CPU.names)
@@ -104,22 +113,34 @@ def read_hpas(path: Path) -> FaultyRun:
     ratio /= np.maximum(ratio.sum(-1, keepdims=True), 1e-6)
     valid = ~np.isnan(ratio).any(-1)
     ratio[~valid] = 0
-    node, memory = (dict(zip(recorded[f"{k}_names"].tolist(), recorded[v].T, strict=True)) for k, v in _TABLES)
-    running = node["procs_running"]
-    columns = {
-        "memory_used": 1 - memory["MemAvailable"] / memory["MemTotal"],
-        "run_queue": running / (running + threads),
-    }
-    values = np.stack([columns[name] for name in _NODE.names], axis=1).astype(np.float32)[sample]
-    values[~held] = np.nan
+    columns = _node_columns(recorded, threads)
+    schema = Schema(tuple(channel for channel in NODE.channels if channel.name in columns))
+    values = np.full((seconds, len(schema)), np.nan, np.float32)
+    for i, name in enumerate(schema.names):
+        values[held, i] = columns[name][sample][held]
     user = ratio[:, :, 0].sum(0) / np.maximum(valid.sum(0), 1)
-    busy = np.flatnonzero(user > np.quantile(user[held], 0.9) / 2)  # the rows after the application's end are idle
-    span = JobSpan(path.stem, "n1", tuple(range(threads)), float(busy[0] + 1), float(busy[-1] + 1), name="application")
-    trace = Trace("n1", span.cpus, 0, CPU, ratio, valid, (span,), node_channels=NodeChannels(_NODE, values))
-    return FaultyRun(path.stem, trace, tuple(Fault(str(k), int(a), int(b)) for k, a, b in recorded["anomalies"]))
+    # The rows after the application's end are idle.
+    busy = np.flatnonzero(held & (user >= np.quantile(user[held], 0.9) / 2))
+    name = re.split(r"[_.-]", path.stem)[0]
+    span = JobSpan(path.stem, "n1", tuple(range(threads)), float(busy[0] + 1), float(busy[-1] + 1), name=name)
+    channels = NodeChannels(schema, values) if columns else None
+    trace = Trace("n1", span.cpus, 0, CPU, ratio, valid, (span,), node_channels=channels)
+    faults = recorded.get("anomalies", ())
+    return FaultyRun(path.stem, trace, tuple(Fault(str(k), int(a), int(b)) for k, a, b in faults))
 
 
-_TABLES = (("node", "node"), ("memory", "memory_kb"))
+def _node_columns(recorded: Mapping[str, Array], threads: int) -> dict[str, Array]:
+    """Channel of the node -> (sample,), for those that were recorded."""
+    rows: dict[str, Array] = {}
+    for names, table in (("node_names", "node"), ("memory_names", "memory_kb")):
+        if names in recorded and table in recorded:
+            rows |= dict(zip(recorded[names].tolist(), recorded[table].T, strict=True))
+    columns = {}
+    if "MemAvailable" in rows and "MemTotal" in rows:
+        columns["memory_used"] = 1 - rows["MemAvailable"] / rows["MemTotal"]
+    if "procs_running" in rows:
+        columns["run_queue"] = rows["procs_running"] / (rows["procs_running"] + threads)
+    return columns
 
 
 def live(trace: Trace, stride_s: int = STRIDE_S) -> Iterator[Moment]:
@@ -133,12 +154,20 @@ def live(trace: Trace, stride_s: int = STRIDE_S) -> Iterator[Moment]:
         yield buffer.moment(now_s)
 
 
-def known_run(run: FaultyRun) -> QuestionMemory:
-    """What is usual after one run."""
-    memory = QuestionMemory(QuestionSettings(learn_runs=1))
-    judge_by_questions(run, memory)
-    memory.end_jobs(run.trace.end_s + 10**6)
-    return memory
+def healthy_runs(runs: Sequence[FaultyRun]) -> dict[str, FaultyRun]:
+    """Application -> its first healthy run. An application without one has none, and is compared with its own past."""
+    return {run.application: run for run in reversed(runs) if not run.faults}
+
+
+def known_runs(runs: Sequence[FaultyRun]) -> dict[str, ProgramUsual]:
+    """What is usual after one healthy run of each application."""
+    tables: dict[str, ProgramUsual] = {}
+    for run in healthy_runs(runs).values():
+        memory = QuestionMemory(ONE_RUN)
+        judge_by_questions(run, memory)
+        memory.end_jobs(run.trace.end_s + 10**6)
+        tables |= memory.programs
+    return tables
 
 
 def judge_by_questions(run: FaultyRun, memory: QuestionMemory) -> Judged:
@@ -295,19 +324,24 @@ def hpas_rows(runs: Sequence[FaultyRun], judged: Sequence[Judged]) -> list[str]:
 
 
 def hpas(directory: Path, half: str) -> None:
-    paths = sorted(directory.glob("*.npz"))
-    runs = [read_hpas(path) for path in paths]
-    healthy = next(run for run in runs if not run.faults)
-    faulty = [run for run in runs if run.faults]
+    runs = [read_hpas(path) for path in sorted(directory.glob("*.npz"))]
+    faulty, healthy = [run for run in runs if run.faults], healthy_runs(runs)
     chosen = {"report": faulty[1::2], "select": faulty[0::2], "all": faulty}[half]
-    tables = known_run(healthy).programs
-    one_run = QuestionSettings(learn_runs=1)
+    if not chosen:
+        raise SystemExit(f"{directory}: no recording with faults in the half {half!r}")
+    tables = known_runs(runs)
     print(f"recorded: {len(chosen)} runs ({half}), {sum(len(run.faults) for run in chosen)} faults")
-    ours = [judge_by_questions(run, QuestionMemory(one_run, programs=tables)) for run in chosen]
-    print(OURS, *hpas_rows(chosen, ours), sep="\n  ")
-    known, seen = signals_of(healthy), [signals_of(run) for run in chosen]
-    for name in RIVALS:
-        print(name, *hpas_rows(chosen, judge_by_rival(name, known, seen)), sep="\n  ")
+    for application in sorted({run.application for run in chosen}):
+        of_it = [run for run in chosen if run.application == application]
+        known = healthy.get(application)
+        print(f"{application}: {len(of_it)} runs, healthy run known: {known.name if known else 'none, its own past'}")
+        ours = [judge_by_questions(run, QuestionMemory(ONE_RUN, programs=tables)) for run in of_it]
+        print(OURS, *hpas_rows(of_it, ours), sep="\n  ")
+        if known is None:
+            continue
+        signals, seen = signals_of(known), [signals_of(run) for run in of_it]
+        for name in RIVALS:
+            print(name, *hpas_rows(of_it, judge_by_rival(name, signals, seen)), sep="\n  ")
 
 
 def faults(hours: float, seed: int) -> None:

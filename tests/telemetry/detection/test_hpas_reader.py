@@ -55,3 +55,44 @@ def test_an_application_with_idle_ranks_gaps_and_another_order_is_read_by_name_a
     assert slow.valid[1, :100].all()
     assert not slow.valid[:, 100:110].any()
     assert sum(len(moment) for moment in questions.live(trace)) == 6 * 40
+
+
+def _save(path: Path, faults: list[tuple[str, int, int]], **other: np.ndarray) -> Path:
+    """Four ranks that work for 400 s; without the tables of the node and of memory."""
+    rng = np.random.default_rng(len(path.stem))
+    user = np.clip(0.9 + rng.normal(0, 0.01, (4, 400)), 0, 1)
+    for _, start_s, end_s in faults:
+        user[:, start_s:end_s] = 0.3
+    ratio = np.stack([user, np.zeros_like(user), np.zeros_like(user), 1 - user], axis=-1)
+    dtype = [("kind", "<U12"), ("start_s", "<i4"), ("end_s", "<i4")]
+    np.savez(path, t=np.arange(400.0), ratio=ratio, anomalies=np.array(faults, dtype=dtype), **other)
+    return path
+
+
+def test_a_recording_without_memory_and_run_queue_is_read(questions, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    names = {"memory_names": np.array(["MemAvailable", "MemTotal"]), "memory_kb": np.tile([40.0, 100.0], (400, 1))}
+    assert questions.read_hpas(_save(tmp_path / "a.npz", [])).trace.node_channels is None
+    memory_only = questions.read_hpas(_save(tmp_path / "b.npz", [], **names)).trace.node_channels
+    assert memory_only.schema.names == ("memory_used",)
+
+
+def test_three_faults_overlap_if_two_of_them_do(questions, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    faults = [("x", 100, 150), ("y", 200, 300), ("z", 250, 350)]
+    assert questions.read_hpas(_save(tmp_path / "a_xyz.npz", faults)).order == "overlapping"
+    assert questions.read_hpas(_save(tmp_path / "a_xy.npz", faults[:2])).order == "in sequence"
+
+
+def test_each_application_is_compared_with_its_own_healthy_run(  # type: ignore[no-untyped-def]
+    questions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _save(tmp_path / "first.npz", [])
+    for name in ("first_slow-1", "second-slow-1"):
+        _save(tmp_path / f"{name}.npz", [("slow", 200, 380)])
+    questions.hpas(tmp_path, "all")
+    first, second = capsys.readouterr().out.split("second: 1 runs")
+    assert "first: 1 runs, healthy run known: first\n" in first
+    assert second.startswith(", healthy run known: none")
+    assert first.count("events: 1 of 1 found, 0 false") >= 1
+    assert "events: 1 of 1 found, 0 false" in second
+    with pytest.raises(SystemExit, match="no recording with faults"):
+        questions.hpas(tmp_path / "empty", "all")

@@ -94,7 +94,7 @@ def assess(
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
         now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
-        memory.past.append(rows[due], now[due], pending(now, longer, usual, own, settings)[due], moment.end_s)
+        memory.past.append(rows[due], now[due], pending(parts, now, longer, usual, own, settings)[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 

@@ -10,15 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
+from clustertwin.telemetry.detection.questions.harm import is_confined
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.no_progress import busy_threads, stands_still
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
+from clustertwin.telemetry.detection.questions.stages import (
+    faults_more_than_ever,
+    gave_memory_back,
+    had_memory_before,
+    transfers_more_than_ever,
+)
 from clustertwin.telemetry.detection.questions.usual import Usual
 
 _OWN_TASKS = 0.02  # other work, or a quota, that takes less than this does not explain tasks that wait
 _ONE_TASK = 0.1  # a task that computes keeps one thread busy, more or less by this much
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
+_WORKED, _AT_REST = 0.3, 0.1  # threads that a job keeps busy
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
 
@@ -60,16 +68,27 @@ def change_candidates(
     # A program that reads that much more than before while its memory grows loads its input.
     loads = value("traffic") > centre("traffic") + settings.loading
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
+    # A job that always worked and stops altogether has stopped, however few of its threads it used.
+    at_rest = np.where(stopped & _rests(parts, longer, usual), 1.0, 0.0)
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now)
+    # Tasks wait for a CPU while another one is free: that explains why only one thread works.
+    one_cpu = is_confined(parts, now, settings)
     # The other ranks wait, and waiting is busy. Page faults and traffic tell this from a serial phase.
-    waits_for_rank = stands_still(now, usual, settings) & (busy_threads(parts, now) > settings.still_busy)
+    waits_for_rank = stands_still(now, usual, settings) & (busy_threads(parts, now) > settings.still_busy) & ~one_cpu
+    stalls = np.nan_to_num(only_if(~more_traffic, rise("iowait", settings.iowait)))
     bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
     transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
     # How much memory a program takes, and for how long it loads, depends on its input: other runs do not tell.
     grows = np.minimum(_grows(now, usual, settings), _grows(now, own, settings))
-    peers = np.nan_to_num(peers, nan=np.inf)
-    deviates = _deviates(now, longer, usual, settings)
+    forks, forked = faults_more_than_ever(now, own), faults_more_than_ever(longer, own)
+    # A rank that hangs keeps its memory. Where memory was given back and the rest works, a process is done.
+    done = gave_memory_back(now, own, settings) & (value("progress") > settings.no_progress)
+    other_stage = done | forks | transfers_more_than_ever(np.fmax(now, longer), usual, settings)
+    # A thread that waits for I/O, or for a CPU that it shares, differs from the others for that reason.
+    explained = one_cpu | (stalls >= 1)
+    deviates = np.minimum(_deviates(now, longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
+    idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     serial = _is_serial(parts, longer)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
     return [
@@ -77,21 +96,23 @@ def change_candidates(
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("oversubscribed", "queued", only_if(own_tasks & ~throttled, rise("queued", settings.queued))),
-        candidate("idle", "idle", only_if((stopped | slowed) & ~more_traffic, rise("idle", settings.idle))),
-        candidate("stalled-io", "iowait", only_if(~more_traffic, rise("iowait", settings.iowait))),
-        candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic, rise("system", settings.kernel))),
-        candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer), bursts)),
-        candidate("straggler", "apart", only_if(worked & ~serial, np.minimum(deviates, peers))),
-        candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic, rise("idle", settings.idle))),
-        candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, rise("idle", settings.idle))),
-        candidate("leak", "memory_growth", only_if(~loads, grows)),
+        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~more_traffic, np.fmax(idles, at_rest))),
+        candidate("stalled-io", "iowait", stalls),
+        candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic & ~forks, kernel)),
+        candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer) & ~forked, bursts)),
+        candidate("straggler", "apart", only_if(worked & ~serial & ~other_stage & ~explained, deviates)),
+        candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic & ~done & ~one_cpu, idles)),
+        candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, idles)),
+        candidate("leak", "memory_growth", only_if(~loads & ~had_memory_before(now, own), grows)),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
         candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.unlike_program))),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 
 
-def pending(now: Signals, longer: Signals, usual: Usual, own: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+def pending(
+    parts: JobParts, now: Signals, longer: Signals, usual: Usual, own: Usual, settings: QuestionSettings
+) -> NDArray[np.bool_]:
     """(part, signal) where a signal is beyond what is usual: such a block does not count as usual yet."""
     out = np.zeros(now.shape, np.bool_)
     # Bursts come and go within a minute. They are one change, not a phase that came and went.
@@ -108,9 +129,14 @@ def pending(now: Signals, longer: Signals, usual: Usual, own: Usual, settings: Q
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
     out[:, S["memory_growth"]] = _grows(now, own, settings) >= 1
+    # Memory that leaks, and what a process left that is done, do not become usual meanwhile.
+    out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own, settings)
+    out[:, S["page_faults"]] = faults_more_than_ever(now, own)
+    out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
     out[:, S["progress"]] = stands_still(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
-    out[:, S["busiest"]] = out[:, S["idle"]]
+    out[:, S["idle"]] |= _rests(parts, now, usual)
+    out[:, S["busiest"]] = out[:, S["user"]] = out[:, S["idle"]]
     return out
 
 
@@ -124,6 +150,13 @@ def excess_ratio(value: PerPart, usual: Usual, name: str, floor: float | PerPart
 
 def _grows(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
     return excess_ratio(now[:, S["memory_growth"]], usual, "memory_growth", settings.leak, settings.spreads)
+
+
+def _rests(parts: JobParts, signals: Signals, usual: Usual) -> NDArray[np.bool_]:
+    """(part,) whether the job does nothing, although it worked in every half minute before."""
+    worked = parts.count * usual.lowest[:, S["user"]] > _WORKED
+    always = worked | (usual.highest[:, S["idle"]] < _RESTING)
+    return np.asarray(always & (busy_threads(parts, signals) < _AT_REST))
 
 
 def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

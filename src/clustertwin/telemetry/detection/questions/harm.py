@@ -16,6 +16,8 @@ from clustertwin.telemetry.moments.moment import Moment
 MISBOUND_THREADS = 3  # a job of two threads of which one is idle may be a serial program
 _ALMOST = 0.05
 _WAITS_FOR_MEMORY = 0.02  # of the time
+_STOPPED = 0.1  # threads that a quota stops: less is the remainder of a period
+_ALWAYS, _NO_WORK = 0.8, 0.1  # of the time a task waits for I/O, while fewer threads than this work
 _TAKEN = 0.25  # threads that other work takes, or a quota: they explain tasks that wait
 
 
@@ -31,7 +33,7 @@ def harm_candidates(
 
     oom = signals[:, S["oom_kills"]]
     return [
-        above("throttled", "throttled", settings.most_throttled),
+        _throttled(parts, signals, settings),
         above("steal", "steal", settings.most_steal),
         _contention(signals, settings),
         _one_thread_taken(parts, signals, settings),
@@ -39,8 +41,19 @@ def harm_candidates(
         _swapping(signals, settings),
         Candidate("harm", "out-of-memory", "oom_kills", np.where(oom > 0, 2.0, 0.0), oom, unknown),
         _stalled_io(signals, settings),
+        _waits_only(parts, signals, settings),
         _misbound(parts, signals, on_one, settings),
     ]
+
+
+def _throttled(parts: JobParts, signals: Signals, settings: QuestionSettings) -> Candidate:
+    """A quota stops the job: as a part of its threads' time, or of the time that its tasks want, if those are fewer."""
+    stopped = signals[:, S["throttled"]]
+    wanted = stopped + signals[:, S["user"]] + signals[:, S["system"]]
+    share = np.where(stopped * parts.count > _STOPPED, stopped / np.maximum(wanted, 1e-6), 0)
+    value = np.fmax(stopped, share)
+    limit = np.full(len(parts), settings.most_throttled)
+    return Candidate("harm", "throttled", "throttled", value / limit, value, limit)
 
 
 def _contention(signals: Signals, settings: QuestionSettings) -> Candidate:
@@ -77,25 +90,40 @@ def _stalled_io(signals: Signals, settings: QuestionSettings) -> Candidate:
     return Candidate("harm", "stalled-io", "iowait", ratio, iowait, limit)
 
 
+def _waits_only(parts: JobParts, signals: Signals, settings: QuestionSettings) -> Candidate:
+    """A job of few tasks on many threads: one of them always waits for I/O, none works, and nothing is transferred."""
+    waits, traffic = signals[:, S["io_pressure"]], signals[:, S["traffic"]]
+    busy = parts.count * (signals[:, S["user"]] + signals[:, S["system"]])
+    known = (parts.channel_row >= 0) & (traffic < settings.least_traffic)
+    ratio = only_if(known & (busy < _NO_WORK), waits / _ALWAYS)
+    return Candidate("harm", "stalled-io", "io_pressure", ratio, waits, np.full(len(parts), _ALWAYS))
+
+
 def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings) -> Candidate:
     """Tasks of the job wait for a CPU while one of its threads is free: they are not allowed to run there.
 
-    A task waits `queued` of the time and the thread is free `unused` of it, so for what exceeds 1 both are true.
-
-    Where the job's cgroup does not tell that its tasks wait (v1), the pressure of its node does if it holds the whole
-    node. Otherwise one thread must have done all the work since the start and tasks of the node must wait, if that is
-    known.
+    Where nothing tells that its tasks wait, one thread must have done all the work since the start and tasks of the
+    node must wait, if that is known.
     """
     idle, busy = signals[:, S["idle"]], signals[:, S["busiest"]] > settings.idle_above
     node_threads = np.bincount(parts.node, parts.count)[parts.node]
     waiting, queued = signals[:, S["waiting"]] * node_threads, signals[:, S["queued"]]
-    waits = np.where(np.isnan(queued) & (parts.count == node_threads), signals[:, S["cpu_pressure"]], queued)
-    taken = np.nan_to_num(np.fmax(signals[:, S["others"]], signals[:, S["throttled"]])) * parts.count
-    confined = (waits + signals[:, S["unused"]] - 1 > settings.least_queued) & (taken < _TAKEN)
     all_but_one = idle > (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
     from_start = np.isnan(queued) & on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
-    ratio = np.where((from_start | confined) & busy, 2.0, 0.0)
+    ratio = np.where((from_start | is_confined(parts, signals, settings)) & busy, 2.0, 0.0)
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
+
+
+def is_confined(parts: JobParts, signals: Signals, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part,) whether tasks of the job wait for a CPU while one of its threads is free, and nothing else takes a CPU.
+
+    A task waits `queued` of the time and the thread is free `unused` of it, so for what exceeds 1 both are true. Where
+    the job's cgroup does not tell that its tasks wait (v1), the pressure of its node does if it holds the whole node.
+    """
+    node_threads, queued = np.bincount(parts.node, parts.count)[parts.node], signals[:, S["queued"]]
+    waits = np.where(np.isnan(queued) & (parts.count == node_threads), signals[:, S["cpu_pressure"]], queued)
+    taken = np.nan_to_num(np.fmax(signals[:, S["others"]], signals[:, S["throttled"]])) * parts.count
+    return np.asarray((waits + signals[:, S["unused"]] - 1 > settings.least_queued) & (taken < _TAKEN))
 
 
 def one_used(moment: Moment, threads: NDArray[np.intp]) -> bool:

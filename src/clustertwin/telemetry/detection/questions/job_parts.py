@@ -41,6 +41,8 @@ SIGNALS = (
     "oom_kills",
     "progress",  # signs of it: page faults of the job or its traffic, whichever is more; unknown without page faults
     "stalled",  # system + iowait: time that is not the program's own work
+    "memory",  # of the job; only where its cgroup tells
+    "page_faults",  # of the job, as its channel at the mean rate; only where its cgroup tells
 )
 NO_TRAFFIC = 0.02  # less than 2 MB/s is no traffic
 GROWTH_S = 60
@@ -193,6 +195,11 @@ def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signa
     faults, traffic = of_job("job_page_faults"), out[chosen, S["traffic"]]
     transferred = np.where(traffic >= NO_TRAFFIC, traffic, 0)
     out[chosen, S["progress"]] = np.where(np.isnan(faults), np.nan, np.maximum(faults, transferred))
+    out[chosen, S["memory"]] = of_job("job_memory")
+    if "job_page_faults" in names:
+        # The mean of the rate: a burst of half a minute counts with all of its faults.
+        rate = _known_mean(rate_of(channels.values[:, seconds, names.index("job_page_faults")][rows]))
+        out[chosen, S["page_faults"]] = rate / (rate + 1)
     if "job_memory" in names:
         growth = steady_growth_of(channels.values[:, _growth_seconds(seconds), names.index("job_memory")][rows])
         out[chosen, S["memory_growth"]] = np.where(np.isnan(growth), out[chosen, S["memory_growth"]], growth)
@@ -271,10 +278,10 @@ def _own_traffic(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.
     if jobs is None or "job_io_traffic" not in jobs.schema.names:
         return np.full(len(parts), np.nan, np.float32)
     # Both channels are r / (r + 100 MB/s). Rates can be added up, channels can not.
-    own = _rate(jobs.values[:, seconds, jobs.schema.index("job_io_traffic")])  # (row, second)
+    own = rate_of(jobs.values[:, seconds, jobs.schema.index("job_io_traffic")])  # (row, second)
     network = disks = np.full((len(moment.nodes), own.shape[1]), np.nan, np.float32)
     if nodes is not None and "disk_traffic" in nodes.schema.names:
-        disks = _rate(nodes.values[:, seconds, nodes.schema.index("disk_traffic")])
+        disks = rate_of(nodes.values[:, seconds, nodes.schema.index("disk_traffic")])
     if nodes is not None and "network_traffic" in nodes.schema.names:
         network = nodes.values[:, seconds, nodes.schema.index("network_traffic")]
     accounted = np.zeros_like(disks)
@@ -286,9 +293,9 @@ def _own_traffic(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.
     return np.where(np.isnan(_known_mean(mine)), np.nan, transferred).astype(np.float32)
 
 
-def _rate(traffic: NDArray[np.float32]) -> NDArray[np.float32]:
+def rate_of(channel: NDArray[np.floating]) -> NDArray[np.float32]:
     """The rate of a saturating channel, in units of its half."""
-    return np.asarray(traffic / np.maximum(1 - traffic, 1e-6), np.float32)
+    return np.asarray(channel / np.maximum(1 - channel, 1e-6), np.float32)
 
 
 def steady_growth_of(memory: NDArray[np.float32]) -> NDArray[np.float32]:
