@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -291,6 +294,27 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
         notifier.deliver(0)
     assert [entry["title"] for entry in posted] == [f"Anomaly: {TITLE}"]
     assert WHY.sentence in posted[0]["message"]
+
+
+@pytest.mark.slow
+def test_a_webhook_whose_answer_has_no_end_does_not_fill_the_memory_of_the_service():
+    """Apprise read 1.7 GB in eight seconds, and went on in a thread of the service after its deadline."""
+    pytest.importorskip("apprise")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client, suppress(OSError):
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+                while True:
+                    client.sendall(bytes(1 << 20))
+
+        threading.Thread(target=answer, daemon=True).start()
+        send = sender(f"json://127.0.0.1:{listener.getsockname()[1]}/x")
+        before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert not send("title", "body")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 200_000
 
 
 @pytest.mark.slow

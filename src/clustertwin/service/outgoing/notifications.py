@@ -20,10 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 from clustertwin.core import files, formatting
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.service.live.beside.side_work import fence_of, repeat
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.outgoing import message_process
+from clustertwin.service.outgoing.message_process import target_of
 from clustertwin.service.outgoing.score_meaning import score_meaning
 from clustertwin.service.store.event_store import Case, NoSuchEvent, Store
 from clustertwin.service.store.quiet_periods import Silence, is_silenced
@@ -263,17 +264,9 @@ def joined(messages: Sequence[Message], link: str = "", most: int = 50) -> tuple
 
 def sender(url: str, timeout_s: float = 30.0) -> Send:
     """The function that sends to one target. For an invalid URL, the error does not contain the password."""
-    apprise: Any = require("apprise", "notify")
-    target = apprise.Apprise(
-        asset=apprise.AppriseAsset(app_id="clustertwin", storage_mode="memory", allow_templates=False)
-    )
-    if not target.add(url):
+    if target_of(url) is None:
         raise SettingsError(f"{_host(url)}: Apprise does not support this notification URL")
-
-    def send(title: str, body: str) -> bool:
-        return bool(target.notify(body=body, title=title, body_format="text", timeout=timeout_s))
-
-    return send
+    return lambda title, body: message_process.send(url, title, body, timeout_s)
 
 
 def deliver_now(urls: Iterable[str], title: str, body: str) -> None:
