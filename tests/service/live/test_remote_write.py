@@ -265,7 +265,8 @@ def test_what_a_real_prometheus_pushes_is_what_is_read_from_it(tmp_path: Path):
                 same_seconds(*(get(address, f"nodes/{node}/traces?seconds=100") for address in (pulled, pushed))) >= 60
             )
         jobs = [{job["job"]: (job["nodes"], job["threads"]) for job in get(at, "jobs")} for at in (pulled, pushed)]
-        assert jobs[0] == jobs[1] == {"17": (["slurm"], 2)}
+        assert jobs[0] == jobs[1]
+        assert jobs[0]["17"] == (["slurm"], 2)  # this host may run jobs of its own
 
 
 def same_seconds(one: dict[str, Any], other: dict[str, Any]) -> int:

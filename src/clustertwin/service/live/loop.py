@@ -26,6 +26,7 @@ from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.heard_nodes import HeardNodes
+from clustertwin.service.live.feeds.node_clocks import NodeClocks
 from clustertwin.service.live.feeds.thread_growth import ThreadGrowth
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop_settings import LoopSettings
@@ -60,8 +61,6 @@ TURN_S = 0.4
 THREADS_PER_S = 50_000
 #: The file that names the detector in service.
 CHAMPION = "champion.json"
-#: Current problems that are kept. A source that invents names must not fill the memory.
-MOST_PROBLEMS = 2000
 #: More nodes than one service can watch. A source that invents names must not fill the memory.
 MOST_NODES = 20_000
 #: A smaller step back of the clock is waited for. After a larger one all seconds are collected again, which takes a
@@ -96,13 +95,13 @@ class Loop:
         self._stride = Stride(settings.stride_s)
         self._history = NodeScores(settings.history_s)
         self._heard = HeardNodes(settings.forget_s, settings.in_step_s)
-        self._ahead_s: dict[str, float] = {}  # node whose clock is ahead -> when it was heard last
         self._growth = ThreadGrowth(settings.forget_s)
         self._arrived: set[str] = set()  # the nodes that sent something in the last turn in which any did
         self._first_s: int | None = None
         self._unwritten: dict[str, tuple[Event, Explanation | None]] = {}
         self._opened: Counter[str] = Counter()
         self._problems: dict[str, str] = {}
+        self._clocks = NodeClocks(self._problems, settings.in_step_s, settings.stale_s)
         self._failures = TurnFailures(self._problems)
         self._windows: list[MaintenanceWindow] = []  # the last that could be read
         self._since_s = 0.0
@@ -232,26 +231,14 @@ class Loop:
         if trace.node not in self._heard and len(self._heard) >= MOST_NODES:
             raise InputError(trace.node, f"the limit of {MOST_NODES} nodes is reached")
         check_shape(trace)
-        ahead_s = trace.end_s - now_s
-        if ahead_s > self.settings.in_step_s:
-            # With data from the future, all other nodes would seem stale, and the recording would delete their past.
-            if len(self._problems) < MOST_PROBLEMS:
-                self._problems[f"clock of {trace.node}"] = (
-                    f"{trace.node}: its clock is {ahead_s:.0f} s ahead of this machine's clock"
-                )
-                self._ahead_s[trace.node] = now_s
+        if self._clocks.is_ahead(trace, now_s):
             return
-        self._forget_clock(trace.node)
         self._growth.check(trace.node, trace.cpus, now_s)
         self._buffer.push(trace)
         if self._recorder:
             self._recorder.add(trace)
         self._heard.add(trace)
         self._first_s = trace.start_s if self._first_s is None else min(self._first_s, trace.start_s)
-
-    def _forget_clock(self, node: str) -> None:
-        if self._ahead_s.pop(node, None) is not None:
-            self._problems.pop(f"clock of {node}", None)
 
     def _detector(self, now_s: float) -> Detector | None:
         """The current champion; None while it is being loaded."""
@@ -281,8 +268,7 @@ class Loop:
         """The newest second for which all nodes in step have data; None if there is none."""
         for node in self._heard.forget_old(now_s):
             self._growth.forget(node)
-        for node in [node for node, at_s in self._ahead_s.items() if abs(now_s - at_s) > self.settings.stale_s]:
-            self._forget_clock(node)  # a node that sends nothing any more has no wrong clock
+        self._clocks.forget_silent(now_s)
         return self._heard.end_s(self._arrived, None if self._now.moment is None else self._now.moment.end_s)
 
     def _is_due(self, end_s: int) -> bool:
