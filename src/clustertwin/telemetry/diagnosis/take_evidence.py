@@ -10,7 +10,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from clustertwin.telemetry.diagnosis import job_activity, memory_signatures
 from clustertwin.telemetry.diagnosis.evidence import MOST_PROCESSES, JobEvidence, ProcessEvidence, Stack
@@ -40,16 +40,16 @@ class Budget:
 class _Half:
     """One end of the window."""
 
-    looks: dict[int, ProcessLook | None]
-    stacks: dict[int, Stack]
-    stopped_s: dict[int, float]
-    notes: dict[int, str]
-    memory: dict[int, int | None]
-    running: dict[int, RunningThreads]
-    beside: dict[int, tuple[float, int, bool]]
-    shared: int | None
-    traffic: dict[int, int] | None
-    cgroup: dict[str, int]
+    looks: dict[int, ProcessLook | None] = field(default_factory=dict)
+    stacks: dict[int, Stack] = field(default_factory=dict)
+    stopped_s: dict[int, float] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
+    memory: dict[int, int | None] = field(default_factory=dict)
+    running: dict[int, RunningThreads] = field(default_factory=dict)
+    beside: dict[int, tuple[float, int, bool]] = field(default_factory=dict)
+    shared: int | None = None
+    traffic: dict[int, int] | None = None
+    cgroup: dict[str, int] = field(default_factory=dict)
 
 
 def take(
@@ -101,7 +101,7 @@ def _half(
     left_s: Callable[[], float],
 ) -> _Half:
     """One look at every process. `left_s` is the CPU time that the budget still allows."""
-    half = _Half({}, {}, {}, {}, {}, {}, {}, None, None, {})
+    half = _Half()
     for process in ranks:
         seen = look(process.pid)
         half.looks[process.pid] = _with_freezer(seen) if seen and is_same(process, seen) else None
