@@ -109,6 +109,27 @@ def _workers(pid: int) -> list[psutil.Process]:
     raise AssertionError("the process ended before it had workers")
 
 
+@pytest.mark.parametrize(("set_to", "address"), [(None, "local"), ("", "local"), ("10.0.0.1:6379", "10.0.0.1:6379")])
+def test_ray_is_started_here_unless_its_address_is_set(monkeypatch, set_to, address):
+    """It joined the cluster that any user had last started on this machine."""
+
+    class Ray:
+        @staticmethod
+        def is_initialized() -> bool:
+            return False
+
+        @staticmethod
+        def init(address: str | None, **_: object) -> None:
+            raise ConnectionError(address)
+
+    monkeypatch.setattr("clustertwin.engine.require", lambda *_: Ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if set_to is not None:
+        monkeypatch.setenv("RAY_ADDRESS", set_to)
+    with pytest.raises(ConnectionError, match=f"^{address}$"):
+        each(square, [1], engine="ray")
+
+
 @pytest.mark.real
 @pytest.mark.slow
 def test_ray_gives_the_results_of_one_process_and_reruns_the_item_of_a_dead_worker(two_nodes, tmp_path):

@@ -102,7 +102,8 @@ def _prepare_worker() -> None:
 def _on_ray(work: Callable[[Item], Result], items: Sequence[Item], done: Callable[[int, Result], None]) -> list[Result]:
     ray: Any = require("ray", "ray")
     if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS") or None, log_to_driver=False, include_dashboard=False)
+        # Without an address, Ray would join the cluster that somebody last started on this machine.
+        ray.init(address=os.environ.get("RAY_ADDRESS") or "local", log_to_driver=False, include_dashboard=False)
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(work)
     waiting = {remote.remote(item): index for index, item in enumerate(items)}
     results: dict[int, Result] = {}

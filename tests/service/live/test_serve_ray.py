@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -71,7 +72,20 @@ def metrics(url: str) -> dict[str, float]:
         return {name: float(value) for name, value in re.findall(r"^(twin_\S+) (\S+)$", answer.read().decode(), re.M)}
 
 
-def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
+@pytest.fixture
+def ray_directory() -> Iterator[str]:
+    """A directory of Ray's, with the address of a cluster that another user started here and that has ended since.
+
+    Its path is short, because Ray's sockets are in it.
+    """
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
+        known = Path(directory, "ray", "ray_current_cluster")
+        known.parent.mkdir()
+        known.write_text("127.0.0.1:9")
+        yield directory
+
+
+def test_exporters_are_scored_by_actors_of_a_ray_that_the_service_starts(tmp_path: Path, ray_directory: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'clustertwin[ray]'")
     traces = campaign(3, 0.2, idle_ratio=0.0)
     begun_s = int(time.time()) - PAST_S
@@ -84,6 +98,7 @@ def test_exporters_are_scored_by_ray_actors(tmp_path: Path) -> None:
         )
         environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
         environment.pop("RAY_ADDRESS", None)
+        environment["RAY_TMPDIR"] = ray_directory
         command = [sys.executable, "-m", "clustertwin", "serve", "--config", str(config), "--engine", "ray", "--json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as service:
             try:

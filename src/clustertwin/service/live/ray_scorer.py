@@ -146,8 +146,9 @@ class RayScorer:
 
     def _start(self) -> None:
         if not self._ray.is_initialized():
-            address = os.environ.get("RAY_ADDRESS") or None
-            self._own_ray = address is None
+            # Without an address, Ray would join the cluster that somebody last started on this machine.
+            address = os.environ.get("RAY_ADDRESS") or "local"
+            self._own_ray = address == "local"
             # Ray warns that it is started from a thread; this is intended.
             self._ray.init(address=address, log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
         remote = self._ray.remote(num_cpus=1, max_restarts=-1)(_Worker)
