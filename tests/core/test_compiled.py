@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import runpy
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,3 +104,48 @@ def test_a_loop_runs_although_its_cache_cannot_be_written(tmp_path: Path, monkey
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
     (tmp_path / "loop.py").write_text(LOOP)
     assert runpy.run_path(str(tmp_path / "loop.py"))["loop"](2.0) == 4.0
+
+
+def held(lock: Path) -> Any:
+    """The lock of a loop, held until the file is closed."""
+    file = lock.open()
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def test_a_loop_that_another_process_compiles_at_this_moment_is_taken_from_it(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    first = runpy.run_path(str(tmp_path / "loop.py"))["loop"]
+    assert first(2.0) == 4.0
+    directory = Path(first._cache.cache_path)
+    [index], [lock] = (list(directory.glob(f"loop.loop*.{kind}")) for kind in ("nbi", "lock"))
+    index.rename(tmp_path / "stored later")
+    other = held(lock)
+
+    def store() -> None:
+        time.sleep(0.3)
+        (tmp_path / "stored later").rename(index)
+        other.close()
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    second = runpy.run_path(str(tmp_path / "loop.py"))["loop"]
+    assert second(2.0) == 4.0
+    thread.join()
+    assert sum(second.stats.cache_hits.values()) == 1
+    held(lock).close()  # nobody holds it any more
+
+
+def test_a_loop_is_compiled_here_if_another_process_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clustertwin.core.compiled.PATIENCE_S", 0.1)
+    (tmp_path / "loop.py").write_text(LOOP)
+    first = runpy.run_path(str(tmp_path / "loop.py"))["loop"]
+    assert first(2.0) == 4.0
+    directory = Path(first._cache.cache_path)
+    for path in directory.glob("loop.loop*.nb?"):
+        path.unlink()
+    [lock] = directory.glob("loop.loop*.lock")
+    with held(lock):
+        assert runpy.run_path(str(tmp_path / "loop.py"))["loop"](2.0) == 4.0

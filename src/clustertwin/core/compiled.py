@@ -2,12 +2,16 @@
 
 numba checks only the file of the compiled function. A loop may call loops of other files, so the cache is keyed by the
 content of every file that is compiled into it. numba also raises whatever the files of the cache raise, in every run: a
-power cut can leave them empty, and the disk can be full.
+power cut can leave them empty, and the disk can be full. Processes that start together would all compile the same
+loops, so one of them does, and the others wait for its result.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, wraps
@@ -18,11 +22,25 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
+#: Wait this long while another process compiles a loop. If it takes longer, that process may be stopped: compile here.
+PATIENCE_S = 120.0
+
 
 class _MendingCache(FunctionCache):
     """A cache that is never needed: what cannot be loaded is compiled again, and what cannot be stored is not."""
 
+    _lock: int | None = None  # a descriptor, from before a loop is compiled until it is stored
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._load(sig, target_context)
+        if found is None and self._lock is None:
+            self._lock = self._locked()
+            found = self._load(sig, target_context)  # another process may have stored it meanwhile
+            if found is not None:
+                self._unlock()
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # what damaged files raise has no common ancestor
@@ -35,6 +53,31 @@ class _MendingCache(FunctionCache):
             except Exception:
                 self.flush()  # a damaged index must be replaced first
                 super().save_overload(sig, data)
+        self._unlock()
+
+    def _locked(self) -> int | None:
+        """The lock of this loop, or nothing where there are no locks, or where another process keeps it for long."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        try:
+            self._impl.locator.ensure_cache_path()
+            lock = os.open(os.path.join(self.cache_path, f"{self._impl.filename_base}.lock"), os.O_CREAT, 0o644)
+        except OSError:
+            return None
+        while time.monotonic() < give_up_s:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:
+                break
+        os.close(lock)
+        return None
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def compiled(function: Callable[..., Any]) -> Any:
