@@ -56,9 +56,9 @@ demo: $(RUN)
 	@$(BIN)/twin demo
 
 # Whole files go to a worker, so that what their tests share, such as a Slurm, is started once. conftest.py orders the
-# files. Many tests wait for servers, so there are more workers than CPUs. A worker that crashes is not replaced: xdist
-# would wait for its tests for ever.
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# files. Many tests wait for servers, so there are more workers than CPUs: on two CPUs, three leave a third of the CPU
+# time unused. A worker takes about 1.4 GB. One that crashes is not replaced: xdist would wait for its tests for ever.
+WORKERS := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: setup servers lint
 	$(BIN)/pytest $(WORKERS)
