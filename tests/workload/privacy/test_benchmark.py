@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 
 import pytest
 from benchmarks.privacy import HEAD, holdout, measure
 from tests.workload.generators.conftest import office_log
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 
 
 @pytest.mark.slow

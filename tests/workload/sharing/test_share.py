@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from clustertwin.workload.sharing.share_directory import refuse_used, write_shar
 from clustertwin.workload.sharing.share_log import SharedLog, ShareSettings, share
 from clustertwin.workload.simulator import simulate
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("sklearn")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed"),
+]
 
 HEADER = "JobIDRaw|JobID|JobName|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|ReqCPUS|AllocCPUS|AllocNodes\n"  # fmt: skip  # noqa: E501
 

@@ -216,7 +216,7 @@ def test_a_directory_holds_one_month(tmp_path):
 def test_every_strategy_gets_the_same_days_with_any_number_of_workers(tmp_path):
     settings = MonthSettings(
         days=2,
-        world=MonthScenario(nodes=2, threads=16, hours=1.0),
+        world=MonthScenario(nodes=2, threads=8, hours=0.75),
         training=ChallengerTraining(epochs=1, warm_epochs=1),
         moments=25,
     )
