@@ -71,3 +71,11 @@ def test_a_rank_that_waits_for_io_is_not_called_a_straggler() -> None:
     found = pages(draw([Phase(300, BUSY), blocked], 2))
     assert "stalled-io" in found
     assert "straggler" not in found
+
+
+def test_ranks_that_part_and_meet_again_have_no_straggler_and_ranks_that_never_meet_have_one() -> None:
+    even, waits = Phase(45, BUSY), Phase(15, [BUSY, *[(0.3, 0.02, 0.0)] * 5])
+    assert pages(draw([Phase(300, BUSY), *[even, waits] * 8], 6)) == {}
+    slow = Phase(45, [BUSY, *[(0.75, 0.02, 0.0)] * 5])
+    # … also in a program whose ranks always parted for some of the time.
+    assert "straggler" in pages(draw([*[even, waits] * 6, *[slow, waits] * 4], 6))

@@ -93,8 +93,10 @@ def assess(
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
-        now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
-        memory.past.append(rows[due], now[due], pending(parts, now, longer, usual, own, settings)[due], moment.end_s)
+        unusual = pending(parts, now, longer, usual, own, settings)
+        for name in ("apart", "closest"):
+            now[:, S[name]] = longer[:, S[name]]  # a single thread is noisier than its job
+        memory.past.append(rows[due], now[due], unusual[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 

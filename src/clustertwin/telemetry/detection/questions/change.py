@@ -87,7 +87,7 @@ def change_candidates(
     other_stage = done | forks | transfers_more_than_ever(np.fmax(now, longer), usual, settings)
     # A thread that waits for I/O, or for a CPU that it shares, differs from the others for that reason.
     explained = one_cpu | (stalls >= 1)
-    deviates = np.minimum(_deviates(now, longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
+    deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     serial = _is_serial(parts, longer)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
@@ -125,9 +125,10 @@ def pending(
         ("idle", settings.idle),
         ("iowait", settings.iowait),
         ("system", settings.kernel),
-        ("apart", settings.apart),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    for name in ("apart", "closest"):
+        out[:, S[name]] = excess_ratio(longer[:, S[name]], usual, name, settings.apart, settings.spreads) >= 1
     out[:, S["memory_growth"]] = _grows(now, own, settings) >= 1
     # Memory that leaks, and what a process left that is done, do not become usual meanwhile.
     out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own, settings)
@@ -159,12 +160,18 @@ def _rests(parts: JobParts, signals: Signals, usual: Usual) -> NDArray[np.bool_]
     return np.asarray(always & (busy_threads(parts, signals) < _AT_REST))
 
 
-def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
-    """A thread differs from its job more than usual, over 100 s and still in the last block."""
-    i = S["apart"]
-    floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
-    ratio = excess_ratio(longer[:, i], usual, "apart", floor, settings.spreads)
-    return only_if(now[:, i] > longer[:, i] / 2, ratio)
+def _deviates(longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """A thread differs from its job more than usual, all the time for a minute.
+
+    Threads that part for longer than usual, or that are further apart than usual when they are closest together.
+    """
+
+    def ratio(name: str) -> PerPart:
+        floor = settings.apart + settings.apart_ratio * usual.centre[:, S[name]]
+        return excess_ratio(longer[:, S[name]], usual, name, floor, settings.spreads)
+
+    steady = longer[:, S["closest"]] > longer[:, S["apart"]] / 2
+    return np.fmax(only_if(steady, ratio("apart")), ratio("closest"))
 
 
 def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
