@@ -83,7 +83,7 @@ def change_candidates(
     grows = np.minimum(_grows(now, usual, settings), _grows(now, own, settings))
     forks, forked = faults_more_than_ever(now, own), faults_more_than_ever(longer, own)
     # A rank that hangs keeps its memory. Where memory was given back and the rest works, a process is done.
-    done = gave_memory_back(now, own, settings) & (value("progress") > settings.no_progress)
+    done = gave_memory_back(now, own) & (value("progress") > settings.no_progress)
     other_stage = done | forks | transfers_more_than_ever(np.fmax(now, longer), usual, settings)
     # A thread that waits for I/O, or for a CPU that it shares, differs from the others for that reason.
     explained = one_cpu | (stalls >= 1)
@@ -128,10 +128,10 @@ def pending(
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
     for name in ("apart", "closest"):
-        out[:, S[name]] = excess_ratio(longer[:, S[name]], usual, name, settings.apart, settings.spreads) >= 1
+        out[:, S[name]] = _distance_ratio(longer, usual, name, settings) >= 1
     out[:, S["memory_growth"]] = _grows(now, own, settings) >= 1
     # Memory that leaks, and what a process left that is done, do not become usual meanwhile.
-    out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own, settings)
+    out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own)
     out[:, S["page_faults"]] = faults_more_than_ever(now, own)
     out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
     out[:, S["progress"]] = stands_still(now, usual, settings)
@@ -163,15 +163,19 @@ def _rests(parts: JobParts, signals: Signals, usual: Usual) -> NDArray[np.bool_]
 def _deviates(longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
     """A thread differs from its job more than usual, all the time for a minute.
 
-    Threads that part for longer than usual, or that are further apart than usual when they are closest together.
+    Threads are apart for longer than usual, or further apart than usual when they are closest together.
     """
-
-    def ratio(name: str) -> PerPart:
-        floor = settings.apart + settings.apart_ratio * usual.centre[:, S[name]]
-        return excess_ratio(longer[:, S[name]], usual, name, floor, settings.spreads)
-
     steady = longer[:, S["closest"]] > longer[:, S["apart"]] / 2
-    return np.fmax(only_if(steady, ratio("apart")), ratio("closest"))
+    for_longer = only_if(steady, _distance_ratio(longer, usual, "apart", settings))
+    return np.fmax(for_longer, _distance_ratio(longer, usual, "closest", settings))
+
+
+def _distance_ratio(longer: Signals, usual: Usual, name: str, settings: QuestionSettings) -> PerPart:
+    """How far the threads are apart beyond what is usual, over the step that is needed: loads that drift take none."""
+    i = S[name]
+    floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
+    step = np.maximum(usual.highest[:, i] - usual.centre[:, i], 0) + floor
+    return excess_ratio(longer[:, i], usual, name, step, settings.spreads)
 
 
 def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
