@@ -115,7 +115,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     out[:, :4] = share
     out[:, S["busiest"]] = np.maximum.reduceat(by_part[:, 0] + by_part[:, 1], parts.first)
     out[:, S["unused"]] = np.maximum.reduceat(by_part[:, 3], parts.first)
-    out[:, S["apart"]] = np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
+    out[:, S["apart"]] = _furthest(moment, parts, mean)
     out[:, S["closest"]] = _closest(moment, parts, seconds)
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
@@ -154,17 +154,18 @@ def _cpu_means(moment: Moment, seconds: slice) -> NDArray[np.float32]:
     return mean[:, [moment.schema.index(name) for name in ("user", "system", "iowait", "other")]]
 
 
+def _furthest(moment: Moment, parts: JobParts, mean: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(part,) how far its most deviating thread is from its job."""
+    return np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
+
+
 def _closest(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.float32]:
-    """(part,) how far the most deviating thread is from its job, in the piece of these seconds where this is least."""
+    """(part,) how far its most deviating thread is from its job, in the piece of the last minute where this is least."""
     start, stop, _ = seconds.indices(moment.values.shape[1])
     start = max(start, stop - _MEET_S)
-    pieces = max((stop - start) // _PIECE_S, 1)
-    edges = np.linspace(start, stop, pieces + 1).astype(int).tolist()
-    out = np.full(len(parts), np.nan, np.float32)
-    for a, b in pairwise(edges):
-        furthest = apart(moment, _cpu_means(moment, slice(a, b)))[parts.order]
-        out = np.fmin(out, np.maximum.reduceat(furthest, parts.first))
-    return out
+    edges = np.linspace(start, stop, max((stop - start) // _PIECE_S, 1) + 1).astype(int).tolist()
+    pieces = [_furthest(moment, parts, _cpu_means(moment, slice(a, b))) for a, b in pairwise(edges)]
+    return np.asarray(np.fmin.reduce(pieces))
 
 
 def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDArray[np.float32], out: Signals) -> None:
