@@ -160,7 +160,7 @@ def _furthest(moment: Moment, parts: JobParts, mean: NDArray[np.float32]) -> NDA
 
 
 def _closest(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.float32]:
-    """(part,) how far its most deviating thread is from its job, in the piece of the last minute where this is least."""
+    """(part,) how far its most deviating thread is from its job, in the third of a minute where this is least."""
     start, stop, _ = seconds.indices(moment.values.shape[1])
     start = max(start, stop - _MEET_S)
     edges = np.linspace(start, stop, max((stop - start) // _PIECE_S, 1) + 1).astype(int).tolist()
