@@ -71,3 +71,28 @@ def test_a_rank_that_waits_for_io_is_not_called_a_straggler() -> None:
     found = pages(draw([Phase(300, BUSY), blocked], 2))
     assert "stalled-io" in found
     assert "straggler" not in found
+
+
+def test_ranks_that_part_and_meet_again_have_no_straggler_and_ranks_that_never_meet_have_one() -> None:
+    even, waits = Phase(45, BUSY), Phase(15, [BUSY, *[(0.3, 0.02, 0.0)] * 5])
+    assert pages(draw([Phase(300, BUSY), *[even, waits] * 8], 6)) == {}
+    slow = Phase(45, [BUSY, *[(0.75, 0.02, 0.0)] * 5])
+    # … also in a program whose ranks always parted for some of the time.
+    assert "straggler" in pages(draw([*[even, waits] * 6, *[slow, waits] * 4], 6))
+
+
+def test_loads_that_drift_apart_have_no_straggler_and_a_rank_that_falls_back_at_once_is_one() -> None:
+    def loads(share: float) -> list[tuple[float, float, float]]:
+        return [BUSY, BUSY, BUSY, (share, 0.01, 0.0)]
+
+    drifts = [Phase(30, loads(0.97 - 0.015 * step)) for step in range(18)]  # by three points a minute
+    assert pages(draw([Phase(700, BUSY), *drifts], 4)) == {}
+    assert "straggler" in pages(draw([Phase(700, BUSY), Phase(200, loads(0.78))], 4))
+
+
+def test_tasks_that_end_one_after_the_other_give_their_memory_back_and_none_hangs() -> None:
+    def tasks(left: int, seconds: int) -> Phase:
+        memory = 0.04 + 0.015 * left
+        return Phase(seconds, [BUSY] * left + [IDLE] * (6 - left), memory=(memory, memory), page_faults=FAULTS)
+
+    assert pages(draw([tasks(6, 90), tasks(5, 25), tasks(4, 25), tasks(3, 30), tasks(2, 120)], 6)) == {}

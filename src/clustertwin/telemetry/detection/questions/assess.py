@@ -23,6 +23,7 @@ from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_
 from clustertwin.telemetry.detection.questions.job_parts import (
     JobParts,
     S,
+    Signals,
     apart,
     measure_signals,
     parts_of,
@@ -93,8 +94,8 @@ def assess(
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
-        now[:, S["apart"]] = longer[:, S["apart"]]  # a single thread is noisier than its job
-        memory.past.append(rows[due], now[due], pending(parts, now, longer, usual, own, settings)[due], moment.end_s)
+        unusual = pending(parts, now, longer, usual, own, settings)
+        memory.past.append(rows[due], _with_distances(now, longer)[due], unusual[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 
 
@@ -108,11 +109,17 @@ def _rebuild(moment: Moment, parts: JobParts, memory: QuestionMemory, rows: NDAr
         if end <= settings.block_s:
             break
         inside = chosen[parts.age_s[chosen] - settings.start_s >= end]
-        block = slice(-end, -end + settings.block_s)
-        signals = measure_signals(moment, parts, block)[inside]
-        memory.past.append(
-            rows[inside], signals, np.zeros(signals.shape, np.bool_), moment.end_s - end + settings.block_s
-        )
+        stop = -end + settings.block_s
+        longer = measure_signals(moment, parts, slice(stop - WINDOW_S, stop))
+        signals = _with_distances(measure_signals(moment, parts, slice(-end, stop)), longer)[inside]
+        memory.past.append(rows[inside], signals, np.zeros(signals.shape, np.bool_), moment.end_s + stop)
+
+
+def _with_distances(now: Signals, longer: Signals) -> Signals:
+    """The signals with how far threads are apart over the longer time: a single thread is noisier than its job."""
+    out, columns = now.copy(), [S["apart"], S["closest"]]
+    out[:, columns] = longer[:, columns]
+    return out
 
 
 def _clearest(candidates: Sequence[Candidate]) -> dict[str, PerPart]:

@@ -83,11 +83,11 @@ def change_candidates(
     grows = np.minimum(_grows(now, usual, settings), _grows(now, own, settings))
     forks, forked = faults_more_than_ever(now, own), faults_more_than_ever(longer, own)
     # A rank that hangs keeps its memory. Where memory was given back and the rest works, a process is done.
-    done = gave_memory_back(now, own, settings) & (value("progress") > settings.no_progress)
+    done = gave_memory_back(now, own) & (value("progress") > settings.no_progress)
     other_stage = done | forks | transfers_more_than_ever(np.fmax(now, longer), usual, settings)
     # A thread that waits for I/O, or for a CPU that it shares, differs from the others for that reason.
     explained = one_cpu | (stalls >= 1)
-    deviates = np.minimum(_deviates(now, longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
+    deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     serial = _is_serial(parts, longer)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
@@ -125,12 +125,13 @@ def pending(
         ("idle", settings.idle),
         ("iowait", settings.iowait),
         ("system", settings.kernel),
-        ("apart", settings.apart),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
+    for name in ("apart", "closest"):
+        out[:, S[name]] = _distance_ratio(longer, usual, name, settings) >= 1
     out[:, S["memory_growth"]] = _grows(now, own, settings) >= 1
     # Memory that leaks, and what a process left that is done, do not become usual meanwhile.
-    out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own, settings)
+    out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own)
     out[:, S["page_faults"]] = faults_more_than_ever(now, own)
     out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
     out[:, S["progress"]] = stands_still(now, usual, settings)
@@ -159,12 +160,22 @@ def _rests(parts: JobParts, signals: Signals, usual: Usual) -> NDArray[np.bool_]
     return np.asarray(always & (busy_threads(parts, signals) < _AT_REST))
 
 
-def _deviates(now: Signals, longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
-    """A thread differs from its job more than usual, over 100 s and still in the last block."""
-    i = S["apart"]
+def _deviates(longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
+    """A thread differs from its job more than usual, all the time for a minute.
+
+    Threads are apart for longer than usual, or further apart than usual when they are closest together.
+    """
+    steady = longer[:, S["closest"]] > longer[:, S["apart"]] / 2
+    for_longer = only_if(steady, _distance_ratio(longer, usual, "apart", settings))
+    return np.fmax(for_longer, _distance_ratio(longer, usual, "closest", settings))
+
+
+def _distance_ratio(longer: Signals, usual: Usual, name: str, settings: QuestionSettings) -> PerPart:
+    """How far the threads are apart beyond what is usual, over the step that is needed: loads that drift take none."""
+    i = S[name]
     floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
-    ratio = excess_ratio(longer[:, i], usual, "apart", floor, settings.spreads)
-    return only_if(now[:, i] > longer[:, i] / 2, ratio)
+    step = np.maximum(usual.highest[:, i] - usual.centre[:, i], 0) + floor
+    return excess_ratio(longer[:, i], usual, name, step, settings.spreads)
 
 
 def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:

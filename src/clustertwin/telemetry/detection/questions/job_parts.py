@@ -7,6 +7,7 @@ is NaN, and every rule that needs it is silent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +43,13 @@ SIGNALS = (
     "progress",  # signs of it: page faults of the job or its traffic, whichever is more; unknown without page faults
     "stalled",  # system + iowait: time that is not the program's own work
     "memory",  # of the job; only where its cgroup tells
+    "closest",  # as "apart", but in the part of the last minute in which the threads were closest together
     "page_faults",  # of the job, as its channel at the mean rate; only where its cgroup tells
 )
 NO_TRAFFIC = 0.02  # less than 2 MB/s is no traffic
 GROWTH_S = 60
+#: The threads of a program part and meet again in phases; a slow one meets the others in no third of a minute.
+_MEET_S, _PIECE_S = 60, 20
 _PIECES = 5
 _LEAST_PIECE = 0.12  # of the growth, in each piece but the first
 _COMPETITORS = 8  # tasks that share a thread with one of the job, at most
@@ -102,13 +106,7 @@ def _channel_rows(moment: Moment) -> dict[tuple[str, str], int]:
 
 def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     """The signals over some seconds of the moment, for example its last 30. NaN where fewer than half are known."""
-    values, valid = moment.values[:, seconds], moment.valid[:, seconds]
-    known = valid.sum(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = values.sum(1, dtype=np.float32) / known[:, None]  # (thread, channel)
-    mean[2 * known < valid.shape[1]] = np.nan
-    columns = [moment.schema.index(name) for name in ("user", "system", "iowait", "other")]
-    mean = mean[:, columns]
+    mean = _cpu_means(moment, seconds)
     out = np.full((len(parts), len(SIGNALS)), np.nan, np.float32)
     if not len(parts):
         return out
@@ -117,7 +115,8 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     out[:, :4] = share
     out[:, S["busiest"]] = np.maximum.reduceat(by_part[:, 0] + by_part[:, 1], parts.first)
     out[:, S["unused"]] = np.maximum.reduceat(by_part[:, 3], parts.first)
-    out[:, S["apart"]] = np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
+    out[:, S["apart"]] = _furthest(moment, parts, mean)
+    out[:, S["closest"]] = _closest(moment, parts, seconds)
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
     out[:, S["lost"]] = out[:, S["idle"]] + out[:, S["waiting"]]
@@ -126,7 +125,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
 
 
 def apart(moment: Moment, mean: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(thread,) how far a thread's means are from the median of its job; NaN without other threads."""
+    """(thread,) how far a thread is from the median of its job, in the channel that deviates most; NaN if alone."""
     out = np.full(len(mean), np.nan, np.float32)
     rows = np.flatnonzero((moment.job >= 0) & ~np.isnan(mean[:, 0]))
     if not len(rows):
@@ -134,16 +133,39 @@ def apart(moment: Moment, mean: NDArray[np.float32]) -> NDArray[np.float32]:
     rows = rows[np.argsort(moment.job[rows], kind="stable")]
     first = np.flatnonzero(np.diff(moment.job[rows], prepend=-1))
     count = np.diff(first, append=len(rows))
-    distance = np.zeros(len(rows), np.float32)
-    for c in range(mean.shape[1]):
-        # Sort within each job: by job first, by value second.
-        sorted_values = mean[rows[np.lexsort((mean[rows, c], moment.job[rows]))], c]
-        median = (sorted_values[first + (count - 1) // 2] + sorted_values[first + count // 2]) / 2
-        distance = np.maximum(distance, np.abs(mean[rows, c] - np.repeat(median, count)))
+    # The shares are at most 1, so a step of 2 from job to job keeps the jobs in order: one sort for all of them.
+    steps = 2.0 * np.repeat(np.arange(len(first)), count)[:, None]
+    in_order = np.sort(mean[rows] + steps, axis=0) - steps
+    median = (in_order[first + (count - 1) // 2] + in_order[first + count // 2]) / 2
+    distance = np.abs(mean[rows] - np.repeat(median, count, axis=0)).max(axis=1)
     # The median of two lies half-way between them.
     distance *= np.repeat(np.where(count == 2, 2, 1), count)
     out[rows] = np.where(np.repeat(count, count) >= 2, distance, np.nan)
     return out
+
+
+def _cpu_means(moment: Moment, seconds: slice) -> NDArray[np.float32]:
+    """(thread, channel) of CPU time over some seconds. NaN where fewer than half are known."""
+    values, valid = moment.values[:, seconds], moment.valid[:, seconds]
+    known = valid.sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = values.sum(1, dtype=np.float32) / known[:, None]
+    mean[2 * known < valid.shape[1]] = np.nan
+    return mean[:, [moment.schema.index(name) for name in ("user", "system", "iowait", "other")]]
+
+
+def _furthest(moment: Moment, parts: JobParts, mean: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(part,) how far its most deviating thread is from its job."""
+    return np.maximum.reduceat(apart(moment, mean)[parts.order], parts.first)
+
+
+def _closest(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.float32]:
+    """(part,) how far its most deviating thread is from its job, in the third of a minute where this is least."""
+    start, stop, _ = seconds.indices(moment.values.shape[1])
+    start = max(start, stop - _MEET_S)
+    edges = np.linspace(start, stop, max((stop - start) // _PIECE_S, 1) + 1).astype(int).tolist()
+    pieces = [_furthest(moment, parts, _cpu_means(moment, slice(a, b))) for a, b in pairwise(edges)]
+    return np.asarray(np.fmin.reduce(pieces))
 
 
 def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDArray[np.float32], out: Signals) -> None:

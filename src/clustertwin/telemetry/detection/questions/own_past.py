@@ -17,6 +17,8 @@ from clustertwin.telemetry.detection.questions.usual import Usual, nothing_usual
 
 Place = tuple[str, str]  # job, node
 Rows = NDArray[np.intp]
+#: The loads of ranks drift apart in healthy programs: particles move, meshes are refined. Faults set in at once.
+_MAY_DRIFT = np.isin(SIGNALS, ("apart", "closest"))
 
 
 class OwnPast:
@@ -103,11 +105,13 @@ class OwnPast:
 
     def _summarise(self, rows: Rows) -> None:
         settings, filled = self.settings, self._filled[rows]
-        # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
-        lag = np.where(filled >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
-        counted = np.maximum(filled - lag, 0)
+        counted = np.maximum(filled - settings.lag_blocks, 0)
         recurring = self._episodes[rows] >= settings.recurring_after
         counts = ~self._flagged[rows] | recurring[:, None]
+        # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
+        lag = np.where(filled >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
+        recent = np.arange(settings.most_blocks) >= (filled - lag)[:, None]
+        counts &= ~recent[:, :, None] | _MAY_DRIFT
         tables = nothing_usual(len(rows))
         summarise_blocks(self._blocks[rows], counts, counted, settings.least_blocks, *tables)
         for table, new in zip(self._usual, tables, strict=True):

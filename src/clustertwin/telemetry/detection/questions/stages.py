@@ -17,11 +17,10 @@ _PART_OF_MEMORY = 0.03  # of what the job has: noise is less
 _MORE_FAULTS = 2.0  # times the page faults of its half minute with the most, and 100 a second
 
 
-def gave_memory_back(now: Signals, own: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+def gave_memory_back(now: Signals, own: Usual) -> NDArray[np.bool_]:
     """(part,) whether the job has given back memory that it had all the time."""
     i = S["memory"]
-    needed = np.maximum(_PART_OF_MEMORY * own.centre[:, i], settings.spreads * own.spread[:, i])
-    return np.asarray((now[:, i] < own.centre[:, i] - needed) & (now[:, i] < own.lowest[:, i]))
+    return np.asarray(now[:, i] < own.lowest[:, i] - _PART_OF_MEMORY * own.centre[:, i])
 
 
 def transfers_more_than_ever(signals: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
