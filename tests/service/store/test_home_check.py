@@ -182,7 +182,7 @@ def test_files_that_root_made_in_the_home_of_another_user_are_named_and_none_is_
     assert (home / "service.lock").stat().st_uid == 12345
     os.chown(home / "format.json", 0, 0)
     (finding,) = [each for each in check_home(home) if each.part == "home"]
-    assert "not all files belong to the user 12345, who owns the home: format.json;" in finding.detail
+    assert "files belong to root, and the home to the user 12345: format.json;" in finding.detail
 
 
 def test_a_database_of_another_user_is_named(tmp_path, monkeypatch):

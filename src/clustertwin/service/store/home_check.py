@@ -159,13 +159,13 @@ def _owners(home: _Home) -> Iterator[HomeFinding]:
     """A command that ran as root leaves files that the service cannot change. To give them away is left to a person:
     a link in the home could lead to any file of the machine."""
     owner = home.path.stat().st_uid
-    others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) != owner]
+    others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) == 0] if owner else []
     if others:
         names = ", ".join(str(path.relative_to(home.path)) for path in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         yield home.finding(
             home.path,
-            f"not all files belong to the user {owner}, who owns the home: {visible(names)}{more}; "
+            f"files belong to root, and the home to the user {owner}: {visible(names)}{more}; "
             f"as root, give them to that user: chown -h {owner} FILE",
         )
 
