@@ -13,6 +13,7 @@ from clustertwin.cli.home import Home
 from clustertwin.cli.output import Json, print_json
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import expanded
+from clustertwin.core.formatting import visible
 
 backup_app, restore_app = group(), group()
 
@@ -35,6 +36,10 @@ def backup(
         print_json(asdict(summary))
     else:
         typer.echo(f"{summary.path}: {summary.files} files, {summary.bytes / 1e6:.1f} MB")
+        for name in summary.left_out:
+            typer.echo(
+                f"  {visible(name)} is not in it: it disappeared, or is a link that cannot be followed", err=True
+            )
 
 
 @restore_app.command()

@@ -213,8 +213,11 @@ def timing(
 def registry_opener(home: Path, mlflow: str) -> Callable[[], Registry] | None:
     """A function that opens the registry that --mlflow names; None if it is off."""
     from clustertwin.telemetry.learning.champions.mlflow_registry import MlflowRegistry, embedded_uri
+    from clustertwin.telemetry.learning.champions.registry_process import RegistryProcess
 
-    return None if mlflow == "none" else lambda: MlflowRegistry(mlflow or embedded_uri(home))
+    if mlflow == "none":
+        return None
+    return (lambda: RegistryProcess(mlflow)) if mlflow else lambda: MlflowRegistry(embedded_uri(home))
 
 
 def _archive(options: RunOptions) -> TraceArchive:

@@ -10,7 +10,7 @@ import pytest
 from clustertwin.core.errors import SourceError
 from clustertwin.service.act.bounded_answer import body_of
 from clustertwin.service.act.evidence_sources import MAX_BYTES, _ask
-from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest, read_answer
+from clustertwin.service.act.slurm_rest import MOST_VALUES, RestSettings, SlurmRest, read_answer
 
 #: 300 MB in 30 KB, and in less than one: httpx would decode either in one step.
 BOMB = gzip.compress(bytes(30 << 20))
@@ -75,3 +75,16 @@ def test_slurmrestd_cannot_send_a_compressed_answer(monkeypatch):
     )
     with pytest.raises(SourceError, match="Slurm's answer cannot be used: slurmrestd, Content-Encoding is 'gzip'"):
         SlurmRest(RestSettings("http://127.0.0.1:1"))._ask("GET", "/slurm/v0.0.38/jobs/", {})
+
+
+def test_an_answer_of_empty_objects_is_refused_before_they_are_made():
+    """64 MB of them took 1.7 GB, and no other thread ran for four seconds."""
+    with pytest.raises(SourceError, match="something that is not a document"):
+        read_answer(200, b'{"jobs": [%b{}]}' % (b"{}," * (MOST_VALUES // 2)))
+
+
+@pytest.mark.parametrize("text", ["\\u001b[2J", "\\ud800"])
+def test_an_error_of_slurmrestd_can_be_shown_everywhere(text):
+    with pytest.raises(SourceError) as raised:
+        read_answer(500, b'{"errors": [{"description": "%b"}]}' % text.encode())
+    assert str(raised.value).isprintable()

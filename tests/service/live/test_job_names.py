@@ -19,6 +19,7 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.application import create_app
 from clustertwin.service.live.feeds import job_names
 from clustertwin.service.live.feeds.job_names import (
+    AWAY_S,
     JobName,
     JobNames,
     NamedFeed,
@@ -70,6 +71,22 @@ def test_sources_are_asked_once_a_minute_and_only_for_unknown_jobs():
     for clock.now_s in range(300, 420, 10):
         asked(names, "17", "unknown")
     assert calls == [0, 300, 360]
+
+
+def test_a_job_that_was_away_for_long_is_asked_for_again():
+    """Its id may be that of another job, which had the name and the owner of the first."""
+    clock, owner = Clock(), ["ada"]
+    names = JobNames([lambda: {"17": JobName(owner[0])}], clock)
+    asked(names, "17")
+    clock.now_s += AWAY_S
+    names.look_for(["17"])
+    owner[0] = "bob"
+    clock.now_s += AWAY_S
+    names.look_for(["17"])
+    assert names.named(SPAN).user == "ada"  # it was there all the time
+    clock.now_s += AWAY_S + 1
+    asked(names, "17")
+    assert names.named(SPAN).user == "bob"
 
 
 def test_a_source_that_fails_leaves_the_others():

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 from tests.servers import document, free_address
 from tests.service import sample_state
 
@@ -23,7 +24,7 @@ from clustertwin.core.errors import SourceError
 from clustertwin.service.live.members import member_watch
 from clustertwin.service.live.members.member_board import SILENT_S, MemberBoard, MemberState
 from clustertwin.service.live.members.member_settings import MemberSettings
-from clustertwin.service.live.members.member_summary import MOST_EVENTS, MemberSummary, parse_summary
+from clustertwin.service.live.members.member_summary import MOST_EVENTS, MOST_VALUES, MemberSummary, parse_summary
 from clustertwin.service.live.members.member_watch import MOST_BYTES, MOST_BYTES_TOGETHER, MemberWatch, most_bytes
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.api.summary import summary_of
@@ -80,6 +81,21 @@ def test_a_summary_over_a_limit_is_refused_with_its_place(change, reason):
 def test_a_document_that_is_no_summary_is_refused(body):
     with pytest.raises(SourceError, match="not the summary of a clustertwin service"):
         parse_summary(body, "http://alpha")
+
+
+@pytest.mark.parametrize("field", ["more", "nodes"])
+def test_a_summary_of_empty_lists_is_refused_before_they_are_made(field):
+    """Its 16 MB took 8 GB, and no other thread ran for 80 seconds."""
+    body = b'{"%b": [%b]}' % (field.encode(), b",".join([b"[]"] * (MOST_VALUES // 2 + 1)))
+    with pytest.raises(SourceError, match=f"more than {MOST_VALUES} values, which is the limit"):
+        parse_summary(body, "http://alpha")
+
+
+def test_a_summary_with_bad_nodes_is_refused_at_the_first():
+    body = json.dumps({**SUMMARY, "nodes": [{}] * 1000}).encode()
+    with pytest.raises(ValidationError) as raised:
+        MemberSummary.model_validate_json(body)
+    assert {error["loc"][:2] for error in raised.value.errors()} == {("nodes", 0)}
 
 
 def test_totals_leave_out_a_silent_cluster_and_count_its_threads_as_not_watched():

@@ -277,3 +277,62 @@ def test_a_backup_from_no_time_is_refused(home: Path, tmp_path: Path, made_s: st
     done = CliRunner().invoke(restore_app, [str(bad), "--check"])
     assert isinstance(done.exception, InputError)
     assert "does not say when it was made" in str(done.exception)
+
+
+def test_what_a_link_points_to_is_in_the_backup(home: Path, tmp_path: Path):
+    """A recording on another disk was left out, and nothing said so."""
+    (tmp_path / "disk" / "day").mkdir(parents=True)
+    (tmp_path / "disk" / "day" / "chunk").write_bytes(b"seconds")
+    (tmp_path / "disk" / "again").symlink_to(tmp_path / "disk")
+    (home / "recording").symlink_to(tmp_path / "disk")
+    summary = backup.back_up(home, tmp_path / "b.tar")
+    assert summary.left_out == ("recording/again",)
+    backup.restore(tmp_path / "b.tar", tmp_path / "other")
+    assert (tmp_path / "other" / "recording" / "day" / "chunk").read_bytes() == b"seconds"
+
+
+def test_a_link_that_leads_nowhere_or_home_is_named(home: Path, tmp_path: Path):
+    (home / "recording").symlink_to(tmp_path / "not mounted")
+    (home / "here").symlink_to(home)
+    done = CliRunner().invoke(backup_app, [str(tmp_path / "b.tar"), "--home", str(home)])
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["here", "recording"]
+
+
+def test_a_file_that_may_not_be_read_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(backup, "_add", refuse)
+    with pytest.raises(InputError, match=r"format\.json: cannot be backed up: Permission denied"):
+        backup.back_up(home, tmp_path / "b.tar")
+
+
+def test_a_home_may_be_a_link_to_an_empty_directory(home: Path, tmp_path: Path):
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "disk")
+    backup.restore(tmp_path / "b.tar", tmp_path / "linked")
+    assert (tmp_path / "disk" / "champion.json").is_file()
+
+
+def test_a_format_that_is_no_number_restores_nothing(home: Path, tmp_path: Path):
+    (home / "format.json").write_text('{"format": 1e999}')
+    with pytest.raises(InputError, match="does not contain a format"):
+        backup.back_up(home, tmp_path / "b.tar")
+
+
+def test_members_that_repeat_ten_thousand_headers_take_little_memory(tmp_path: Path):
+    """tarfile keeps the headers of every member that it has read."""
+    headers = {f"COMMENT.{number}": "x" for number in range(10_000)}
+    with tarfile.open(tmp_path / "bomb.tar", "w", format=tarfile.PAX_FORMAT, pax_headers=headers) as archive:
+        for number in range(300):
+            info = tarfile.TarInfo(f"{number}")
+            info.pax_headers = {"comment": "y"}
+            archive.addfile(info)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"no MANIFEST\.json"):
+        backup.check(tmp_path / "bomb.tar")
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 20_000_000

@@ -14,7 +14,7 @@ import pytest
 from tests.service.web.test_api import EVENT, WHY
 
 from clustertwin.core.channels import CPU
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.store import home_check
 from clustertwin.service.store.event_store import Store
@@ -171,3 +171,24 @@ def test_the_command_says_what_it_did(home, twin_here):
     (plan,) = [row for row in json.loads(result.stdout) if row["part"] == "nights/2026-01-01/plan.json"]
     assert (result.returncode, plan["ok"], "moved to" in plan["repaired"]) == (0, True, True)
     assert twin_here("doctor", "--repair").returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_files_that_root_made_in_the_home_of_another_user_are_named_and_none_is_added(home):
+    (home / "service.lock").unlink(missing_ok=True)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 12345, 12345)
+    check_home(home)
+    assert (home / "service.lock").stat().st_uid == 12345
+    os.chown(home / "format.json", 0, 0)
+    (finding,) = [each for each in check_home(home) if each.part == "home"]
+    assert "files belong to root, and the home to the user 12345: format.json;" in finding.detail
+
+
+def test_a_database_of_another_user_is_named(tmp_path, monkeypatch):
+    def refuse(self: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(OutputError, match=r"state\.sqlite: belongs to another user"):
+        Store(tmp_path / "state.sqlite")

@@ -1,9 +1,13 @@
 """Records of nights in MLflow: in a database in the home, and on a real tracking server."""
 
 import os
+import socket
 import sys
+import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +19,7 @@ from clustertwin.telemetry.learning.champions import champion_store, registry_sp
 from clustertwin.telemetry.learning.champions.fencing_lock import next_fence
 from clustertwin.telemetry.learning.champions.mlflow_registry import MODEL, MlflowRegistry, embedded_uri
 from clustertwin.telemetry.learning.champions.registry import NightRecord
+from clustertwin.telemetry.learning.champions.registry_process import RegistryProcess
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
 from clustertwin.telemetry.models.model_store import ModelError
 
@@ -166,3 +171,48 @@ def test_a_real_server_that_dies_during_a_night_gets_its_record_later(make_conte
         days = {night_run.data.params.get("day") for night_run in client.search_runs([experiment])} - {None}
         assert days == {"2026-01-02", "2026-01-03", "2026-01-04"}
         assert registry.champion() == champion_store.read_champion(context.home).version
+
+
+def test_an_error_of_a_server_is_one_sentence_without_its_password_or_escapes():
+    registry = object.__new__(MlflowRegistry)
+    registry.uri = "https://ada:secret@mlflow.example.org"
+    with pytest.raises(SourceError) as raised, registry._errors_as_source_error():
+        raise MemoryError
+    assert str(raised.value) == "https://mlflow.example.org: MemoryError: "
+    with pytest.raises(SourceError, match=r"RuntimeError: \\x1b\[2Jhello$"), registry._errors_as_source_error():
+        raise RuntimeError("\x1b[2Jhello\nworld")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", *[b" "] * 1000],
+        [b"HTTP/1.1 429 Later\r\nRetry-After: 1000000\r\nContent-Length: 0\r\n\r\n"],
+    ],
+    ids=["byte by byte", "asks to wait"],
+)
+def test_a_server_that_keeps_its_client_waiting_does_not_keep_the_night(answer):
+    pytest.importorskip("mlflow")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve_slowly, args=(listener, answer), daemon=True).start()
+        registry = RegistryProcess(f"http://127.0.0.1:{listener.getsockname()[1]}", within_s=15)
+        with pytest.raises(SourceError, match="did not finish within 15 s"):
+            registry.set_champion("v", Path("nowhere"), "")
+
+
+def serve_slowly(listener, pieces):
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            connection.recv(65536)
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_used_is_named():
+    pytest.importorskip("mlflow")
+    with pytest.raises(SourceError, match=r"nonsense://x: .*unsupported URI 'nonsense://x'"):
+        RegistryProcess("nonsense://ada:secret@x").set_champion("v", Path("nowhere"), "")

@@ -31,6 +31,11 @@ def test_squeue_gives_the_running_and_the_waiting_jobs():
     assert queue.jobs.names["user"] == ("anna", "bo")
 
 
+def test_a_reason_with_a_bar_in_it_leaves_the_queue_readable():
+    queue = parse_squeue("13|anna|PENDING|8|2|1:00:00|0:00|burst_buffer: a|b failed\n")
+    assert queue.names == ("13",)
+
+
 def test_start_times_have_slurms_job_ids():
     queue = parse_squeue(QUEUE)
     start_times = predict_start_times(queue, Scenario("now", "fcfs", "none", 8), [queue.jobs])

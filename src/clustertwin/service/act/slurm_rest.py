@@ -15,15 +15,17 @@ from datetime import datetime
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.core.foreign_files import read_secret
+from clustertwin.core.foreign_files import parse_json, read_secret
 from clustertwin.service.act.bounded_answer import PLAIN, body_of
 from clustertwin.service.act.slurm_commands import FACTS, TIMEOUT_S, check_job, mark_of
+from clustertwin.telemetry.diagnosis.evidence import clean
 from clustertwin.telemetry.exporter.http.loopback import is_loopback
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.socket_deadline import SocketDeadline
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
 MAX_BYTES = 64 << 20  # the queue of a large site
+MOST_VALUES = 8_000_000  # in them; 10,000 jobs have half as many
 NOTHING = "Nothing found with query"  # the accounting's error if no job fits
 _VERSION = re.compile(r"v0\.0\.\d{2}")
 
@@ -128,11 +130,9 @@ class SlurmRest:
 
 def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
     """The document of an answer. Slurm reports errors inside it, also with status 200."""
-    import json
-
     try:
-        answer = json.loads(data)
-    except (ValueError, RecursionError):
+        answer = parse_json(data, MOST_VALUES)
+    except ValueError:
         answer = None
     if not isinstance(answer, dict):
         if status == 401:
@@ -146,7 +146,7 @@ def read_answer(status: int, data: bytes) -> Mapping[str, Any]:
         return {"jobs": []}
     if errors or status >= 400:
         words = [str(errors[0].get(key) or "") for key in ("error", "description")] if errors else [f"status {status}"]
-        raise SourceError(f"slurmrestd failed: {' '.join(': '.join(filter(None, words)).split())[:200]}")
+        raise SourceError(f"slurmrestd failed: {clean(' '.join(': '.join(filter(None, words)).split()), 200)}")
     return answer
 
 

@@ -3,7 +3,8 @@
 SQLite files are copied by SQLite's own backup, so that they are consistent. Every other file is either replaced whole
 or only appended to. The order of the copies does the rest: champion.json and learning.json come before the models that
 they name, and the journal of a recording comes before its chunks, because a writer moves seconds from the one to the
-other. A file that disappears during the copy (a delivered message, an expired chunk) is left out.
+other. A file that disappears during the copy (a delivered message, an expired chunk) is left out. What a symbolic link
+points to is copied, such as a recording on another disk; a link that leads nowhere or to its own home is left out.
 
 The last member, MANIFEST.json, lists all others. `restore` checks every member against it before the new home appears.
 """
@@ -55,7 +56,7 @@ class BackupSummary:
     bytes: int
     made_s: float
     written_by: str
-    left_out: tuple[str, ...] = ()  # files that disappeared while the backup was made
+    left_out: tuple[str, ...] = ()  # files that disappeared while the backup was made, and links that lead nowhere
 
 
 def back_up(home: Path, target: Path, *, recording: bool = True) -> BackupSummary:
@@ -77,8 +78,10 @@ def back_up(home: Path, target: Path, *, recording: bool = True) -> BackupSummar
             name = path.relative_to(home).as_posix()
             try:
                 members[name] = _add(archive, name, path)
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
                 left_out.append(name)
+            except PermissionError as error:
+                raise InputError(path, f"cannot be backed up: {error.strerror}") from error
         manifest = {"made_s": made_s, "written_by": f"clustertwin {__version__}", "members": members}
         _add_bytes(archive, MANIFEST, json.dumps(manifest).encode())
     size = sum(member.size for member in members.values())
@@ -87,11 +90,13 @@ def back_up(home: Path, target: Path, *, recording: bool = True) -> BackupSummar
 
 def restore(source: Path, home: Path) -> BackupSummary:
     """Make a home from a backup. Nothing appears at `home` unless every file is complete and unchanged."""
+    home = home.resolve()  # it may be a link to an empty directory on another disk
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise OutputError(f"{home} already exists and is not empty; restore to another home, or move this one away")
     with files.reporting(home):
         home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent) as scratch:
+        scratch_directory = tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent)
+    with scratch_directory as scratch:
         draft = Path(scratch) / "home"
         with files.reporting(home):
             draft.mkdir(mode=0o700)
@@ -109,22 +114,35 @@ def check(source: Path) -> BackupSummary:
 
 
 def _in_order(home: Path, recording: bool) -> Iterator[Path]:
-    """The files of a home, in the order in which they may be copied."""
+    """The files of a home, in the order in which they may be copied, and the links that cannot be followed."""
     for name in _FIRST:
         if (home / name).is_file():
             yield home / name
-    for directory, folders, names in os.walk(home):
+    trees = [home.resolve()]
+    for directory, folders, names in os.walk(home, followlinks=True):
         place = Path(directory)
         if place == home:
             names = [name for name in names if name not in _FIRST]
             if not recording:
                 folders[:] = [name for name in folders if name != RECORDING]
+        for name in sorted(folders):
+            if (place / name).is_symlink() and not _is_new_tree((place / name).resolve(), trees):
+                folders.remove(name)
+                yield place / name
         folders.sort()
         for name in sorted(names, key=lambda name: (name != _JOURNAL, name)):
             path = place / name
-            if path.is_symlink() or not path.is_file() or _is_left_out(path):
+            if _is_left_out(path) or (path.exists() and not path.is_file()):
                 continue
             yield path
+
+
+def _is_new_tree(target: Path, trees: list[Path]) -> bool:
+    """Whether a directory has nothing in common with those that are copied; if so, it is one of them now."""
+    if any(target.is_relative_to(tree) or tree.is_relative_to(target) for tree in trees):
+        return False
+    trees.append(target)
+    return True
 
 
 def _is_left_out(path: Path) -> bool:
@@ -205,6 +223,7 @@ def _extract(source: Path, draft: Path | None) -> BackupSummary:
     try:
         with source.open("rb") as file, tarfile.open(fileobj=cast(BinaryIO, _InPieces(file)), mode="r:") as archive:
             for info in archive:
+                archive.members.clear()  # type: ignore[attr-defined]  # it keeps the headers of all members
                 if manifest is not None:
                     raise InputError(source, f"{info.name!r} follows {MANIFEST}, which must be last")
                 # A sparse file is a few bytes in the archive and any number of zeros on the disk.

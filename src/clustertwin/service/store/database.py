@@ -126,10 +126,15 @@ class Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = connect(path)
+            path.chmod(0o600)  # it contains names, comments and hashes of tokens
+        except PermissionError as error:
+            raise OutputError(
+                f"{path}: belongs to another user, perhaps because a command ran as root; `twin doctor --home "
+                f"{path.parent}` names all such files"
+            ) from error
         except (OSError, sqlite3.Error) as error:
             raise OutputError(f"{path}: cannot be opened: {error}") from error
         with self._reporting():
-            path.chmod(0o600)  # it contains names, comments and hashes of tokens
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
         self._create()

@@ -20,6 +20,7 @@ from pathlib import Path
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError, describe
 from clustertwin.core.foreign_files import parse_json, read_regular
+from clustertwin.core.formatting import visible
 from clustertwin.service.store import database_rescue
 from clustertwin.service.store.home_format import ASIDE, HomeFormatError, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
@@ -90,7 +91,18 @@ def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> 
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")
         findings: list[HomeFinding] = []
-        for check in (_format, _modes, _unfinished, _database, _recording, _documents, _programs, _champion, _unknown):
+        for check in (
+            _format,
+            _owners,
+            _modes,
+            _unfinished,
+            _database,
+            _recording,
+            _documents,
+            _programs,
+            _champion,
+            _unknown,
+        ):
             findings += check(checked)
     return findings
 
@@ -100,7 +112,7 @@ def _alone(home: Path) -> Iterator[bool]:
     """Whether no service runs in the home; none can start inside the block."""
     path = home / "service.lock"
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        lock = _open_lock(path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
@@ -112,6 +124,18 @@ def _alone(home: Path) -> Iterator[bool]:
         yield alone
     finally:
         os.close(lock)
+
+
+def _open_lock(path: Path) -> int:
+    """Open the lock. A new one belongs to the owner of the home: the service could not open one of root."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    home = path.parent.stat()
+    if os.geteuid() == 0:
+        os.fchown(lock, home.st_uid, home.st_gid)
+    return lock
 
 
 def _format(home: _Home) -> Iterator[HomeFinding]:
@@ -129,6 +153,28 @@ def _format(home: _Home) -> Iterator[HomeFinding]:
         raise  # this release does not know what the files of a newer one mean
     except InputError as error:
         yield home.finding(path, str(error), renew)
+
+
+def _owners(home: _Home) -> Iterator[HomeFinding]:
+    """A command that ran as root leaves files that the service cannot change. To give them away is left to a person:
+    a link in the home could lead to any file of the machine."""
+    owner = home.path.stat().st_uid
+    others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) == 0] if owner else []
+    if others:
+        names = ", ".join(str(path.relative_to(home.path)) for path in others[:3])
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        yield home.finding(
+            home.path,
+            f"files belong to root, and the home to the user {owner}: {visible(names)}{more}; "
+            f"as root, give them to that user: chown -h {owner} FILE",
+        )
+
+
+def _owner(path: Path, otherwise: int) -> int:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return otherwise  # a running service has deleted it
 
 
 def _modes(home: _Home) -> Iterator[HomeFinding]:

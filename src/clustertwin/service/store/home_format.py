@@ -99,7 +99,7 @@ def _read(home: Path, current: int) -> int | None:
         return 0 if any(home.iterdir()) else None
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
             path, "does not contain a format; delete it, and the next command checks the home again"
         ) from error

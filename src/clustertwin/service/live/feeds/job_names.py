@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,6 +24,8 @@ from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
 EVERY_S = 60.0
+#: A job that comes back after this long is asked for again: its id may have been given to another job.
+AWAY_S = 600.0
 #: Jobs that are remembered. An older one is forgotten first.
 MOST_JOBS = 100_000
 #: The longest answer of squeue that is read, and how long it may take.
@@ -98,6 +100,7 @@ class JobNames:
     def __init__(self, sources: Sequence[NameSource], clock: Callable[[], float] = time.monotonic) -> None:
         self._sources, self._clock = sources, clock
         self._known: dict[str, JobName] = {}
+        self._seen_s: dict[str, float] = {}  # when each of them was there last
         self._next_s = float("-inf")
         self._asking: Future[dict[str, JobName]] | None = None
         self._pool = ThreadPoolExecutor(1, "job names")
@@ -115,13 +118,20 @@ class JobNames:
             account=span.account or known.account,
         )
 
-    def look_for(self, jobs: Iterable[str]) -> None:
+    def look_for(self, jobs: Collection[str]) -> None:
         """Take the answer of the last question, and ask again if a job is unknown and a minute has passed."""
+        now_s = self._clock()
         if self._asking is not None and self._asking.done():
-            self._keep(self._asking.result())
+            self._keep(self._asking.result(), now_s)
             self._asking = None
-        if self._asking is None and self._clock() >= self._next_s and any(job not in self._known for job in jobs):
-            self._next_s = self._clock() + EVERY_S
+        known = [job for job in jobs if job in self._known]
+        for job in known:
+            if now_s - self._seen_s[job] > AWAY_S:
+                del self._known[job], self._seen_s[job]
+            else:
+                self._seen_s[job] = now_s
+        if self._asking is None and now_s >= self._next_s and any(job not in self._known for job in jobs):
+            self._next_s = now_s + EVERY_S
             self._asking = self._pool.submit(self._ask)
 
     def _ask(self) -> dict[str, JobName]:
@@ -136,12 +146,12 @@ class JobNames:
                 answers[job] = JobName(*(first or second for first, second in zip(before, found, strict=True)))
         return answers
 
-    def _keep(self, answers: Mapping[str, JobName]) -> None:
+    def _keep(self, answers: Mapping[str, JobName], now_s: float) -> None:
         for job, found in answers.items():
             self._known.pop(job, None)
-            self._known[job] = found
+            self._known[job], self._seen_s[job] = found, now_s
         for job in list(self._known)[: max(len(self._known) - MOST_JOBS, 0)]:
-            del self._known[job]
+            del self._known[job], self._seen_s[job]
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from clustertwin.core.errors import SourceError
+from clustertwin.core.foreign_files import parse_json
 from clustertwin.core.formatting import visible
 from clustertwin.telemetry.ingest.counters import NAME_CHARS
 
@@ -29,6 +30,8 @@ MOST_PROBLEMS = 20
 #: Of the nodes of one event.
 MOST_PLACES = 20
 SENTENCE_CHARS = 1000
+#: A node has 6, and a newer service may say more.
+MOST_VALUES = 20 * MOST_NODES
 
 Name = Annotated[str, StringConstraints(max_length=NAME_CHARS), AfterValidator(visible)]
 Sentence = Annotated[str, StringConstraints(max_length=SENTENCE_CHARS), AfterValidator(visible)]
@@ -62,7 +65,7 @@ class MemberEvent(_Part):
 
     id: Name
     title: Sentence
-    nodes: Annotated[tuple[Name, ...], Field(max_length=MOST_PLACES)]  # the first ones
+    nodes: Annotated[tuple[Name, ...], Field(max_length=MOST_PLACES, fail_fast=True)]  # the first ones
     threads: Count
     job: Name
     score: Number
@@ -82,9 +85,9 @@ class MemberSummary(_Part):
     model: Name
     jobs: Count
     open_events: Count
-    problems: Annotated[tuple[Sentence, ...], Field(max_length=MOST_PROBLEMS + 1)]
-    events: Annotated[tuple[MemberEvent, ...], Field(max_length=MOST_EVENTS)]  # the newest
-    nodes: Annotated[tuple[MemberNode, ...], Field(max_length=MOST_NODES)]  # highest score first
+    problems: Annotated[tuple[Sentence, ...], Field(max_length=MOST_PROBLEMS + 1, fail_fast=True)]
+    events: Annotated[tuple[MemberEvent, ...], Field(max_length=MOST_EVENTS, fail_fast=True)]  # the newest
+    nodes: Annotated[tuple[MemberNode, ...], Field(max_length=MOST_NODES, fail_fast=True)]  # highest score first
 
     @property
     def threads(self) -> int:
@@ -100,9 +103,16 @@ class MemberSummary(_Part):
 
 
 def parse_summary(body: bytes, where: str) -> MemberSummary:
+    """The summary of a service; `SourceError` for anything else.
+
+    pydantic would read JSON itself, but its errors hold a copy of the document each.
+    """
     try:
-        return MemberSummary.model_validate_json(body)
+        return MemberSummary.model_validate(parse_json(body, MOST_VALUES))
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "document"
-        raise SourceError(f"{where}: not the summary of a clustertwin service: {place}: {first['msg']}") from None
+        reason = f"{place}: {first['msg']}"
+    except ValueError as error:
+        reason = f"document: {error}"
+    raise SourceError(f"{where}: not the summary of a clustertwin service: {reason}")

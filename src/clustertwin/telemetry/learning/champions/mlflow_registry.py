@@ -17,6 +17,7 @@ from typing import Any
 from clustertwin.core import files
 from clustertwin.core.errors import SourceError
 from clustertwin.core.extras import require
+from clustertwin.core.formatting import visible
 from clustertwin.telemetry.detection.detector_store import read
 from clustertwin.telemetry.learning.champions.registry import NightRecord
 from clustertwin.telemetry.learning.champions.version_store import digest
@@ -43,7 +44,9 @@ class MlflowRegistry:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.uri, self.experiment = uri, experiment
-        self._client = require("mlflow", "learn").MlflowClient(tracking_uri=uri, registry_uri=uri)
+        mlflow = require("mlflow", "learn")
+        with self._errors_as_source_error():
+            self._client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def add_night(self, record: NightRecord) -> str:
         """Register a record and return the id of its run."""
@@ -66,7 +69,7 @@ class MlflowRegistry:
         """Download one of our versions. A foreign or damaged model raises `ModelError` and leaves no files behind."""
         registered = self._registered(version)
         if registered is None:
-            raise ModelError(self.uri, f"no version {version!r} that clustertwin registered")
+            raise ModelError(without_password(self.uri), f"no version {version!r} that clustertwin registered")
         self._download(registered, into)
 
     def champion(self) -> str:
@@ -129,7 +132,10 @@ class MlflowRegistry:
         except ModelError:
             raise
         except Exception as error:  # of MLflow, its database or its HTTP client: they share no base class
-            raise SourceError(f"{self.uri}: {type(error).__name__}: {str(error).splitlines()[0][:200]}") from error
+            # The text can be empty, quote the answer of a server, or name the URI with its password.
+            where, text = without_password(self.uri), visible(str(error).partition("\n")[0])
+            text = text.replace(self.uri.rstrip("/"), where)[:200]
+            raise SourceError(f"{where}: {type(error).__name__}: {text}") from error
 
     def _experiment_id(self) -> str:
         experiment = self._client.get_experiment_by_name(self.experiment)
@@ -162,6 +168,17 @@ class MlflowRegistry:
                 )
             read(draft)
             files.publish_directory(draft, into)
+
+
+def without_password(uri: str) -> str:
+    """The URI as it can be shown.
+
+    >>> without_password("https://ada:secret@mlflow.example.org"), without_password("sqlite:///a@b/mlflow.db")
+    ('https://mlflow.example.org', 'sqlite:///a@b/mlflow.db')
+    """
+    scheme, separator, rest = uri.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def embedded_uri(home: Path) -> str:

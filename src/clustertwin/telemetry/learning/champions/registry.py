@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,12 @@ class NightRecord:
     version: str = ""
     sha256: str = ""
     others: dict[str, RegisteredVersion] = field(default_factory=dict)  # challenger -> the best of its architecture
+
+
+def night_record_of(document: dict[str, Any]) -> NightRecord:
+    """The record that was written by `asdict`; TypeError or AttributeError if it is not one."""
+    others = {name: RegisteredVersion(**row) for name, row in document.get("others", {}).items()}
+    return NightRecord(**{**document, "others": others})
 
 
 class Registry(Protocol):

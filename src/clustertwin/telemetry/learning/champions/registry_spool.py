@@ -16,7 +16,7 @@ from clustertwin.core import files
 from clustertwin.core.errors import InputError, SourceError, TwinError
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.fencing_lock import file_lock
-from clustertwin.telemetry.learning.champions.registry import NightRecord, RegisteredVersion, Registry
+from clustertwin.telemetry.learning.champions.registry import NightRecord, Registry, night_record_of
 from clustertwin.telemetry.learning.champions.version_store import DIRECTORY as MODELS
 
 
@@ -71,8 +71,6 @@ def _file(home: Path, record: NightRecord) -> Path:
 
 def _read(path: Path) -> NightRecord:
     try:
-        document = json.loads(path.read_text())
-        others = {name: RegisteredVersion(**row) for name, row in document.pop("others", {}).items()}
-        return NightRecord(**document, others=others)
+        return night_record_of(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(path, f"not a record of a night: {error}; remove it to send the others") from error

@@ -75,7 +75,7 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
     lines: list[_SqueueLine] = []
     held = 0
     for number, line in enumerate(text.splitlines(), 1):
-        fields = line.strip().split("|")
+        fields = line.strip().split("|", 7)  # a reason may be a text of a plugin: it stands last
         if len(fields) != 8:
             raise InputError("squeue", f"{len(fields)} fields, expected 8: {FORMAT}", number)
         name, user, state, cpus, nodes, limit, elapsed, reason = fields
