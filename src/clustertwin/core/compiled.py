@@ -76,6 +76,7 @@ class _MendingCache(FunctionCache):
 
     def _unlock(self) -> None:
         if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the descriptor too
             os.close(self._lock)
             self._lock = None
 

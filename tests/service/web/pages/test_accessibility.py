@@ -239,6 +239,7 @@ def test_the_heat_map_of_a_node_marks_exactly_the_anomalous_threads(visit: Any, 
 
 def test_scores_of_different_height_look_different(visit: Any) -> None:
     page = visit("/nodes/n1")
+    until(page, "document.querySelectorAll('#anomalous_threads .score').length == 4")
     looks = page.locator("#anomalous_threads .score").evaluate_all(
         """all => all.map((score) => {
           const style = getComputedStyle(score);
