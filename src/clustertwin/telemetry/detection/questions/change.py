@@ -171,11 +171,10 @@ def _deviates(longer: Signals, usual: Usual, settings: QuestionSettings) -> PerP
 
 
 def _distance_ratio(longer: Signals, usual: Usual, name: str, settings: QuestionSettings) -> PerPart:
-    """How far the threads are apart beyond what is usual, over the step that is needed: loads that drift take none."""
-    i = S[name]
-    floor = settings.apart + settings.apart_ratio * usual.centre[:, i]
-    step = np.maximum(usual.highest[:, i] - usual.centre[:, i], 0) + floor
-    return excess_ratio(longer[:, i], usual, name, step, settings.spreads)
+    """How far the threads are apart beyond what is usual, over the step above the highest that is needed."""
+    value, (centre, spread, _, highest) = longer[:, S[name]], (table[:, S[name]] for table in usual)
+    floor = settings.apart + settings.apart_ratio * centre
+    return np.asarray((value - centre) / np.maximum(settings.spreads * spread, highest - centre + floor))
 
 
 def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
