@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.telemetry.detection.drawn_jobs import Phase, draw, pages
+
+pytestmark = pytest.mark.slow
 
 BUSY, IDLE = (0.97, 0.01, 0.0), (0.004, 0.002, 0.0)
 FAULTS = 0.4  # page faults as their channel: 67 a second
