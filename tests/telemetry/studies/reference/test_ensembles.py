@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.engine import each
 from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.models.training import TrainingSettings
 from clustertwin.telemetry.studies.reference.ensembles import (
@@ -85,26 +86,11 @@ def train_or_die(item):
 
 
 @pytest.mark.slow
-def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_retrained(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    from clustertwin.engine import each
-
+def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_retrained(two_nodes, tmp_path):
     ensemble = [replace(FEW[0], settings=replace(FEW[0].settings, seed=seed)) for seed in range(10)]
+    marks = [str(tmp_path / "died") if i == 4 else "" for i in range(10)]
+    on_ray = each(train_or_die, list(zip(ensemble, marks, strict=True)), engine="ray")
     here = train_all(ensemble, workers=1)
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    root = Path(__file__).parents[4]  # workers import this test and the sources beside it
-    monkeypatch.setenv("PYTHONPATH", f"{root}{os.pathsep}{root / 'src'}")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        cluster.add_node(num_cpus=1)
-        ray.init(address=cluster.address, log_to_driver=False)
-        marks = [str(tmp_path / "died") if i == 4 else "" for i in range(10)]
-        on_ray = each(train_or_die, list(zip(ensemble, marks, strict=True)), engine="ray")
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     assert (tmp_path / "died").exists()
     assert [results(member) for member in here] == [results(member) for member in on_ray]
 
