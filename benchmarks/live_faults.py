@@ -59,6 +59,8 @@ RIGHT = {
     "idle": ("idle",),
     "finished": ("idle",),
     "contention": ("cpu-contention",),
+    "throttled": ("throttled",),
+    "writers": ("stalled-io", "cpu-contention"),
     "": (),
 }
 
@@ -160,6 +162,29 @@ def compute_beside(job: str, folder: Path, lasts_s: float) -> None:
     subprocess.run(["stress-ng", "--cpu", str(os.cpu_count()), "-q", "-t", str(round(lasts_s))], check=True)
 
 
+def write_beside(job: str, folder: Path, lasts_s: float) -> None:
+    """Two writers outside of the job bypass the page cache of its disk."""
+    del job
+    fio = ("fio", "--name=hog", "--size=256m", "--rw=randrw", "--bs=64k", "--direct=1", "--ioengine=psync")
+    lasts = ("--numjobs=2", "--time_based", f"--runtime={lasts_s:.0f}", "--fsync=8")
+    subprocess.run([*fio, *lasts], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def limit_cpu(job: str, folder: Path, lasts_s: float) -> None:
+    """A quota leaves the job half of its CPUs. Slurm makes no group of the controller `cpu`, so this does."""
+    del folder
+    lines = Path(f"/proc/{busiest(job)}/cgroup").read_text().splitlines()
+    own = next(line.rpartition(":")[2] for line in lines if ":cpuset:" in line).partition("/step_")[0]
+    group = Path("/sys/fs/cgroup/cpu", own.lstrip("/"))
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "cpu.cfs_quota_us").write_text(str(50_000 * (os.cpu_count() or 1)))
+    for process in processes_of(job):
+        with suppress(OSError):
+            (group / "cgroup.procs").write_text(str(process))
+    time.sleep(lasts_s)
+    (group / "cpu.cfs_quota_us").write_text("-1")
+
+
 def bind_to_one(job: str, folder: Path, lasts_s: float) -> None:
     """All processes of the job share the first CPU; those that they start inherit it."""
     del folder
@@ -181,6 +206,8 @@ IMPOSED: dict[str, Callable[[str, Path, float], None]] = {
     "stopped": stop_one,
     "straggler": slow_one,
     "contention": compute_beside,
+    "throttled": limit_cpu,
+    "writers": write_beside,
     "misbound": bind_to_one,
     "spinning": end_program,
     "finished": end_program,

@@ -5,6 +5,7 @@
     python benchmarks/zoo.py data/zoo --half blind       programs recorded after the settings were fixed
     python benchmarks/zoo.py data/zoo --half two-cpus    runs on two CPUs on which rules were changed
     python benchmarks/zoo.py data/zoo --half two-cpus-blind    runs on two CPUs that were recorded after that
+    python benchmarks/zoo.py data/zoo --half newest      programs recorded last, on one CPU or on two
     python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
 
@@ -70,6 +71,8 @@ FIRST_RECORDED = 20
 #: The runs on two CPUs on which rules were changed: those for stopped ranks and misbound jobs on the first three, the
 #: smallest loss of work that matters on all.
 FIRST_ON_TWO = ("cp2k", "espresso", "lammps", "openfoam", "gpaw", "nwchem", "R", "master-worker")
+#: Recorded after all rules of that day.
+NEWEST = ("bowtie2", "numpy", "pbzip2", "blastp", "sysbench", "sqlite", "elk", "meep")
 SPINNING = "spinning"
 _NOT_IN_V1 = ("job_cpu_pressure", "job_memory_pressure", "job_io_pressure", "job_io_traffic")
 
@@ -379,12 +382,13 @@ def suspicions(judged: Sequence[JudgedRun]) -> dict[str, list[str]]:
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
     """Of the programs recorded first, those at even places are for choosing, those at odd places for the report.
 
-    Runs on two CPUs are parts of their own.
+    Runs on two CPUs are parts of their own, and so are the programs recorded last.
     """
     names = list(PROGRAMS)
     first = {name: ("select", "report")[place % 2] for place, name in enumerate(names[:FIRST_RECORDED])}
-    halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind")
-    on_two = dict.fromkeys(names, "two-cpus-blind") | dict.fromkeys(FIRST_ON_TWO, "two-cpus")
+    newest = dict.fromkeys(NEWEST, "newest")
+    halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind") | newest
+    on_two = dict.fromkeys(names, "two-cpus-blind") | dict.fromkeys(FIRST_ON_TWO, "two-cpus") | newest
     of_run = [(halves if len(run.raw.labels["cpus"]) == 1 else on_two)[run.program] for run in runs]
     return [run for run, its_half in zip(runs, of_run, strict=True) if half in ("all", its_half)]
 
@@ -420,7 +424,7 @@ def print_tables(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
-    halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "all")
+    halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "newest", "all")
     parser.add_argument("--half", choices=halves, default="report")
     parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
