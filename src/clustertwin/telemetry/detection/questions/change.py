@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.harm import is_confined
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
-from clustertwin.telemetry.detection.questions.no_progress import busy_threads, stands_still
+from clustertwin.telemetry.detection.questions.no_progress import busy_threads, slackens, stands_still
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.stages import (
     faults_more_than_ever,
@@ -134,7 +134,7 @@ def pending(
     out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own)
     out[:, S["page_faults"]] = faults_more_than_ever(now, own)
     out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
-    out[:, S["progress"]] = stands_still(now, usual, settings)
+    out[:, S["progress"]] = slackens(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["idle"]] |= _rests(parts, now, usual)
     out[:, S["busiest"]] = out[:, S["user"]] = out[:, S["idle"]]

@@ -40,8 +40,16 @@ def busy_threads(parts: JobParts, signals: Signals) -> PerPart:
 
 def stands_still(signals: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
     """(part,) whether there is no sign of progress although every half minute before had one."""
-    usual_before = usual.lowest[:, S["progress"]] >= settings.least_progress
-    return np.asarray(usual_before & (signals[:, S["progress"]] < settings.no_progress))
+    return np.asarray(slackens(signals, usual, settings) & (signals[:, S["progress"]] < settings.no_progress))
+
+
+def slackens(signals: Signals, usual: Usual, settings: QuestionSettings) -> NDArray[np.bool_]:
+    """(part,) whether there is less progress than every half minute before had.
+
+    The first half minute of a standstill can hold the end of the work.
+    """
+    least, i = settings.least_progress, S["progress"]
+    return np.asarray((usual.lowest[:, i] >= least) & (signals[:, i] < least))
 
 
 def suspects(findings: Sequence[Finding]) -> tuple[Finding, ...]:
