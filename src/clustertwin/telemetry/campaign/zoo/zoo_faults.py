@@ -133,7 +133,7 @@ def _blocked(scene: Scene) -> Iterator[None]:
     file = scene.scratch / "blocked.bin"
     file.write_bytes(os.urandom(4 << 20))
     os.sync()
-    device = _device_of(file)
+    device = device_of(file)
     scene.job.limit_reads(device, _BLOCKED_BYTES_PER_S)
     command = (sys.executable, "-I", str(_HOGS / "read_directly.py"), str(file))
     try:
@@ -146,7 +146,7 @@ def _blocked(scene: Scene) -> Iterator[None]:
         scene.job.limit_reads(device, 0)
 
 
-def _device_of(file: Path) -> str:
+def device_of(file: Path) -> str:
     number = file.stat().st_dev
     path = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     whole = path.resolve().parent / "dev" if (path / "partition").exists() else path / "dev"

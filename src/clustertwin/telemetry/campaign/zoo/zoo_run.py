@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, re
 from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment, version_of
 from clustertwin.telemetry.campaign.zoo.program_table import ZooProgram, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter, run_name
-from clustertwin.telemetry.campaign.zoo.zoo_faults import Scene, find_fault, release_swap
+from clustertwin.telemetry.campaign.zoo.zoo_faults import Scene, device_of, find_fault, release_swap
 
 MEMORY_LIMIT_BYTES = 10 << 30
 _LOCKS = Path("/run")
@@ -122,6 +122,9 @@ def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, c
         _leave(cpus)
         with job_group(f"zoo-job-{place}", cpus) as job, job_group(f"zoo-neighbours-{place}", cpus) as neighbours:
             job.limit_memory(MEMORY_LIMIT_BYTES)
+            # Recent kernels count the I/O of groups only after a limit was set for the device, even if it is none.
+            with suppress(OSError, SettingsError):  # a scratch directory in memory has no device
+                job.limit_reads(device_of(scratch), 0)
             running = _RunningProgram(program, job, inputs, scratch)
             of_one_rank = program.kind == "MPI"
             scene = Scene(job, neighbours, scratch, running.start, [], of_one_rank, MEMORY_LIMIT_BYTES)
