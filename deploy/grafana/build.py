@@ -96,7 +96,7 @@ def summary() -> dashboard.Dashboard:
             bad=1,
         ),
         number(
-            "Anomalous nodes",
+            "Unusual nodes",
             "Nodes with a thread above the threshold.",
             f"twin:nodes_alarming:count{{{S}}}",
             bad=1,
@@ -139,12 +139,12 @@ def summary() -> dashboard.Dashboard:
         ),
         lines(
             "Highest scores over time",
-            "A node with a score above the threshold is anomalous.",
+            "A node with a score above the threshold is unusual.",
             query(f"topk(10, twin_node_score{{{S}}})", "{{node}}"),
             query(f"twin_model_threshold{{{S}}}", "threshold"),
         ),
         lines(
-            "Anomalous threads",
+            "Unusual threads",
             "Share of the threads of a node.",
             query(f"topk(10, twin:node_alarming:ratio{{{S}}} > 0)", "{{node}}"),
             unit="percentunit",
@@ -233,9 +233,7 @@ def detail() -> dashboard.Dashboard:
     board = board.with_row(dashboard.Row("Node $node"))
     for panel in (
         number("Score", "Highest score of its threads.", f"twin_node_score{{{n}}}"),
-        number(
-            "Anomalous threads", "Threads above the threshold.", f'twin_node_threads{{{n},state="alarming"}}', bad=1
-        ),
+        number("Unusual threads", "Threads above the threshold.", f'twin_node_threads{{{n},state="alarming"}}', bad=1),
         number(
             "Threads without a score",
             "No data, the first seconds of a job, or maintenance.",
@@ -252,7 +250,7 @@ def detail() -> dashboard.Dashboard:
         number("Open events", "Neither dismissed nor silenced.", f"count(twin_event_score{{{n}}}) or vector(0)", bad=1),
         lines(
             "Score",
-            "Above the threshold, the node is anomalous.",
+            "Above the threshold, the node is unusual.",
             query(f"twin_node_score{{{n}}}", "score"),
             query(f"twin_model_threshold{{{S}}}", "threshold"),
         ),

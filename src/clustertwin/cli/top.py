@@ -71,7 +71,7 @@ def _service(url: str, token: str) -> None:
     board = next(RemoteBoards(url, token).boards())
     print(f"{url}: {board.state}")
     nodes = [[line.node, line.threads, line.state, number(line.score), line.anomalous] for line in board.nodes]
-    print_table("nodes", ["node", "threads", "state", "score", "anomalous threads"], nodes)
+    print_table("nodes", ["node", "threads", "state", "score", "unusual threads"], nodes)
     jobs = [[line.job, line.owner, line.node, line.threads, duration(line.running_s)] for line in board.jobs]
     print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs)
     events = [[line.event_id, line.title, line.node, number(line.score), line.why] for line in board.events]

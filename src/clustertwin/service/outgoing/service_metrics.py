@@ -281,7 +281,7 @@ def _model(model: ModelState | None) -> Iterator[MetricFamily]:
         return
     info = {"version": model.version, "model": model.name, "origin": model.origin}
     yield MetricFamily("twin_model_info", "The detector in service.", [(info, 1)])
-    yield _single("twin_model_threshold", "A thread with a score above this threshold is anomalous.", model.threshold)
+    yield _single("twin_model_threshold", "A thread with a score above this threshold is unusual.", model.threshold)
     yield _single(
         "twin_model_false_alarm_ratio",
         "Calibrated share of normal windows above the threshold.",

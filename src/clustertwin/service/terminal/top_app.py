@@ -74,7 +74,7 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("nodes").add_columns("node", "score", "anomalous", "state")
+        self._table("nodes").add_columns("node", "score", "unusual", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
         self._table("events").add_columns("what", "since", "score", "verdict", "event")
         self._show(self.board)

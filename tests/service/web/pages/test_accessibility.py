@@ -31,7 +31,7 @@ from clustertwin.telemetry.detection.scores import Scores
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 CPUS = 16
-#: n1 has four anomalous threads, from just above the threshold to far beyond; n2 has none.
+#: n1 has four unusual threads, from just above the threshold to far beyond; n2 has none.
 SCORES = {2: 3.5, 5: 6.0, 9: 28.0, 15: 4.0}
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
@@ -229,18 +229,18 @@ MARKED_ROWS = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_heat_map_of_a_node_marks_exactly_the_anomalous_threads(visit: Any, scheme: str) -> None:
+def test_the_heat_map_of_a_node_marks_exactly_the_unusual_threads(visit: Any, scheme: str) -> None:
     page = visit("/nodes/n1", scheme)
     until(page, "document.getElementById('node')?.dataset.end > 0")
     assert page.evaluate(MARKED_ROWS) == sorted(SCORES)
-    links = page.locator("#anomalous_threads a").all_inner_texts()
+    links = page.locator("#unusual_threads a").all_inner_texts()
     assert links == ["cpu9", "cpu5", "cpu15", "cpu2"]
 
 
 def test_scores_of_different_height_look_different(visit: Any) -> None:
     page = visit("/nodes/n1")
-    until(page, "document.querySelectorAll('#anomalous_threads .score').length == 4")
-    looks = page.locator("#anomalous_threads .score").evaluate_all(
+    until(page, "document.querySelectorAll('#unusual_threads .score').length == 4")
+    looks = page.locator("#unusual_threads .score").evaluate_all(
         """all => all.map((score) => {
           const style = getComputedStyle(score);
           return [score.textContent, style.color, style.backgroundColor].join(' ');
@@ -251,14 +251,14 @@ def test_scores_of_different_height_look_different(visit: Any) -> None:
     assert by_score["28.0"] != by_score["6.0"]
 
 
-def test_the_cluster_page_shows_how_many_threads_of_a_node_are_anomalous(visit: Any) -> None:
+def test_the_cluster_page_shows_how_many_threads_of_a_node_are_unusual(visit: Any) -> None:
     page = visit("/")
     row = page.locator("#nodes tbody tr", has_text="n1")
     assert "4 of 16" in row.inner_text()
     until(page, "document.getElementById('cluster')?.dataset.end > 0")
     page.locator("#cluster canvas").focus()
     page.keyboard.press("End")
-    assert "now 4 of 16 threads anomalous" in page.locator("#cluster .tip").inner_text()
+    assert "now 4 of 16 threads unusual" in page.locator("#cluster .tip").inner_text()
 
 
 def test_the_keyboard_reaches_every_thread_of_the_heat_map(visit: Any) -> None:
@@ -269,7 +269,7 @@ def test_the_keyboard_reaches_every_thread_of_the_heat_map(visit: Any) -> None:
     assert page.evaluate("document.activeElement === document.querySelector('#node canvas')")
     spoken, tip = page.locator("#node [aria-live]"), page.locator("#node .tip")
     assert spoken.inner_text().startswith("cpu9 ")  # the thread with the highest score
-    assert "anomalous, score 28.0" in spoken.inner_text()
+    assert "unusual, score 28.0" in spoken.inner_text()
     page.keyboard.press("ArrowDown")
     assert spoken.inner_text().startswith("cpu10 ")
     assert tip.is_visible()

@@ -37,12 +37,12 @@ def test_scores_of_6_and_28_have_clearly_different_levels():
     assert canvas_data.levels(ratios).tolist() == [0, 64, 127, 165, 250, 254, 254, 255]
 
 
-def test_the_cluster_picture_has_the_share_of_anomalous_threads():
+def test_the_cluster_picture_has_the_share_of_unusual_threads():
     picture = canvas_data.cluster(snapshot())
     assert (picture["alarming_threads"], picture["threads"]) == ([2, 0], [2, 2])
 
 
-def test_a_node_is_coloured_by_the_share_of_its_anomalous_threads_not_by_its_strangest_one():
+def test_a_node_is_coloured_by_the_share_of_its_unusual_threads_not_by_its_strangest_one():
     """One thread of 32 with a score of 28 is not as red as 32 threads with a score of 6."""
     score = np.array([[28.0], [6.0], [1.5]], np.float32)
     share = np.array([[1 / 32], [1.0], [0.0]], np.float32)
@@ -65,15 +65,15 @@ def test_scores_from_before_the_clock_was_set_back_are_not_drawn():
     assert picture["end_s"] == 9_020
 
 
-def test_the_history_has_the_share_of_anomalous_threads_of_each_node():
+def test_the_history_has_the_share_of_unusual_threads_of_each_node():
     history = NodeScores(3600).add(10_000, snapshot().nodes)
     assert history.nodes == ("n1", "n2")
     assert history.share[:, -1].tolist() == [1.0, 0.0]
 
 
-def test_anomalous_threads_are_listed_highest_score_first():
-    assert canvas_data.anomalous_threads(snapshot(), "n1") == [(0, 4.5), (1, 4.0)]
-    assert canvas_data.anomalous_threads(snapshot(), "n2") == []
+def test_unusual_threads_are_listed_highest_score_first():
+    assert canvas_data.unusual_threads(snapshot(), "n1") == [(0, 4.5), (1, 4.0)]
+    assert canvas_data.unusual_threads(snapshot(), "n2") == []
 
 
 def test_two_scorings_in_one_column_show_the_higher_score():
@@ -164,7 +164,7 @@ def test_axes_stay_while_the_model_stays():
     assert other is not first
 
 
-def test_an_anomalous_thread_does_not_determine_an_axis():
+def test_an_unusual_thread_does_not_determine_an_axis():
     scores, z = spread()
     z[0, 2] = 1000
     scores.score[0] = 9

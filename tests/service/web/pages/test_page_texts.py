@@ -1,4 +1,4 @@
-"""Texts that must agree with each other: open events and their verdicts, anomalous threads, an ended replay."""
+"""Texts that must agree with each other: open events and their verdicts, unusual threads, an ended replay."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_pages_of_open_events_are_full_without_the_settled_ones(client, publishe
     assert all(int(name) % 2 for name in shown)
 
 
-def test_anomalous_threads_without_an_open_event_are_explained(client, published):
+def test_unusual_threads_without_an_open_event_are_explained(client, published):
     published.publish(replace(snapshot(), events=()), None)
     for path in ("/", "/nodes/n1"):
         text = client.get(path).text
         assert "2 threads are above the threshold now. An event opens when a job is harmed" in text, path
 
 
-def test_without_anomalous_threads_no_text_mentions_them(client, published):
+def test_without_unusual_threads_no_text_mentions_them(client, published):
     calm = tuple(replace(node, alarming=0) for node in snapshot().nodes)
     published.publish(replace(snapshot(), events=(), nodes=calm), None)
     assert "above the threshold now" not in client.get("/").text

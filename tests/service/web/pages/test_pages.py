@@ -79,7 +79,7 @@ def test_vendored_files_match_the_manifest_and_have_a_licence():
     assert {path.name for path in vendor.iterdir()} == named
 
 
-def test_the_first_page_has_the_number_of_anomalous_threads_and_the_problems(client):
+def test_the_first_page_has_the_number_of_unusual_threads_and_the_problems(client):
     text = client.get("/").text
     assert "n2 does not answer" in text
     assert text.index("/nodes/n1") < text.index("/nodes/n2")  # highest score first

@@ -1,7 +1,7 @@
 """What the heat maps draw: a snapshot -> rows of bytes over time, as JSON values.
 
-Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. A node without an anomalous thread has a level below the
-middle, by its highest score. One with anomalous threads has a level above it, by the share of its threads that are. For
+Bytes 0 to 254 stand for 0 to 1, and 255 for an unknown value. A node without an unusual thread has a level below the
+middle, by its highest score. One with unusual threads has a level above it, by the share of its threads that are. For
 a score, the middle of the scale is the threshold and its end is ten times the threshold.
 """
 
@@ -36,7 +36,7 @@ def encoded(quantised: NDArray[np.uint8]) -> str:
 
 
 def cluster(snapshot: Snapshot) -> dict[str, Any]:
-    """Nodes × time: the anomalous threads of each node over the last hour; the node with the highest score is first."""
+    """Nodes × time: the unusual threads of each node over the last hour; the node with the highest score is first."""
     history, threshold = snapshot.history, snapshot.threshold
     names = [state.node for state in snapshot.nodes][:MOST_ROWS]
     step_s, end_s, scores = _resampled(history.times_s, history.score, max(snapshot.stride_s, 5))
@@ -71,12 +71,12 @@ def score_ratios(score: NDArray[np.float32], threshold: float) -> NDArray[np.flo
 
 
 def share_ratios(scores: NDArray[np.float32], shares: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Ratios of scores and shares of anomalous threads -> [0, 1]: above 0.5 by the share, else by the score."""
+    """Ratios of scores and shares of unusual threads -> [0, 1]: above 0.5 by the share, else by the score."""
     above = 0.55 + 0.45 * shares
     return np.where(shares > 0, above, np.minimum(scores, 0.5)).astype(np.float32)
 
 
-def anomalous_threads(snapshot: Snapshot, name: str) -> list[tuple[int, float]]:
+def unusual_threads(snapshot: Snapshot, name: str) -> list[tuple[int, float]]:
     """The threads of a node above the threshold, with their scores; highest first."""
     moment = snapshot.scored
     if moment is None or name not in moment.nodes:

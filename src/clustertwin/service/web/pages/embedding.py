@@ -119,16 +119,16 @@ def points(
         title, text = reason or NOT_SCORED
         return {"points": [], "regions": [], "judged": [], "title": title, "reason": text}, axes
     model = snapshot.model.version if snapshot.model else ""
-    anomalous = scores.score[known] > snapshot.threshold
-    # Fit to normal threads: a single anomalous thread would determine an axis. Use all if nearly all are anomalous.
-    normal = known[~anomalous] if (~anomalous).sum() > 2 else known
+    unusual = scores.score[known] > snapshot.threshold
+    # Fit to normal threads: a single unusual thread would determine an axis. Use all if nearly all are unusual.
+    normal = known[~unusual] if (~unusual).sum() > 2 else known
     if axes is None or axes.model != model:
         axes = principal(model, scores.embedding[normal])
     umap, note = projections.of(model, scores.embedding[normal]) if projections else (None, "")
     chart: PrincipalAxes | UmapProjection = umap or axes
-    # Thin out the normal threads, not the anomalous ones.
-    step = max(1, -(-int((~anomalous).sum()) // MOST_POINTS))
-    rows = np.sort(np.concatenate([known[~anomalous][::step], known[anomalous][:MOST_POINTS]]))
+    # Thin out the normal threads, not the unusual ones.
+    step = max(1, -(-int((~unusual).sum()) // MOST_POINTS))
+    rows = np.sort(np.concatenate([known[~unusual][::step], known[unusual][:MOST_POINTS]]))
     types = {job.job: job.job_type for job in snapshot.jobs}
     places = plain(chart.place(scores.embedding[rows]))
     return {

@@ -31,7 +31,7 @@ def router(state: ServiceState) -> APIRouter:
             return render(request, state, PAGE, "error.html", 404, title="Not found", text=f"There is no node {node}.")
         jobs = [job for job in snapshot.jobs if node in job.nodes]
         events = [event for event in open_events(state).events if node in event.nodes]
-        anomalous = canvas_data.anomalous_threads(snapshot, node)
+        unusual = canvas_data.unusual_threads(snapshot, node)
         forecasts = [each for each in snapshot.memory_forecasts if each.node == node]
         values: dict[str, Any] = {
             "forecasts": forecasts,
@@ -40,7 +40,7 @@ def router(state: ServiceState) -> APIRouter:
             "events": events,
             "cpu": cpu,
         }
-        return render(request, state, PAGE, "node.html", anomalous=anomalous, **values)
+        return render(request, state, PAGE, "node.html", unusual=unusual, **values)
 
     @routes.get("/pictures/node")
     def picture(node: str, channel: Shown = "busy") -> dict[str, Any]:

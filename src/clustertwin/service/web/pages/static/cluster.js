@@ -1,4 +1,4 @@
-// The cluster page: the anomalous threads of each node over time. A click opens the node.
+// The cluster page: the unusual threads of each node over time. A click opens the node.
 import { HeatMap, bytes, clock } from "./heatmap.js";
 import { load, onTick } from "./live.js";
 import { UNKNOWN, paint, scoreOf } from "./ramps.js";
@@ -10,7 +10,7 @@ const map = new HeatMap(figure, {
   describe: (row, column) => {
     const level = shown.scores[row * shown.columns + column];
     const score = level === UNKNOWN ? "unknown" : `highest score ${scoreOf(level, shown.threshold).toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`;
-    return `${shown.labels[row]}  ${clock(shown.endS - (shown.columns - 1 - column) * shown.stepS)}\n${score}\nnow ${shown.alarming_threads[row]} of ${shown.threads[row]} threads anomalous`;
+    return `${shown.labels[row]}  ${clock(shown.endS - (shown.columns - 1 - column) * shown.stepS)}\n${score}\nnow ${shown.alarming_threads[row]} of ${shown.threads[row]} threads unusual`;
   },
   pick: (row) => window.location.assign(`/nodes/${encodeURIComponent(shown.labels[row])}`),
 });

@@ -1,4 +1,4 @@
-// The embedding page: a scatter plot coloured by job type. Anomalous threads have a ring, events a region. A click
+// The embedding page: a scatter plot coloured by job type. Unusual threads have a ring, events a region. A click
 // opens the node or the event.
 import { load, onTick } from "./live.js";
 import { css, hue } from "./ramps.js";

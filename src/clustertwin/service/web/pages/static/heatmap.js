@@ -41,7 +41,7 @@ export class HeatMap {
 
   // labels: the name of each row; levels: rows × columns bytes; endS: epoch second at the end of the last column;
   // stepS: width of a column; bands: {name, rows: [first, last], fromS, toS}; chosen: the marked row; marks: epoch
-  // seconds at which a line is drawn; alarming: whether each row is marked as anomalous; shares: the share of anomalous
+  // seconds at which a line is drawn; alarming: whether each row is marked as unusual; shares: the share of unusual
   // threads of each row, drawn as a bar; labelPx: width of the labels.
   show(data) {
     this.data = data;
@@ -108,7 +108,7 @@ export class HeatMap {
     const room = this.labelPx - left - (shares ? SHARE_PX + 12 : 14);
     const rank = (row) => (row === chosen ? 0 : alarming[row] ? 1 : 2);
     const drawn = [];
-    // Where rows are narrow, the chosen row and the anomalous ones get their label first.
+    // Where rows are narrow, the chosen row and the unusual ones get their label first.
     for (const row of labels.map((_, i) => i).sort((a, b) => rank(a) - rank(b) || a - b)) {
       if (alarming[row]) this.triangle(pen, row);
       if (drawn.some((other) => Math.abs(other - row) * this.rowPx < LINE_PX)) continue;

@@ -24,21 +24,21 @@ const map = new HeatMap(figure, {
     return [
       `cpu${shown.cpus[row]}  ${clock(at)}`,
       level === UNKNOWN ? `${word()} unknown` : `${word()} ${Math.round((level / 254) * 100)} %`,
-      score === null ? "not scored" : `${anomalous(score, shown) ? "anomalous, " : ""}score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
+      score === null ? "not scored" : `${unusual(score, shown) ? "unusual, " : ""}score ${score.toFixed(1)} (threshold ${shown.threshold.toFixed(1)})`,
       ...(band ? [`job ${band.name}`] : []),
     ].join("\n");
   },
   pick: (row) => choose(shown.cpus[row]),
 });
 
-const anomalous = (score, { threshold }) => score !== null && threshold !== null && score > threshold;
+const unusual = (score, { threshold }) => score !== null && threshold !== null && score > threshold;
 
 async function refresh() {
   const picture = await load(`/pictures/node?node=${node}&channel=${channel}`);
   if (chosen === null || !picture.cpus.includes(chosen)) chosen = highestScore(picture);
   shown = {
     ...picture,
-    labels: picture.cpus.map((cpu, row) => (anomalous(picture.scores[row], picture) ? `cpu${cpu}  ${picture.scores[row].toFixed(1)}` : `cpu${cpu}`)),
+    labels: picture.cpus.map((cpu, row) => (unusual(picture.scores[row], picture) ? `cpu${cpu}  ${picture.scores[row].toFixed(1)}` : `cpu${cpu}`)),
     levels: bytes(picture.levels),
     endS: picture.end_s,
     stepS: picture.step_s,
@@ -46,7 +46,7 @@ async function refresh() {
     chosen: picture.cpus.indexOf(chosen),
     bands: picture.bands.map((band) => ({ ...band, fromS: band.from_s, toS: band.to_s })),
     heightPx: 520,
-    alarming: picture.scores.map((score) => anomalous(score, picture)),
+    alarming: picture.scores.map((score) => unusual(score, picture)),
     labelPx: 110,
   };
   map.show(shown);
