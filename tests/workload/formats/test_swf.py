@@ -108,6 +108,15 @@ def test_an_unknown_zone_in_the_header_is_noted_and_read_as_utc(log):
     assert "Sweden, mostly" in parsed.findings[0].reason
 
 
+def test_a_time_that_no_calendar_has_is_named(log):
+    """`twin trace describe` and `convert` ended in a traceback."""
+    with pytest.raises(TraceError, match=r":6: submit time 9e\+11 is too large"):
+        read(log(HEADER + line(1) + "\n" + line(2, 900_000_000_000) + "\n"))
+    parsed = read_report(log(HEADER.replace("843480031", "9" * 15) + line(1) + "\n"))
+    assert parsed.jobs.epoch_s == 0
+    assert "is no date" in parsed.findings[0].reason
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "; Version: 2.2\n"])
 def test_a_file_without_jobs_is_refused(log, text):
     with pytest.raises(TraceError, match="empty"):
