@@ -326,6 +326,7 @@ def test_slurm_infers_the_sockets_from_the_cpus(tmp_path, values, cores, cpus):
         ("start_s = 0\nusers = 'ada'", "users must be a list of texts"),
         ("start_s = 0\nduration = 60", "unknown key 'duration'"),
         ("start_s = 9\nend_s = 9", "start_s 9 is not before its end"),
+        (f"start_s = {'9' * 400}", "too large"),
         ("start_s = 0\n[[reservation]]\nstart_s = 1", "unknown table 'reservation'"),
     ],
 )

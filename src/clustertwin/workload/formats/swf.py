@@ -97,7 +97,7 @@ def _parse_bulk(text: bytes) -> Table | None:
         table = np.fromstring(text.decode("ascii"), sep=" ").reshape(-1, FIELDS)
     except ValueError:  # a word that is not a number, or text that is not ASCII
         return None
-    # In older versions of numpy, such as 2.1, a word that is no number ends the table: the lines after it would be lost.
+    # In older versions of numpy, such as 2.1, a word that is no number ends the table: later lines would be lost.
     return table if len(table) == len(ends) and np.isfinite(table).all() else None
 
 

@@ -99,7 +99,7 @@ def parse_site(text: str, where: Path | str) -> SlurmSite:
             preemption=Preemption(**table.get("preemption", {})),
             **table.get("settings", {}),
         )
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise SiteError(where, str(error).removeprefix("SlurmSite.__init__() ")) from error
     if not groups:
         raise SiteError(where, "no [[nodes]] table; a site needs nodes")
@@ -168,7 +168,7 @@ def _reservations(table: dict[str, Any], where: Path | str, names: tuple[str, ..
     for number, row in enumerate(rows, 1):
         try:
             reservations.append(_reservation(dict(row), names))
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             name = row.get("name", number) if isinstance(row, dict) else number
             raise SiteError(where, f"reservation {name!r}: {error}") from error
     return tuple(reservations)
