@@ -8,6 +8,7 @@ import re
 import pytest
 
 from clustertwin.core.errors import TraceError
+from clustertwin.workload.slurm.joblog import job_readers
 from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
 from clustertwin.workload.slurm.site.quantities import Gres
 
@@ -158,6 +159,14 @@ def test_a_command_line_of_several_lines_leaves_the_log_readable():
     log = parse_sacct(text, "x.sacct")
     assert [job.id for job in log.jobs] == [1, 2]
     assert log.report.of("assumed") == {"lines that go on with a command line, which are left out": 2}
+
+
+def test_many_small_arrays_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(job_readers, "MOST_TASKS", 10)
+    line = "-dt 1 -e submit_batch_job | --uid=a --array=0-5 job.sh\n"
+    assert len(parse_events(line, "x.events")) == 6
+    with pytest.raises(TraceError, match=r"x\.events:2: --array=0-5: 12 jobs so far; the limit is 10"):
+        parse_events(2 * line, "x.events")
 
 
 def test_a_gres_of_none_is_no_gres():

@@ -146,6 +146,12 @@ def test_an_interval_that_is_not_positive_is_refused(table, name, value):
         play(parse_site(text, "site.toml"), job(1, 0.0, 100.0))
 
 
+def test_a_constraint_of_very_many_brackets_is_refused_and_the_others_run():
+    """It ended the simulation of the whole log with a traceback."""
+    schedule = play(site(), job(1, 0.0, 100.0, constraint="(" * 5000), job(2, 0.0, 100.0))
+    assert schedule.state == ("refused", "ended")
+
+
 def test_more_submissions_than_allowed_are_rejected():
     extra = '[[qos]]\nname = "few"\nmax_submit_user = 2\n'
     schedule = play(site(extra, enforce_limits=True), *(job(k, 0.0, 100.0, qos="few") for k in (1, 2, 3)))

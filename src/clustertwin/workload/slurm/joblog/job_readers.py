@@ -40,7 +40,7 @@ Parsed = TypeVar("Parsed")
 
 #: Of the unpacked text: ten million jobs with their command lines.
 MOST_BYTES = 1 << 32
-#: Tasks of one job array; Slurm's own limit is 4 million.
+#: Jobs of a log with arrays; Slurm's own limit for one array is 4 million tasks.
 MOST_TASKS = 4_000_000
 #: One letter of sbatch -> the long option.
 SHORT_OPTIONS = {
@@ -211,8 +211,10 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
         if match is None:
             raise ValueError(f"--array={options['array']}: write 0-9, 1,3,5 or 0-9%2")
         count += len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
-    if count > MOST_TASKS:
-        raise ValueError(f"--array={options['array'][:40]}: {count:,} tasks; the limit is {MOST_TASKS:,}")
+    if before + count > MOST_TASKS:  # of a few bytes each: a small log could fill the memory
+        raise ValueError(
+            f"--array={options['array'][:40]}: {before + count:,} jobs so far; the limit is {MOST_TASKS:,}"
+        )
     for task in range(count):
         yield replace(job, id=before + 1 + task, array=job.id, array_limit=int(limit or 0))
 
