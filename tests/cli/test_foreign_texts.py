@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 from clustertwin.cli.output import print_table
+from clustertwin.core.channels import CPU
 from clustertwin.core.formatting import visible_lines
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
+from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.ingest.sources.http import refused
+from clustertwin.telemetry.recording import Recorder
 
 #: A new title of the terminal, red text, another writing direction, and markup of rich that is closed but never opened.
 HOSTILE = "\x1b]0;pwned\x07\x1b[31m\u202e\x00 [/red] [link=http://evil]x[/link]"
@@ -47,3 +52,26 @@ def test_the_reason_of_a_server_is_spelled_out(body):
     """An exporter that answers 500 wrote to the terminal of `twin record` and `twin top`."""
     assert refused(body).isprintable()
     assert "\\x1b[2J\\u202e" in refused(body)
+
+
+def test_the_names_in_a_recording_from_elsewhere_do_not_act_on_the_terminal(tmp_path, twin_here):
+    values = np.tile(np.array([0.25, 0, 0, 0.75], np.float32), (1, 60, 1))
+    with Recorder.create(tmp_path / "r", {"n0": (0,)}) as recorder:
+        recorder.append(Trace("n0", (0,), 1000, CPU, values, np.ones((1, 60), np.bool_)))
+        recorder.label(JobSpan("7", "n0", (0,), 1000, 1060, "np", owner=HOSTILE, name=HOSTILE))
+    done = twin_here("job", "7", "--recording", tmp_path / "r", "--home", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
+    assert "\\x1b]0;pwned" in done.stdout
+
+
+def test_the_names_of_nodes_in_a_digest_do_not_act_on_the_terminal(tmp_path, twin_here):
+    """A replay takes them from its recording, and the digest is also sent to people."""
+    store, now_s = Store(tmp_path / "state.sqlite"), int(time.time())
+    places = ((HOSTILE, (0,)),)
+    store.write([(Event("e1", places, (HOSTILE,), HOSTILE, now_s - 60, now_s, None, 4.5, "density", "m"), None)])
+    store.close()
+    done = twin_here("digest", "--home", tmp_path)
+    assert done.returncode == 0
+    assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
+    assert "\\x1b]0;pwned" in done.stdout

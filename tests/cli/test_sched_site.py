@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 
 from clustertwin.cli.sched import app
 from clustertwin.core.errors import SettingsError
+from clustertwin.workload.slurm.live.site_start import SiteStarts
 from clustertwin.workload.slurm.site.conf_lines import SiteError
 
 SITE = """
@@ -192,3 +195,62 @@ def test_a_change_is_tried_on_a_queue_in_a_file(files, tmp_path: Path):
     assert "changed / present" in call(*command, "--drain", "n1")
     with pytest.raises(SettingsError, match="age=1000"):
         call("try", "--site", files[1], "--squeue", queue, "--weight", "age")
+
+
+#: squeue with one job of an account.
+SQUEUE = """\
+#!/bin/sh
+for word; do case $word in --format=*) form=${word#--format=};; esac; done
+printf '%s\\n' "$form" | awk '{
+  told = "i 7 u ann T PENDING C 4 D 1 l 1:00:00 M 0:00 r Resources P batch"
+  split(told " q normal Q 5 m 100M b N/A h OK f (null)", word, " ")
+  for (k = 1; k in word; k += 2) gsub("%" word[k], word[k + 1])
+  gsub("%N", ""); gsub("%a", ENVIRON["ACCOUNT"])
+  print
+}'
+"""
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """What `twin sched start --site` asks the forecast."""
+    (tmp_path / "squeue").write_text(SQUEUE)
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("ACCOUNT", "root")
+    questions = []
+
+    def forecast(site, queue, past, question, future):
+        questions.append((queue, future))
+        return SiteStarts((), ())
+
+    monkeypatch.setattr("clustertwin.workload.slurm.live.site_start.forecast_site", forecast)
+    return questions
+
+
+def test_an_account_that_looks_like_other_jobs_is_an_account(files, asked, monkeypatch):
+    """One user left the whole site without a forecast, or added jobs to it."""
+    monkeypatch.setenv("ACCOUNT", hostile := "x|y\n8|root|RUNNING|4")
+    call("start", "--site", files[1], "--json")
+    ((queue, _),) = asked
+    assert [(live.name, live.job.account, live.priority) for live in queue.jobs] == [("7", hostile, 5)]
+
+
+@pytest.fixture
+def tokyo(monkeypatch):
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+@pytest.mark.parametrize(("zone", "ahead_s"), [("", 9 * 3600), ("+0900", 0)])
+def test_new_jobs_are_drawn_from_the_same_hours_of_the_week_at_the_site(files, asked, zone, ahead_s):
+    """sacct prints local times: at nine in the morning, the jobs of midnight were drawn in Tokyo."""
+    log, site, _ = files
+    log.write_text(f"JobIDRaw|Submit|Start|End\n1|2024-06-03T08:00:00{zone}|Unknown|Unknown\n")
+    call("start", "--site", site, "--past", log, "--json")
+    ((_, future),) = asked
+    assert future.now_s - time.time() == pytest.approx(ahead_s, abs=600)

@@ -100,6 +100,16 @@ def test_a_parquet_column_of_another_type_is_refused(columns, reason) -> None:
         formats.read(parquet(b"{}", **columns), format="parquet")
 
 
+def test_a_code_without_a_name_is_a_fault_and_not_an_error_of_the_next_step(tmp_path) -> None:
+    """`twin trace convert` and `anonymise` ended in a traceback."""
+    facts = b'{"names": {"user": ["ann"]}}'
+    with pytest.raises(TraceError, match=":2: user 1 has no name; the log names 1"):
+        formats.read(parquet(facts), format="parquet")
+    jobs = formats.read(parquet(facts), format="parquet", lenient=True)
+    assert jobs.user.tolist() == [0, -1]
+    assert formats.write(jobs, tmp_path / "log.sacct") == 2
+
+
 def test_a_small_parquet_file_of_very_many_equal_rows_is_refused_before_it_is_read(tmp_path) -> None:
     """Two kilobytes become gigabytes: equal values are stored once."""
     rows = 3_000_000

@@ -12,6 +12,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store, recording_of
 from clustertwin.cli.output import Json, print_json
 from clustertwin.core.foreign_files import expanded
+from clustertwin.core.formatting import visible_lines
 
 if TYPE_CHECKING:
     from clustertwin.service.outgoing.job_report import JobUsage
@@ -36,7 +37,7 @@ def job(
     if json:
         print_json({**plain(usage), "notes": job_report.notes(usage)})
     else:
-        typer.echo(job_report.render(usage))
+        typer.echo(visible_lines(job_report.render(usage)))  # names of nodes, of a recording from elsewhere
 
 
 def _usage(job: str, recording: Path | None, prometheus: str, home: Path) -> JobUsage:

@@ -68,16 +68,17 @@ def run_start(options: StartOptions) -> Starts:
 def _on_site(options: StartOptions, question: StartQuestion, asked_s: float | None) -> Starts:
     """The starts as slurmctld would give them, with the site's nodes, partitions and limits."""
     from clustertwin.workload.slurm.joblog.job_readers import read_log
-    from clustertwin.workload.slurm.live.site_queue import SITE_COMMAND, parse_site_queue
-    from clustertwin.workload.slurm.live.site_start import SiteFuture, forecast_site
+    from clustertwin.workload.slurm.live.site_queue import parse_site_queue, read_site_queue
+    from clustertwin.workload.slurm.live.site_start import SiteFuture, clock_of, forecast_site
     from clustertwin.workload.slurm.site.site_directory import read_site
 
     assert options.site is not None
     site = read_site(options.site)
-    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else read_text(options.squeue))
+    queue = read_site_queue() if options.squeue is None else parse_site_queue(read_text(options.squeue))
     past = read_log(options.past) if options.past else None
     known = _known(options, [live.name for live in queue.running])
-    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed, known)
+    now_s = clock_of(past, asked_s)
+    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, now_s, options.seed, known)
     with err.status(SIMULATING_SITE):
         starts = forecast_site(site, queue, past, question, future)
     notes = (*site.report.lines("not modelled", "unknown", "assumed"), *starts.notes)

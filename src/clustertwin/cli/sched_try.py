@@ -20,8 +20,8 @@ from clustertwin.workload.slurm.live.site_change import (
     compare_queue,
     parse_factors,
 )
-from clustertwin.workload.slurm.live.site_queue import SITE_COMMAND, parse_site_queue
-from clustertwin.workload.slurm.live.site_start import SiteFuture
+from clustertwin.workload.slurm.live.site_queue import parse_site_queue, read_site_queue
+from clustertwin.workload.slurm.live.site_start import SiteFuture, clock_of
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 from clustertwin.workload.slurm.site.site_directory import read_site
 
@@ -32,12 +32,13 @@ def run_change(options: TryOptions) -> tuple[QueueChange, float | None]:
     """The comparison, and the Unix time at which Slurm was asked (None for a file)."""
     change = parse_change(options)
     site, asked_s = read_site(options.site), time.time() if options.squeue is None else None
-    queue = parse_site_queue(read_squeue(SITE_COMMAND) if options.squeue is None else read_text(options.squeue))
+    queue = read_site_queue() if options.squeue is None else parse_site_queue(read_text(options.squeue))
     factors: dict[str, tuple[float, ...]] = {}
     if change.weights:
         factors = parse_factors(read_squeue(SPRIO_COMMAND) if options.sprio is None else read_text(options.sprio))
     past = read_log(options.past) if options.past else None
-    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, asked_s, options.seed)
+    now_s = clock_of(past, asked_s)
+    future = SiteFuture(FutureSettings(futures=options.futures), options.hours, now_s, options.seed)
     with err.status(SIMULATING_SITE):
         return compare_queue(site, queue, past, change, factors, future), asked_s
 

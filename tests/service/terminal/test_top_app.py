@@ -161,3 +161,8 @@ def test_without_a_service_threads_are_shown_without_scores():
 def test_a_gap_and_a_masked_second_are_unknown():
     busy = board_of([trace(10, 0.5), trace(12, 0.5, valid=False), trace(13, 0.5, cpus=(0, 1, 2))]).heat.ratios["busy"]
     assert np.isnan(busy).tolist() == [[False, True, True, False]] * 2 + [[True, True, True, False]]
+
+
+def test_a_clock_that_jumps_leaves_the_board_as_long_as_the_last_minutes():
+    """The seconds between were unknown cells: a node whose clock jumps by a year filled the memory."""
+    assert board_of([trace(10, 0.5), trace(10 + 86_400, 0.5)]).heat.ratios["busy"].shape == (2, 1)

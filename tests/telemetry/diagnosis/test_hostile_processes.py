@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -121,6 +122,17 @@ def test_texts_in_other_scripts_do_not_make_a_document_too_large():
 def test_a_tool_that_uses_too_much_cpu_time_is_killed():
     assert run_tool([sys.executable, "-c", "print('x'); import itertools; [0 for _ in itertools.count()]"], 0.1) == b""
     assert run_tool(["/bin/echo", "x"], 0.1) == b"x\n"
+
+
+def test_a_tool_that_prints_without_end_does_not_fill_the_memory():
+    """eu-stack prints the names of functions, which the owner of a program chooses."""
+    code = (
+        "import resource; from clustertwin.telemetry.diagnosis.stack_tools import run_tool\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n"
+        "print(len(run_tool(['cat', '/dev/zero'], 60.0)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == (f"{1 << 20}\n", 0), done.stderr[-500:]
 
 
 def test_the_stack_of_a_later_process_with_the_same_pid_is_not_kept(start, monkeypatch):

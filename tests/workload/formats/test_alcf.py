@@ -40,6 +40,12 @@ def test_jobs_come_in_the_order_of_submission_with_small_codes_for_users(log):
     assert jobs.machine.cpus_per_node == 64
 
 
+def test_a_negative_interval_is_a_fault(log):
+    """The job went back in time, and the log was sorted without a word."""
+    with pytest.raises(TraceError, match=":4: interval -20 is negative"):
+        read(log(INTERVALS + "2,17,0,64,1,-20,10,60,Pass\n"))
+
+
 def test_intervals_add_up_to_submit_times_and_small_users_stay_as_they_are(log):
     jobs = read(log(INTERVALS))
     assert (jobs.submit_s.tolist(), jobs.user.tolist(), jobs.epoch_s) == ([0, 50], [1, 17], 0)

@@ -58,6 +58,14 @@ def test_jobs_arrays_and_steps(log):
     assert not parsed.faults
 
 
+def test_gpus_that_are_counted_by_their_type_only_are_counted(log):
+    """A site may track gres/gpu:a100 and not gres/gpu: its jobs had no GPUs."""
+    types = LOG.replace("gres/gpu=2", "gres/gpu:a100=2,gres/gpu:v100=1")
+    assert read(log(types)).gpus.tolist() == [3, 0, 0, 0, 0]
+    both = LOG.replace("gres/gpu=2", "gres/gpu=2,gres/gpu:a100=2")
+    assert read(log(both)).gpus.tolist() == [2, 0, 0, 0, 0]
+
+
 def test_a_pipe_in_a_name_is_assigned_to_the_name_and_noted(log):
     findings = read_report(log(LOG), timezone="UTC").findings
     notes = {finding.line: finding.reason for finding in findings if finding.line}

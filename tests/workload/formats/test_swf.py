@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_an_unknown_zone_in_the_header_is_noted_and_read_as_utc(log):
     assert "Sweden, mostly" in parsed.findings[0].reason
 
 
+def test_a_time_that_no_calendar_has_is_named(log):
+    """`twin trace describe` and `convert` ended in a traceback."""
+    with pytest.raises(TraceError, match=r":6: submit time 9e\+11 is too large"):
+        read(log(HEADER + line(1) + "\n" + line(2, 900_000_000_000) + "\n"))
+    parsed = read_report(log(HEADER.replace("843480031", "9" * 15) + line(1) + "\n"))
+    assert parsed.jobs.epoch_s == 0
+    assert "is no date" in parsed.findings[0].reason
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "; Version: 2.2\n"])
 def test_a_file_without_jobs_is_refused(log, text):
     with pytest.raises(TraceError, match="empty"):
@@ -124,6 +134,19 @@ def test_a_block_and_its_single_lines_give_the_same_table(rows, gap):
     by_line, numbers = swf._parse_lines(text, 1, [], LogFindings("x"))
     assert np.array_equal(bulk, by_line)
     assert numbers.tolist() == list(range(1, len(rows) + 1))
+
+
+def test_a_word_in_the_first_field_costs_its_line_only(monkeypatch):
+    """With older versions of numpy, such as 2.1, the other lines of the block were lost without a word."""
+
+    def numbers_before_the_first_word(text, sep):
+        return np.array([float(word) for word in takewhile(str.isdecimal, text.replace("-1", "1").split())])
+
+    monkeypatch.setattr(np, "fromstring", numbers_before_the_first_word)
+    findings = LogFindings("x")
+    raw = swf.parse([f"{line(1)}\n{line(2).replace('2', 'two', 1)}\n{line(3)}\n".encode()], findings)
+    assert raw.columns["id"].tolist() == [1, 3]
+    assert [finding.line for finding in findings.settle(lenient=True)] == [2]
 
 
 def test_a_log_cut_into_blocks_is_the_same_log(log):

@@ -1,11 +1,12 @@
 """Saved generators of format 1, as earlier versions wrote them, still open."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 
-from clustertwin.core.errors import InputError
+from clustertwin.core.errors import InputError, TwinError
 from clustertwin.workload.generators import WorkloadChange, load
 from clustertwin.workload.generators.superposition import concatenate
 
@@ -62,4 +63,40 @@ def test_another_format_is_refused_with_its_number(tmp_path):
     np.savez_compressed(tmp_path / "arrays.npz")
     (tmp_path / "generator.json").write_text(json.dumps({"format": 2, "generator": "bootstrap", "facts": {}}))
     with pytest.raises(InputError, match="format 2; this version reads format 1"):
+        load(tmp_path)
+
+
+FACTS = json.dumps({"format": 1, "generator": "crossover", "facts": SAVED["crossover"][0]}).encode()
+
+
+def packed(**arrays) -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def short(**changed) -> bytes:
+    return packed(**SAVED["crossover"][1] | changed)
+
+
+@pytest.mark.parametrize(
+    ("facts", "arrays", "reason"),
+    [
+        (FACTS, b"", "no saved generator"),
+        (FACTS, b"PK\3\4 and nothing", "no saved generator"),
+        (FACTS, short()[:-40], "no saved generator"),
+        (FACTS, packed(), "its data is not that of the generator 'crossover'"),
+        (FACTS, short(run_s=np.zeros(3)), "run_s has the shape"),
+        (FACTS, packed(run_s=np.zeros(100_000_000, np.int8)), "no job log is so regular"),
+        (b"[]", short(), "not the facts of a saved generator"),
+        (b'{"format": 1}', short(), "not the facts of a saved generator"),
+        (b"[" * 100_000, short(), "nested too deeply"),
+        (FACTS.replace(b'"log"', b'"lag"'), short(), "its data is not that of the generator 'crossover'"),
+    ],
+    ids=lambda value: str(value[:20]),
+)
+def test_a_directory_from_elsewhere_is_refused_with_a_sentence(tmp_path, facts, arrays, reason):
+    (tmp_path / "generator.json").write_bytes(facts)
+    (tmp_path / "arrays.npz").write_bytes(arrays)
+    with pytest.raises(TwinError, match=reason):
         load(tmp_path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from clustertwin.core.errors import InputError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies.learned import initial_weights, learned, read_learned
 from clustertwin.workload.policies.trained_range import range_from, range_of
@@ -78,3 +80,29 @@ def test_a_file_brings_its_range_and_an_older_one_its_machine(tmp_path: Path):
     assert old is not None
     assert old.outside(admit(log(limit_s=86_400.0), 16).records, 16) == []
     assert range_from({}) is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "values"),
+    [
+        (np.zeros(0), {}),
+        (np.zeros((12, 3)), {}),
+        (np.float64(1.0), {}),
+        (np.zeros(12), []),
+        (np.zeros(12), {"range": {}}),
+        (np.zeros(12), {"range": {"request_s": [1], "size_ratio": [0, 1]}}),
+        (np.zeros(12), {"rules": {"procs": "many"}}),
+    ],
+)
+def test_a_file_that_is_no_policy_is_refused_with_a_sentence(tmp_path: Path, weights, values):
+    checkpoint = pytest.importorskip("clustertwin.workload.rl.checkpoint")
+    checkpoint.save(tmp_path / "x.safetensors", {"policy": np.asarray(weights)}, values)
+    with pytest.raises(InputError, match="policy"):
+        read_learned(tmp_path / "x.safetensors")
+
+
+def test_a_pipe_is_no_policy(tmp_path: Path):
+    pytest.importorskip("safetensors")
+    os.mkfifo(tmp_path / "x.safetensors")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_learned(tmp_path / "x.safetensors")

@@ -36,6 +36,11 @@ def test_a_reason_with_a_bar_in_it_leaves_the_queue_readable():
     assert queue.names == ("13",)
 
 
+def test_a_job_without_a_limit_of_its_own_leaves_the_queue_readable():
+    queue = parse_squeue("13|anna|PENDING|8|2|NOT_SET|0:00|Priority\n")
+    assert queue.jobs.request_s.tolist() == [365 * 86400]
+
+
 def test_start_times_have_slurms_job_ids():
     queue = parse_squeue(QUEUE)
     start_times = predict_start_times(queue, Scenario("now", "fcfs", "none", 8), [queue.jobs])

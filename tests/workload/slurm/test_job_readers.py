@@ -8,6 +8,7 @@ import re
 import pytest
 
 from clustertwin.core.errors import TraceError
+from clustertwin.workload.slurm.joblog import job_readers
 from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
 from clustertwin.workload.slurm.site.quantities import Gres
 
@@ -122,6 +123,62 @@ def test_a_requeued_job_counts_once_and_assumptions_are_counted():
         "assumed: jobs that start before their submission: the start is not compared (1, x.sacct:7)",
     ]
     assert [job.run_s for job in log.jobs if job.id == 3] == [60]
+
+
+@pytest.mark.parametrize("flag", ["-W", "--wait", "-Q", "--verbose", "-k", "-s", "--nice", "--get-user-env", "--pty"])
+def test_a_flag_does_not_take_the_next_option_as_its_value(flag):
+    """The next option was lost, and with it whatever followed."""
+    options = sbatch_options(f"srun {flag} --exclusive -c 4 run.sh")
+    assert (options["exclusive"], options["cpus-per-task"]) == ("", "4")
+
+
+def test_a_limit_of_zero_is_none_and_nice_alone_is_100():
+    (job,) = parse_events("-dt 1 -e submit_batch_job | --uid=a -t 0 --nice job.sh", "x.events").jobs
+    assert (job.limit_s, job.nice) == (math.inf, 100)
+
+
+def test_a_job_that_was_cancelled_before_it_started_did_not_run():
+    """Older versions of Slurm print its end as its start."""
+    header = "JobIDRaw|State|Submit|Start|End|ElapsedRaw|NodeList\n"
+    rows = "1|CANCELLED by 7|100|160|160|0|None assigned\n2|CANCELLED by 7|100|160|160|0|n[1-2]\n"
+    withdrawn, ran = parse_sacct(header + rows, "x.sacct").jobs
+    assert (withdrawn.cancel_s, withdrawn.run_s, ran.cancel_s, ran.run_s) == (60, math.inf, math.inf, 0)
+    assert math.isnan(withdrawn.start_s)
+    assert ran.start_s == 60
+
+
+def test_a_task_without_its_own_number_has_not_that_of_another_job():
+    """Task 5 of array 100 was job 105, which other jobs may wait for."""
+    jobs = parse_sacct("JobID|Submit\n100_5|100\n105|100\n", "x.sacct").jobs
+    assert [(job.id, job.array) for job in jobs] == [(100, 100), (105, 0)]
+
+
+def test_a_command_line_of_several_lines_leaves_the_log_readable():
+    """`sbatch --wrap` often has some, and sacct prints them as they are."""
+    text = "JobIDRaw|JobID|Submit|SubmitLine\n1|1|100|sbatch --wrap=cd /tmp\n./run a|b\n8|root\n2|2|101|sbatch a\n"
+    log = parse_sacct(text, "x.sacct")
+    assert [job.id for job in log.jobs] == [1, 2]
+    assert log.report.of("assumed") == {"lines that go on with a command line, which are left out": 2}
+
+
+def test_many_small_arrays_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(job_readers, "MOST_TASKS", 10)
+    line = "-dt 1 -e submit_batch_job | --uid=a --array=0-5 job.sh\n"
+    assert len(parse_events(line, "x.events")) == 6
+    with pytest.raises(TraceError, match=r"x\.events:2: --array=0-5: 12 jobs so far; the limit is 10"):
+        parse_events(2 * line, "x.events")
+
+
+def test_a_gres_of_none_is_no_gres():
+    (job,) = parse_sacct("JobID|Submit|ReqTRES\n1|100|cpu=1,gres/gpu=0,node=1\n", "x.sacct").jobs
+    assert job.gres == ()
+
+
+@pytest.mark.parametrize(
+    ("submit", "local"), [("2024-06-03T08:00:00", True), ("2024-06-03T08:00:00+0200", False), ("9", False)]
+)
+def test_a_log_says_whether_its_times_are_local(submit, local):
+    assert parse_sacct(f"JobID|Submit\n1|{submit}\n", "x.sacct").local is local
 
 
 @pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])

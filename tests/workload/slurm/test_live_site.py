@@ -9,6 +9,7 @@ import pytest
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.job_health import JobHealth
 from clustertwin.workload.simulator.forecast.live_start import StartQuestion, parse_like
+from clustertwin.workload.simulator.forecast.squeue import parse_squeue
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
 from clustertwin.workload.slurm.live.site_queue import parse_site_queue
@@ -78,6 +79,15 @@ def test_a_line_of_squeue_tells_nodes_gres_priority_and_a_constraint_with_bars()
 def test_a_line_that_is_not_squeues_is_refused_with_its_number(text: str):
     with pytest.raises(InputError, match="squeue:1"):
         parse_site_queue(text)
+
+
+@pytest.mark.parametrize(
+    "reason", ["(launch failed requeued held)", "launch_failed_requeued_held", "JobHoldMaxRequeue"]
+)
+def test_a_job_that_is_held_after_a_failed_start_does_not_wait_for_nodes(reason: str):
+    queue = parse_site_queue(line("3", "PENDING", reason=reason))
+    assert (queue.held, queue.waiting) == (1, ())
+    assert parse_squeue(f"3|ann|PENDING|4|1|1:00:00|0:00|{reason}").held == 1
 
 
 def test_gpus_in_like_ask_for_the_partition_and_the_nodes_that_have_them():

@@ -12,7 +12,7 @@ from tests.slurm import Slurm, reason_to_skip, slurm_cluster
 
 from clustertwin.workload.simulator.forecast.live_start import StartQuestion, parse_like
 from clustertwin.workload.slurm.live.site_change import SPRIO_COMMAND, SiteChange, changed_queue, parse_factors
-from clustertwin.workload.slurm.live.site_queue import SITE_COMMAND, SiteQueue, parse_site_queue
+from clustertwin.workload.slurm.live.site_queue import SiteQueue, parse_site_queue, site_command
 from clustertwin.workload.slurm.live.site_start import forecast_site
 from clustertwin.workload.slurm.site.quantities import Gres
 from clustertwin.workload.slurm.site.site_directory import read_site
@@ -61,7 +61,7 @@ def queue(slurm: Slurm) -> SiteQueue:
     submit("--ntasks=1", "--time=10", "--gres=gpu:1", "--constraint=fast|slow")
     submit("--ntasks=4", "--time=10", "--array=0-1", "--exclusive")
     submit("--ntasks=1", "--hold")
-    return parse_site_queue(slurm.run(*SITE_COMMAND))
+    return parse_site_queue(slurm.run(*site_command("|x|")), "|x|")
 
 
 def test_a_real_queue_tells_nodes_gpus_features_and_priorities(queue: SiteQueue):
@@ -82,7 +82,7 @@ def test_a_real_queue_tells_nodes_gpus_features_and_priorities(queue: SiteQueue)
 def test_factors_of_a_real_sprio_move_priorities_by_the_change_of_a_weight(slurm: Slurm, queue: SiteQueue):
     give_up_s = time.monotonic() + 60
     while len(factors := parse_factors(slurm.run(*SPRIO_COMMAND))) < 2:  # it lists a new array with some delay
-        assert time.monotonic() < give_up_s, slurm.run(*SPRIO_COMMAND) + slurm.run(*SITE_COMMAND)
+        assert time.monotonic() < give_up_s, slurm.run(*SPRIO_COMMAND) + slurm.run(*site_command("|"))
         time.sleep(0.5)
     site = read_site(slurm.directory / "slurm.conf")
     changed, unknown = changed_queue(queue, site, SiteChange({"job_size": 2500.0}), factors)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
 from clustertwin.workload.slurm.site.quantities import Gres
 from clustertwin.workload.slurm.site.site_directory import parse_site
@@ -106,6 +107,49 @@ def test_limits_of_a_qos_hold_jobs_without_holding_others():
     jobs += [job(3, 0.0, 100.0, qos="one", user="bob"), job(4, 0.0, 100.0, qos="one", user="cid", tasks=2)]
     schedule = play(where, *jobs, job(5, 0.0, 100.0))
     assert schedule.start_s.tolist() == [0, 100, 0, 100, 0]
+
+
+def test_an_association_of_one_partition_limits_that_partition_only():
+    """Its limits held in every partition, or in none, by the order of the file."""
+    user = '[[accounts]]\naccount = "phys"\nuser = "ann"\n'
+    extra = f'[[accounts]]\naccount = "phys"\n{user}{user}partition = "debug"\nmax_jobs = 1\n'
+    where = site(extra + '[[partitions]]\nname = "debug"\n', enforce_limits=True)
+    names = ("batch", "batch", "debug", "debug")
+    jobs = [job(k + 1, 0.0, 100.0, account="phys", partitions=(name,)) for k, name in enumerate(names)]
+    assert play(where, *jobs).start_s.tolist() == [0, 0, 0, 100]
+
+
+@pytest.mark.parametrize("parents", [("phys",), ("bio", "phys")])
+def test_an_account_that_is_below_itself_does_not_stop_the_simulation(parents):
+    """The usage of its first job was added to the accounts above it without end."""
+    names = ("phys", "bio")
+    rows = [
+        f'[[accounts]]\naccount = "{name}"\nparent = "{parent}"\n' for name, parent in zip(names, parents, strict=False)
+    ]
+    where = site("".join(rows))
+    assert play(where, job(1, 0.0, 100.0, account="phys")).end_s.tolist() == [100]
+    assert where.report.of("assumed") == {"accounts that are below themselves are taken below root": 1}
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("scheduler", "bf_interval"), ("scheduler", "sched_interval"), ("scheduler", "bf_resolution"),
+        ("priority", "calc_period_s"), ("priority", "dampening"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [0, -5])
+def test_an_interval_that_is_not_positive_is_refused(table, name, value):
+    """0 ended in a traceback, and the simulation of a negative one did not end."""
+    text = SITE.replace(f"[{table}]\n", f"[{table}]\n{name} = {value}\n").replace("bf_interval = 30\n", "")
+    with pytest.raises(SettingsError, match=f"{name} of the site is {value}; it must be more than 0"):
+        play(parse_site(text, "site.toml"), job(1, 0.0, 100.0))
+
+
+def test_a_constraint_of_very_many_brackets_is_refused_and_the_others_run():
+    """It ended the simulation of the whole log with a traceback."""
+    schedule = play(site(), job(1, 0.0, 100.0, constraint="(" * 5000), job(2, 0.0, 100.0))
+    assert schedule.state == ("refused", "ended")
 
 
 def test_more_submissions_than_allowed_are_rejected():

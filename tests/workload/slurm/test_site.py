@@ -10,7 +10,7 @@ import pytest
 from clustertwin.workload.slurm.site.conf_lines import SiteError, logical_lines
 from clustertwin.workload.slurm.site.quantities import Gres
 from clustertwin.workload.slurm.site.site_directory import parse_site, read_site
-from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES
+from clustertwin.workload.slurm.site.slurm_site import PARENT_SHARES, SlurmSite
 
 CONF = """\
 # a comment
@@ -226,6 +226,121 @@ def test_a_short_toml_is_a_site():
     for wrong in ("[scheduler]\nbf_intervall = 3", "[[nodes]]\nnames = 'n1'\ncolour = 3", "[x]", "a = "):
         with pytest.raises(SiteError, match=r"site\.toml"):
             parse_site(wrong, "site.toml")
+
+
+SCRIPT = """\
+add qos normal,high
+modify qos high set priority=10 MaxTRESPerUser=cpu=16
+modify qos high set MaxTRESPerUser=node=2
+add account phys Description="the lab" GrpCPUs=100 GrpNodes=10
+add account optics parent=phys
+add account bio
+add user ann,bob account=phys qos=normal
+add user bob account=bio
+modify user where user=ann set qos+=high maxjobs=3
+add user bob account=phys partition=gpu maxjobs=1
+modify account phys set GrpTRES=cpu=-1,mem=4G
+modify user bob where account=bio set qos+=high
+add coordinator ann account=phys
+"""
+
+
+def accounts_of(directory: Path, script: str) -> SlurmSite:
+    (directory / "sacctmgr.dump").unlink()
+    (directory / "qos.txt").unlink()
+    (directory / "sacctmgr.script").write_text(script)
+    return read_site(directory)
+
+
+def test_a_script_may_name_what_it_changes_without_a_key(directory):
+    """Commands such as `add account phys` had no effect, without a word."""
+    site = accounts_of(directory, SCRIPT)
+    users = {(entry.user, entry.account, entry.partition): entry for entry in site.associations if entry.user}
+    assert set(users) == {("ann", "phys", ""), ("bob", "phys", ""), ("bob", "bio", ""), ("bob", "phys", "gpu")}
+    assert (users["ann", "phys", ""].qos, users["ann", "phys", ""].limits.max_jobs) == (("normal", "high"), 3)
+    assert users["bob", "phys", "gpu"].limits.max_jobs == 1
+    assert users["bob", "bio", ""].qos == ("normal", "high")  # what it inherits, and one more
+    assert {entry.account: entry.parent for entry in site.associations if not entry.user} == {
+        "phys": "root", "optics": "phys", "bio": "root",
+    }  # fmt: skip
+    assert site.report.of("not modelled")["sacctmgr coordinator"] == 1
+
+
+def test_a_list_of_tres_changes_only_those_that_it_names(directory):
+    site = accounts_of(directory, SCRIPT)
+    high = next(qos for qos in site.qos if qos.name == "high")
+    phys = next(entry for entry in site.associations if entry.account == "phys" and not entry.user)
+    assert (high.priority, high.limits.max_tres_user) == (10, {"cpu": 16, "node": 2})
+    assert phys.limits.group_tres == {"node": 10, "mem": 4096}
+
+
+def test_what_a_script_removes_is_gone(directory):
+    """To delete a user or an account added it."""
+    site = accounts_of(directory, SCRIPT + "delete user bob where account=bio\nremove account name=optics\n")
+    assert {(entry.account, entry.user) for entry in site.associations} == {
+        ("phys", ""), ("phys", "ann"), ("phys", "bob"), ("bio", ""),
+    }  # fmt: skip
+    assert not accounts_of_more(directory, "delete account phys,bio\n").associations
+
+
+def accounts_of_more(directory: Path, line: str) -> SlurmSite:
+    (directory / "sacctmgr.script").write_text(SCRIPT + line)
+    return read_site(directory)
+
+
+def test_a_command_without_a_name_is_refused(directory):
+    with pytest.raises(SiteError, match=r"sacctmgr\.script:14: no name of a user"):
+        accounts_of(directory, SCRIPT + "modify user where account=phys set fairshare=parent\n")
+
+
+def test_the_parents_of_accounts_are_read_under_the_heading_that_sacctmgr_prints(directory):
+    (directory / "sacctmgr.dump").unlink()
+    table = "Account|Par Name|User|Share\nroot||| 1\nphys|root||10\noptics|phys||3\noptics||ann|1\n"
+    (directory / "assoc.txt").write_text(table)
+    site = read_site(directory)
+    assert {entry.account: entry.parent for entry in site.associations if not entry.user}["optics"] == "phys"
+    assert not any("par" in what for what in site.report.of("unknown"))
+
+
+@pytest.mark.parametrize(
+    ("values", "cores", "cpus"),
+    [
+        ("CPUs=64 CoresPerSocket=16 ThreadsPerCore=2", 32, 64),
+        ("CPUs=64 CoresPerSocket=16", 64, 64),
+        ("CPUs=16 CoresPerSocket=16 ThreadsPerCore=2", 16, 16),
+        ("CPUs=64 Sockets=2 CoresPerSocket=16 ThreadsPerCore=2", 32, 64),
+    ],
+)
+def test_slurm_infers_the_sockets_from_the_cpus(tmp_path, values, cores, cpus):
+    """A node of 64 CPUs had 32: one socket was assumed."""
+    (tmp_path / "slurm.conf").write_text(f"NodeName=n1 {values}\nPartitionName=p Nodes=n1\n")
+    site = read_site(tmp_path)
+    assert (site.groups[0].cores, site.cpus) == (cores, cpus)
+    assert not site.report.of("assumed")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("start_s = 2024-01-01T00:00:00Z", r"reservation 'r': float\(\) argument"),
+        ("start_s = 0\nusers = 'ada'", "users must be a list of texts"),
+        ("start_s = 0\nduration = 60", "unknown key 'duration'"),
+        ("start_s = 9\nend_s = 9", "start_s 9 is not before its end"),
+        (f"start_s = {'9' * 400}", "too large"),
+        ("start_s = 0\n[[reservation]]\nstart_s = 1", "unknown table 'reservation'"),
+    ],
+)
+def test_a_reservation_that_would_be_read_otherwise_is_refused(directory, line, reason):
+    (directory / "reservations.toml").write_text(f"[[reservations]]\nname = 'r'\n{line}\n")
+    with pytest.raises(SiteError, match=reason):
+        read_site(directory)
+
+
+@pytest.mark.parametrize("line", ["features = 'ib'", "[[partitions]]\nname = 'p'\nallow_qos = 'high'"])
+def test_a_text_in_place_of_a_list_is_refused(line):
+    """A list of its letters was read, or a QOS that is a part of the text was allowed."""
+    with pytest.raises(SiteError, match="must be a list of texts"):
+        parse_site(f"[[nodes]]\nnames = 'n1'\ncores = 1\n{line}\n", "site.toml")
 
 
 def test_a_production_site_is_read(data):

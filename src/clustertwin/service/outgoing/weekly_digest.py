@@ -93,7 +93,7 @@ def text(report: Digest, link: str = "") -> tuple[str, str]:
         lines += ["", "Events without a verdict, highest score first:"]
         for id, what in zip(report.unvetted, report.titles, strict=True):
             lines += [f"  {what}", f"    {link.rstrip('/')}/events/{id}" if link else f"    twin events show {id}"]
-    return title, "\n".join(lines)
+    return title, "\n".join(map(formatting.visible, lines))  # nodes of a replayed recording have any name
 
 
 def _rate(report: Digest) -> str:

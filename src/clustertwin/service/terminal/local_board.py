@@ -53,8 +53,9 @@ def newest_node_channels(trace: Trace) -> dict[str, float]:
 
 
 def board_of(traces: list[Trace]) -> Board:
-    """The traces of one node, oldest first -> its board. Missing seconds are unknown."""
+    """The traces of one node, oldest first -> its board of the last minutes. Missing seconds are unknown."""
     last = traces[-1]
+    traces = [trace for trace in traces if trace.end_s > last.end_s - HISTORY_S]  # its clock may have jumped
     row = {cpu: i for i, cpu in enumerate(last.cpus)}
     start_s = traces[0].start_s
     values = np.full((len(last.cpus), last.end_s - start_s, len(last.schema)), np.nan, np.float32)

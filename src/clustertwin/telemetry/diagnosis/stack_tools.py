@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -83,8 +84,11 @@ def stack_of(pid: int, state: str, cpu_s: float = 1.0) -> tuple[Stack, float, st
 
 
 def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ()) -> bytes:
-    """The output of a tool; nothing if it fails. It is killed if it uses too much time: it reads what a user made."""
-    end_s = time.monotonic() + TIMEOUT_S
+    """The output of a tool; nothing if it fails. It is killed if it uses too much time, and if it prints too much.
+
+    It reads what a user made: the names of functions in a program may have gigabytes.
+    """
+    end_s, output = time.monotonic() + TIMEOUT_S, bytearray()
     try:
         with subprocess.Popen(
             command,
@@ -94,14 +98,20 @@ def run_tool(command: Sequence[str], cpu_s: float, pass_fds: Sequence[int] = ())
             env={"LC_ALL": "C"},
             pass_fds=pass_fds,
         ) as running:
-            while True:
-                try:
-                    return running.communicate(timeout=0.05)[0][:MAX_OUTPUT]
-                except subprocess.TimeoutExpired:
-                    seen = look(running.pid)
-                    if time.monotonic() > end_s or (seen is not None and seen.cpu_s > cpu_s):
-                        running.kill()
-                        return b""
+            assert running.stdout is not None
+            pipe = running.stdout.fileno()
+            try:
+                while len(output) < MAX_OUTPUT and time.monotonic() < end_s:
+                    if select.select([pipe], [], [], 0.05)[0]:
+                        piece = os.read(pipe, 1 << 16)
+                        if not piece:
+                            return bytes(output)
+                        output += piece
+                    elif (seen := look(running.pid)) is not None and seen.cpu_s > cpu_s:
+                        break
+                return bytes(output[:MAX_OUTPUT]) if len(output) >= MAX_OUTPUT else b""
+            finally:
+                running.kill()
     except OSError:
         return b""
 

@@ -63,12 +63,20 @@ def read_raw(
     named = {name: _as_codes(columns, name, codes[name].words) for name in words}
     if "cpus" in columns:
         columns["cpus"][columns["cpus"] == 0] = -1  # the ThetaGPU log does not count cpus
+    numbers = np.concatenate(lines) if lines else np.empty(0, np.int64)
     if labels["submit_s"] == "interval":
-        columns["submit_s"] = np.cumsum(np.nan_to_num(columns["submit_s"]))
+        columns["submit_s"] = np.cumsum(_forward(columns["submit_s"], numbers, findings))
     dated = np.nanmin(columns["submit_s"], initial=np.inf) >= EARLIEST_DATE_S
-    return RawLog(columns, np.concatenate(lines) if lines else np.empty(0, np.int64), labels,
+    return RawLog(columns, numbers, labels,
                names={name: entries for name, entries in named.items() if entries}, machine=_machine(columns),
                epoch_s=None if dated else 0.0, timezone=timezone or "UTC")  # fmt: skip
+
+
+def _forward(interval_s: NDArray[Any], lines: NDArray[np.int64], findings: LogFindings) -> NDArray[Any]:
+    """Seconds since the previous job. No job is submitted before the one that it follows."""
+    for i in np.flatnonzero(interval_s < 0):
+        findings.repair(int(lines[i]), f"interval {interval_s[i]:g} is negative", "treated as 0")
+    return np.maximum(np.nan_to_num(interval_s), 0.0)
 
 
 def _status(word: str) -> float:

@@ -175,9 +175,9 @@ class _Report:
         """cpu, node, gpu and mem (bytes) of a TRES list; nan where the list has no entry."""
         resources = {part: np.full(len(batch), np.nan) for part in ("cpu", "node", "gpu", "mem")}
         if name in batch.words:
-            labels = {"cpu": "cpu", "node": "node", "gpu": "gres/gpu"}
-            for part, label in labels.items():
-                resources[part] = batch.parsed(name, partial(_count, label=label), self._findings)
+            for part in ("cpu", "node"):
+                resources[part] = batch.parsed(name, partial(_count, label=part), self._findings)
+            resources["gpu"] = batch.parsed(name, _gpus, self._findings)
             resources["mem"] = batch.parsed(
                 name, lambda word: parse_memory(parse_tres(word).get("mem", "")), self._findings
             )
@@ -204,6 +204,15 @@ class _Report:
 
 def _count(word: str, label: str) -> float:
     return float(parse_tres(word).get(label, "nan"))
+
+
+def _gpus(word: str) -> float:
+    """All GPUs; without their sum, as where a site counts each type only, the types are added up."""
+    tres = parse_tres(word)
+    if "gres/gpu" in tres:
+        return float(tres["gres/gpu"])
+    types = [float(count) for name, count in tres.items() if name.startswith("gres/gpu:")]
+    return sum(types) if types else float("nan")
 
 
 def _minutes(word: str) -> float:

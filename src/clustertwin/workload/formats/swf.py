@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.core.foreign_files import LATEST_S
 from clustertwin.workload.formats.parsing.byte_stream import Progress, blocks
 from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.formats.parsing.validation import RawLog
@@ -96,7 +97,8 @@ def _parse_bulk(text: bytes) -> Table | None:
         table = np.fromstring(text.decode("ascii"), sep=" ").reshape(-1, FIELDS)
     except ValueError:  # a word that is not a number, or text that is not ASCII
         return None
-    return table if np.isfinite(table).all() else None
+    # In older versions of numpy, such as 2.1, a word that is no number ends the table: later lines would be lost.
+    return table if len(table) == len(ends) and np.isfinite(table).all() else None
 
 
 def _parse_lines(
@@ -204,7 +206,11 @@ def _epoch(entries: dict[str, str], submit: Column, lines: NDArray[np.int64], fi
         reason = f"submit time {submit[0]:.0f} is a Unix timestamp; SWF counts seconds from UnixStartTime in the header"
         findings.repair(int(lines[0]), reason, "counted from the timestamp of the first job")
         return None
-    return float(_number(entries, "UnixStartTime"))
+    start_s = float(_number(entries, "UnixStartTime"))
+    if start_s > LATEST_S:
+        findings.note(None, f"UnixStartTime {start_s:.0f} in the header is no date; the log is read without one")
+        return 0.0
+    return start_s
 
 
 def _request(request: Column, cpu_time: Column, lines: NDArray[np.int64], findings: LogFindings) -> Column:

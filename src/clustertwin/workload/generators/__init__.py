@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from clustertwin.core.errors import SettingsError
+from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.extras import load as load_object
 from clustertwin.workload.generators.contract import Fitted, Generator, GeneratorState
 from clustertwin.workload.generators.saved_generator import read_state, save
@@ -80,4 +80,7 @@ def load(directory: Path) -> Fitted:
     name, state = read_state(directory)
     if name not in GENERATORS:
         raise SettingsError(f"{directory}: the generator {name!r} cannot be loaded; it is not in the table")
-    return cast(Fitted, load_object(GENERATORS[name].fitted).from_state(state))
+    try:
+        return cast(Fitted, load_object(GENERATORS[name].fitted).from_state(state))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(directory, f"its data is not that of the generator {name!r}: {error!r:.200}") from error

@@ -7,6 +7,7 @@ them without a new compilation.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
+from clustertwin.core.foreign_files import open_regular
 from clustertwin.workload.policies.policy_contract import Now, Policy, Request
 from clustertwin.workload.policies.trained_range import TrainedRange, range_from
 
@@ -95,11 +97,13 @@ def read_learned(path: Path) -> Policy:
     """The policy in a file that `twin sched train` wrote."""
     safetensors = require("safetensors", "rl")
     try:
+        os.close(open_regular(path))
         with safetensors.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys() if name == "policy"}  # noqa: SIM118
-            values = orjson.loads((file.metadata() or {}).get("clustertwin", "{}"))
-    except (OSError, safetensors.SafetensorError, orjson.JSONDecodeError) as error:
+            trained = range_from(orjson.loads((file.metadata() or {}).get("clustertwin", "{}")))
+    except (OSError, safetensors.SafetensorError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(path, f"not a trained policy: {error}") from error
-    if "policy" not in tensors or len(tensors["policy"]) % (FEATURES + 2):
+    weights = tensors.get("policy", np.zeros(0))
+    if weights.ndim != 1 or not len(weights) or len(weights) % (FEATURES + 2):
         raise InputError(path, f"contains no policy with {FEATURES} features")
-    return learned(tensors["policy"], path.stem, range_from(values))
+    return learned(weights, path.stem, trained)

@@ -7,18 +7,22 @@ A later line for the same job, node, threads and start replaces the earlier one.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
 from clustertwin.core.foreign_files import read_regular
+from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan
 
 #: A label has about 200 bytes.
 MOST_BYTES = 1 << 28
+#: What pages, messages and commands show. A recording may come from elsewhere.
+_SHOWN = ("job", "job_type", "owner", "anomaly", "name", "user", "account")
 
 
 def append(path: Path, span: JobSpan) -> None:
@@ -53,6 +57,8 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
             row["end_s"] = math.inf if row["end_s"] is None else row["end_s"]
             span = JobSpan(**row)
             _check(span)
+            shown: dict[str, Any] = {name: visible(getattr(span, name)) for name in _SHOWN}
+            span = replace(span, **shown)
             spans[span.job, span.node, span.cpus, span.start_s] = span
         except (ValueError, KeyError, TypeError) as error:
             raise RecordingError(where, f"not a label ({error})", number) from error
@@ -61,7 +67,7 @@ def parse(data: bytes, where: object = "labels") -> list[JobSpan]:
 
 def _check(span: JobSpan) -> None:
     """Raise `ValueError` if a value has another type than it should have."""
-    texts = (span.job, span.node, span.job_type, span.owner, span.anomaly, span.name, span.user)
+    texts = (span.node, *(getattr(span, name) for name in _SHOWN))
     seconds = (span.start_s, span.end_s, *([] if span.onset_s is None else [span.onset_s]))
     if not all(type(text) is str for text in texts):
         raise ValueError("a name is not a text")

@@ -20,7 +20,8 @@ STATES = {
 STATE_NUMBERS = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
                  "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")  # fmt: skip
 NEVER = ("", "Unknown", "None", "N/A")
-NO_LIMIT = (*NEVER, "UNLIMITED", "Partition_Limit", "INVALID")
+#: squeue prints `NOT_SET` for a limit that is not known yet.
+NO_LIMIT = (*NEVER, "UNLIMITED", "Partition_Limit", "NOT_SET", "INVALID")
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)$")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?([nc]?)$")

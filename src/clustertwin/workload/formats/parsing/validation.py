@@ -21,8 +21,8 @@ COUNTS = ("nodes", "cpus", "gpus")
 CODES = ("user", "group", "queue", "status")
 #: Whole numbers up to here are exact in a float column; larger ones would become other numbers without a word.
 EXACT = 2.0**53
-#: 30,000 years; no time of a job log is longer.
-LONGEST_S = 1e12
+#: 1,500 years; no time of a job log is longer. A date, a wait and a run time of this length still add up to a date.
+LONGEST_S = 5e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ def to_jobs(raw: RawLog, findings: LogFindings) -> tuple[Jobs, dict[str, Floats]
     _replace_huge(columns, raw, findings)
     as_written = _round_counts(columns, raw, findings)
     _replace_negative(columns, raw, findings)
+    _replace_unnamed(columns, raw, findings)
     keep = _has_submit(columns, raw, findings) & _first_of_its_id(columns, raw, findings)
     order = _submission_order(columns, raw, keep, findings)
     if not keep.any():
@@ -120,6 +121,16 @@ def _replace_negative(columns: dict[str, Floats], raw: RawLog, findings: LogFind
             reason = f"{_label(raw, name)} {values[i]:g} is negative; only -1 (unknown) is allowed"
             findings.repair(int(raw.lines[i]), reason, "treated as unknown")
             values[i] = -1
+
+
+def _replace_unnamed(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> None:
+    """Codes beyond the names of a log that has names."""
+    for name, words in raw.names.items():
+        values = columns.get(name, np.empty(0))
+        for i in np.flatnonzero(values >= len(words)):
+            reason = f"{_label(raw, name)} {values[i]:.0f} has no name; the log names {len(words)}"
+            findings.repair(int(raw.lines[i]), reason, "treated as unknown")
+            values[i] = np.nan
 
 
 def _has_submit(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ LONGEST_S, MOST_COUNTED = 1e10, 2**31
 MOST_BYTES = 256 << 20
 
 #: Reasons for waiting other than resources: no scheduling decision can start these jobs.
-HELD = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime")
+HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "Dependency", "DependencyNeverSatisfied", "BeginTime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
         if len(fields) != 8:
             raise InputError("squeue", f"{len(fields)} fields, expected 8: {FORMAT}", number)
         name, user, state, cpus, nodes, limit, elapsed, reason = fields
-        if state == "PENDING" and reason.strip("()") in HELD:
+        if state == "PENDING" and is_held(reason):
             held += 1
             continue
         try:
@@ -110,6 +111,16 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
     )
     names = tuple(line.name for line in lines)
     return LiveQueue(jobs, names, np.array([line.elapsed_s for line in lines]), running, held)
+
+
+def is_held(reason: str, reasons: Sequence[str] = HELD) -> bool:
+    """Whether a job waits for a person, another job or a time, by the reason that squeue prints.
+
+    >>> is_held("(launch failed requeued held)"), is_held("Resources")
+    (True, False)
+    """
+    word = reason.strip("()")
+    return word in reasons or word.replace("_", "").replace(" ", "").endswith("requeuedheld")
 
 
 def _count(text: str) -> int:

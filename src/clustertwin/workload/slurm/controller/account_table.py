@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from clustertwin.workload.slurm.controller.site_arrays import SHARES, Ints, Rows
@@ -17,7 +19,10 @@ class AccountTable:
         self.index = self._association_index()
 
     def _association_index(self) -> dict[tuple[str, str], int]:
-        """(account, user) -> row; accounts and users that only the log names are added with one share."""
+        """(account, user) -> row; accounts and users that only the log names are added with one share.
+
+        A user may have an association for one partition beside the general one, which comes last.
+        """
         rows: list[Association] = [
             entry for entry in self.site.associations if entry.account == "root" and not entry.user
         ]
@@ -28,10 +33,15 @@ class AccountTable:
         placed = {"root"}
         while accounts:
             ready = [name for name, entry in accounts.items() if entry.parent in placed or entry.parent not in accounts]
-            for name in ready or list(accounts):
-                rows.append(accounts.pop(name))
+            for name in ready or list(accounts)[:1]:
+                entry = accounts.pop(name)
+                if not ready:  # usage is added to all accounts above, which would never end
+                    self.site.report.add("assumed", "accounts that are below themselves are taken below root")
+                    entry = replace(entry, parent="root")
+                rows.append(entry)
                 placed.add(name)
-        rows += [entry for entry in self.site.associations if entry.user]
+        users = [entry for entry in self.site.associations if entry.user]
+        rows += sorted(users, key=lambda entry: not entry.partition)
         known = {(entry.account, entry.user) for entry in rows}
         self.default_account: dict[str, str] = {}
         for entry in self.site.associations:
@@ -48,7 +58,13 @@ class AccountTable:
                     known.add((account, job.user))
             rows.sort(key=lambda entry: bool(entry.user))
         self.rows = rows
+        self._of_partition = {(entry.account, entry.user, entry.partition): i for i, entry in enumerate(rows)}
         return {(entry.account, entry.user): i for i, entry in enumerate(rows)}
+
+    def find(self, account: str, user: str, partition: str) -> int | None:
+        """The association of a user for this partition, or the general one, or the account's."""
+        general = self.index.get((account, user), self.index.get((account, "")))
+        return self._of_partition.get((account, user, partition), general)
 
     def share_rows(self) -> tuple[Rows, Ints]:
         rows = self.rows

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from clustertwin.workload.slurm.controller.site_arrays import Refused
+
+#: Slurm knows one level of them.
+MOST_BRACKETS = 50
+
 
 def feature_test(text: str) -> Callable[[set[str]], bool]:
     """A constraint such as `ib&(v100|a100)` -> a test of a node's features.
@@ -13,6 +18,8 @@ def feature_test(text: str) -> Callable[[set[str]], bool]:
     (True, False)
     """
     words = re.findall(r"[\w.-]+(?:\*\d+)?|[&|,()\[\]]", text)
+    if words.count("(") + words.count("[") > MOST_BRACKETS:
+        raise Refused("the constraint of a job has too many brackets")
     at = 0
 
     def either() -> Callable[[set[str]], bool]:

@@ -33,7 +33,7 @@ class RequestReader:
             if name not in self.table.partitions:
                 raise Refused(f"partition {name} does not exist")
         account = job.account or self.accounts.default_account.get(job.user, "root")
-        association = self.accounts.index.get((account, job.user), self.accounts.index.get((account, "")))
+        association = self.accounts.find(account, job.user, names[0])
         if site.enforce_associations and (account, job.user) not in self.accounts.index:
             raise Refused("no association for the user and account")
         if association is None:

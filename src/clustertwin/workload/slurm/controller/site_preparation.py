@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.slurm.controller.account_table import AccountTable
 from clustertwin.workload.slurm.controller.job_request import RequestReader
 from clustertwin.workload.slurm.controller.limit_table import LimitTable
@@ -170,11 +171,15 @@ class _Preparation:
                 row[name] = getattr(scheduler, name)
             elif hasattr(weights, name):
                 row[name] = getattr(weights, name)
+        for name in ("bf_interval", "sched_interval", "bf_resolution", "calc_period_s", "dampening"):
+            if not row[name][0] > 0:  # with steps of 0 s the simulation would not end
+                raise SettingsError(f"{name} of the site is {row[name][0]:g}; it must be more than 0")
         row["queue_depth"] = scheduler.default_queue_depth
         row["bf_node_space_size"] = scheduler.bf_node_space_size or 2 * scheduler.bf_max_job_test
         row["weight_age"] = weights.age if weights.multifactor else 0.0
         row["weight_fair_share"] = weights.fair_share if weights.multifactor else 0.0
-        row["decay_per_s"] = 1.0 - 0.693 / weights.half_life_s if math.isfinite(weights.half_life_s) else 1.0
+        decays = math.isfinite(weights.half_life_s) and weights.half_life_s > 0
+        row["decay_per_s"] = 1.0 - 0.693 / weights.half_life_s if decays else 1.0
         row["preempt"] = {"none": 0, "partition": 1, "qos": 2}[site.preemption.kind]
         row["youngest_first"] = site.preemption.youngest_first
         row["over_time_s"], row["requeue_delay_s"], row["bf_phase_s"] = (

@@ -40,31 +40,30 @@ Parsed = TypeVar("Parsed")
 
 #: Of the unpacked text: ten million jobs with their command lines.
 MOST_BYTES = 1 << 32
-#: Tasks of one job array; Slurm's own limit is 4 million.
+#: Jobs of a log with arrays; Slurm's own limit for one array is 4 million tasks.
 MOST_TASKS = 4_000_000
 #: One letter of sbatch -> the long option.
 SHORT_OPTIONS = {
     "N": "nodes", "n": "ntasks", "t": "time", "q": "qos", "p": "partition", "A": "account", "c": "cpus-per-task",
     "C": "constraint", "J": "job-name", "d": "dependency", "a": "array", "b": "begin", "G": "gpus", "w": "nodelist",
-    "x": "exclude", "H": "hold", "o": "output", "e": "error", "D": "chdir", "L": "licenses",
+    "x": "exclude", "H": "hold", "o": "output", "e": "error", "D": "chdir", "L": "licenses", "O": "overcommit",
+    "s": "oversubscribe", "k": "no-kill", "Q": "quiet", "v": "verbose", "V": "version", "W": "wait", "h": "help",
+    "I": "immediate", "K": "kill-on-bad-exit", "X": "disable-status", "Z": "no-allocate", "E": "preserve-env",
+    "l": "label", "u": "unbuffered",
 }  # fmt: skip
-#: Options without a value.
+#: Options without a value, and those whose value must follow "=": the next word is not theirs.
 FLAGS = {
-    "exclusive",
-    "hold",
-    "requeue",
-    "no-requeue",
-    "parsable",
-    "wait",
-    "overcommit",
-    "contiguous",
-    "spread-job",
-}
+    "exclusive", "hold", "requeue", "no-requeue", "parsable", "wait", "overcommit", "contiguous", "spread-job", "nice",
+    "no-kill", "oversubscribe", "quiet", "verbose", "version", "help", "usage", "reboot", "test-only", "ignore-pbs",
+    "use-min-nodes", "get-user-env", "propagate", "immediate", "kill-on-bad-exit", "disable-status", "no-allocate",
+    "preserve-env", "label", "unbuffered", "pty", "x11", "resv-ports", "overlap", "exact", "whole", "multi-prog",
+    "interactive", "bell", "no-bell", "no-shell", "stepmgr",
+}  # fmt: skip
 NOT_MODELLED = {
     "nodelist", "exclude", "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
-    "spread-job", "overcommit", "switches", "core-spec", "thread-spec", "deadline", "time-min", "cluster-constraint",
-    "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core", "ntasks-per-socket", "hint",
-    "prefer", "bb", "use-min-nodes",
+    "spread-job", "overcommit", "oversubscribe", "switches", "core-spec", "thread-spec", "deadline", "time-min",
+    "cluster-constraint", "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core",
+    "ntasks-per-socket", "hint", "prefer", "bb", "use-min-nodes",
 }  # fmt: skip
 
 
@@ -176,7 +175,7 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
 
 _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "ntasks": ("tasks", parse_count),
-    "time": ("limit_s", parse_limit_s),
+    "time": ("limit_s", lambda text: parse_limit_s(text) or math.inf),  # 0 asks for no limit
     "qos": ("qos", str),
     "account": ("account", str),
     "partition": ("partitions", lambda text: tuple(text.split(","))),
@@ -185,7 +184,7 @@ _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "constraint": ("constraint", str),
     "mem": ("memory_per_node_mb", parse_memory_mb),
     "mem-per-cpu": ("memory_per_cpu_mb", parse_memory_mb),
-    "nice": ("nice", parse_count),
+    "nice": ("nice", lambda text: parse_count(text or "100")),
     "dependency": ("dependency", str),
     "reservation": ("reservation", str),
 }
@@ -212,8 +211,10 @@ def _tasks(job: SlurmJob, options: dict[str, str], before: int) -> Iterator[Slur
         if match is None:
             raise ValueError(f"--array={options['array']}: write 0-9, 1,3,5 or 0-9%2")
         count += len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
-    if count > MOST_TASKS:
-        raise ValueError(f"--array={options['array'][:40]}: {count:,} tasks; the limit is {MOST_TASKS:,}")
+    if before + count > MOST_TASKS:  # of a few bytes each: a small log could fill the memory
+        raise ValueError(
+            f"--array={options['array'][:40]}: {before + count:,} jobs so far; the limit is {MOST_TASKS:,}"
+        )
     for task in range(count):
         yield replace(job, id=before + 1 + task, array=job.id, array_limit=int(limit or 0))
 
@@ -229,11 +230,15 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     if repeated := [name for name, count in Counter(header).items() if count > 1]:
         raise TraceError(where, f"the column {repeated[0]} appears twice", lines[0][0])
     last_runs: dict[str, SlurmJob] = {}  # `sacct --duplicates` has a row for each run of a requeued job
+    local = False
     for number, line in lines[1:]:
+        place = f"{Path(where).name}:{number}"
+        if _continues(line, header):
+            report.add("assumed", "lines that go on with a command line, which are left out", place)
+            continue
         cells = _cells(line, header)
         if cells is None:
             raise TraceError(where, f"{line.count('|') + 1} columns, the header has {len(header)}", number)
-        place = f"{Path(where).name}:{number}"
         try:
             job = _sacct_job(cells, report, place)
         except (ValueError, OverflowError) as error:
@@ -244,13 +249,22 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
         if last_runs.pop(word, None):
             report.add("assumed", "jobs with several rows, as after a requeue: only the last row counts", place)
         last_runs[word] = job
+        local = local or _is_local(cells["Submit"])
     rows = list(last_runs.values())
     if not rows:
         raise TraceError(where, "no jobs")
     epoch_s = min(job.submit_s for job in rows)
     # Equal priorities are served by the array's id; its last task keeps that id, the others get later ones.
     rows.sort(key=lambda job: (job.submit_s, job.array or job.id, job.id == job.array, job.id))
-    return SlurmLog(tuple(_since(job, epoch_s) for job in rows), epoch_s, report)
+    return SlurmLog(tuple(_since(job, epoch_s) for job in rows), epoch_s, report, local)
+
+
+def _continues(line: str, header: list[str]) -> bool:
+    """Whether a line is not a row, but goes on with the command line of the row before it."""
+    if header[-1] != "SubmitLine" or line.count("|") >= len(header) - 1:
+        return False
+    ids = [cell for name, cell in zip(header, line.split("|"), strict=False) if name in ("JobID", "JobIDRaw")]
+    return not ids or not all(map(_ID.match, ids))
 
 
 def _cells(line: str, header: list[str]) -> dict[str, str] | None:
@@ -283,8 +297,7 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     if match[3]:
         report.add("not modelled", "heterogeneous jobs: their parts start independently", place)
     raw = cells.get("JobIDRaw", "")
-    number = int(raw) if raw.isdigit() else int(match[1]) + int(match[2] or 0) if (match[2] or "0").isdigit() else 0
-    number = number or int(match[1])
+    number = (int(raw) if raw.isdigit() else 0) or int(match[1])  # a task without its own number has its array's
     if max(number, int(match[1])) >= 2**62:
         raise ValueError(f"job id {word} is beyond 64 bits")
     if (match[2] or "").startswith("["):
@@ -298,6 +311,9 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     tres = _field(cells, "ReqTRES", lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
     nodes = _field(cells, "ReqNodes", lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
     cpus = _field(cells, "ReqCPUS", lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    held = _field(cells, "NodeList", _node_list)
+    if state == "CANCELLED" and start == end and not held:
+        start = math.nan  # it never started: older versions of Slurm print its end as its start
     run_s = _run_s(cells, start, end)
     if run_s < 0:
         raise ValueError(f"End {cells['End']} is before Start {cells['Start']}")
@@ -310,7 +326,7 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
         tuple(filter(None, cells.get("Partition", "").split(","))), cells.get("QOS", ""), _limit_s(cells),
         nodes_min=nodes, nodes_max=nodes, tasks=cpus, gres=_gres(tres, nodes), constraint=cells.get("Constraints", ""),
         reservation=cells.get("Reservation", ""), array=int(match[1]) if match[2] else 0,
-        succeeds=state == "COMPLETED", start_s=start, end_s=end, nodes=_field(cells, "NodeList", _node_list),
+        succeeds=state == "COMPLETED", start_s=start, end_s=end, nodes=held,
         **_memory(cells, tres, nodes),
     )  # fmt: skip
     eligible = _field(cells, "Eligible", _time_s)
@@ -364,6 +380,11 @@ def _time_s(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def _is_local(text: str) -> bool:
+    """Whether a time has no zone, as sacct prints it."""
+    return not text.isdecimal() and datetime.fromisoformat(text).tzinfo is None
+
+
 def _node_list(text: str) -> tuple[str, ...]:
     return () if text in _NONE or text.lower() == "none assigned" else tuple(expand_hosts(text))
 
@@ -397,7 +418,7 @@ def _gres(tres: dict[str, float], nodes: int) -> tuple[Gres, ...]:
     return tuple(
         Gres(name[5:].partition(":")[0], name.partition(":")[2], max(int(amount) // nodes, 1))
         for name, amount in tres.items()
-        if name.startswith("gres/") and name not in typed
+        if name.startswith("gres/") and name not in typed and amount
     )
 
 

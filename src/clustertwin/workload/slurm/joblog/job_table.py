@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clustertwin.workload.slurm.site.quantities import Gres
 from clustertwin.workload.slurm.site.slurm_site import SiteReport
@@ -53,13 +53,14 @@ class SlurmLog:
     jobs: tuple[SlurmJob, ...]
     epoch_s: float = 0.0
     report: SiteReport = field(default_factory=SiteReport)
+    local: bool = False  # its times have no zone: `epoch_s` is the local time of the site, counted as UTC
 
     def __len__(self) -> int:
         return len(self.jobs)
 
     def first(self, count: int) -> SlurmLog:
         """The jobs submitted first."""
-        return SlurmLog(self.jobs[:count], self.epoch_s, self.report)
+        return replace(self, jobs=self.jobs[:count])
 
 
 def in_order(jobs: Sequence[SlurmJob], epoch_s: float = 0.0, report: SiteReport | None = None) -> SlurmLog:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clustertwin.core.errors import InputError
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
-from clustertwin.workload.simulator.forecast.squeue import COMMAND, FORMAT, HELD, LONGEST_S
+from clustertwin.workload.simulator.forecast.squeue import COMMAND, FORMAT, HELD, LONGEST_S, is_held, read_squeue
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.quantities import (
     Gres,
@@ -19,7 +21,6 @@ from clustertwin.workload.slurm.site.quantities import (
 
 #: After the fields of `FORMAT`: partition, QOS, account, priority, memory, GRES on each node, nodes, sharing, features.
 SITE_FORMAT = f"{FORMAT}|%P|%q|%a|%Q|%m|%b|%N|%h|%f"
-SITE_COMMAND = (*COMMAND[:-1], f"--format={SITE_FORMAT}")
 FIELDS = 17
 #: Jobs that no scheduling decision can start: besides `HELD`, tasks beyond the limit of their array.
 HELD_HERE = (*HELD, "JobArrayTaskLimit")
@@ -50,16 +51,34 @@ class SiteQueue:
         return (*self.running, *self.waiting)
 
 
-def parse_site_queue(text: str, unlimited_s: float = 365 * 86_400.0) -> SiteQueue:
-    """The queue in an answer of squeue (`SITE_FORMAT`). A job without a time limit gets a limit of a year."""
+def read_site_queue() -> SiteQueue:
+    """Ask squeue on this machine.
+
+    Where Slurm does not check accounts, a user may write anything into one, also what looks like other fields or jobs.
+    Only squeue and this function know the mark that follows each field.
+    """
+    mark = f"|{secrets.token_hex(8)}|"
+    return parse_site_queue(read_squeue(site_command(mark)), mark)
+
+
+def site_command(mark: str) -> tuple[str, ...]:
+    """The command that prints the queue with this mark after each field."""
+    form = "".join(field + mark for field in SITE_FORMAT.split("|"))
+    return (*COMMAND[:-1], f"--format={form}")
+
+
+def parse_site_queue(text: str, mark: str = "", unlimited_s: float = 365 * 86_400.0) -> SiteQueue:
+    """The queue in an answer of squeue: a line of `SITE_FORMAT` for each job, or its fields with a mark after each.
+
+    A job without a time limit gets a limit of a year.
+    """
     running: list[LiveJob] = []
     waiting: list[LiveJob] = []
     held = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = line.strip().split("|", FIELDS - 1)  # a constraint may contain "|": it stands last
+    for number, fields in enumerate(_records(text, mark), 1):
         if len(fields) != FIELDS:
             raise InputError("squeue", f"{len(fields)} fields, a site needs {FIELDS}: {SITE_FORMAT}", number)
-        if fields[2] == "PENDING" and fields[7].strip("()") in HELD_HERE:
+        if fields[2] == "PENDING" and is_held(fields[7], HELD_HERE):
             held += 1
             continue
         try:
@@ -68,6 +87,16 @@ def parse_site_queue(text: str, unlimited_s: float = 365 * 86_400.0) -> SiteQueu
             raise InputError("squeue", str(error), number) from error
         (running if fields[2] == "RUNNING" else waiting).append(live)
     return SiteQueue(tuple(running), tuple(waiting), held)
+
+
+def _records(text: str, mark: str) -> Iterator[list[str]]:
+    if not mark:
+        for line in text.splitlines():
+            yield line.strip().split("|", FIELDS - 1)  # a constraint may contain "|": it stands last
+        return
+    fields = text.split(mark)
+    for i in range(0, len(fields) - 1, FIELDS):
+        yield [fields[i].removeprefix("\n"), *fields[i + 1 : i + FIELDS]]  # the end of the record before
 
 
 def _live_job(fields: list[str], number: int, unlimited_s: float) -> LiveJob:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class SiteFuture:
 
     draws: FutureSettings = FutureSettings(futures=20)
     hours: float = 24.0  # for which new jobs are submitted; 0: none
-    now_s: float | None = None  # Unix time, to draw submissions of the same hours of the week
+    now_s: float | None = None  # by the clock of the past (`clock_of`): new jobs are those of the same hours of a week
     seed: int = 0
     known: KnownHealth = field(default_factory=dict)  # running jobs that hang run to their limits
 
@@ -102,6 +103,13 @@ def forecast_site(
     if site.reservations:
         notes.append(f"not modelled: {len(site.reservations)} advance reservations")
     return SiteStarts(tuple(sorted(answers, key=lambda answer: answer.p50_s)), tuple(notes))
+
+
+def clock_of(past: SlurmLog | None, unix_s: float | None) -> float | None:
+    """A Unix time as the log of the past counts time: a log without a time zone counts local time as UTC."""
+    if unix_s is None or past is None or not past.local:
+        return unix_s
+    return datetime.fromtimestamp(unix_s).replace(tzinfo=UTC).timestamp()
 
 
 def queue_futures(

@@ -43,8 +43,8 @@ _NOT_MODELLED = {
 _NO_EFFECT = {
     "description", "descr", "organization", "org", "adminlevel", "coordinators", "defaultaccount", "defaultwckey",
     "wckeys", "name", "names", "account", "accounts", "cluster", "clusters", "user", "users", "parent", "lineage",
-    "classification", "clusternodes", "tres", "id", "comment", "where", "set", "parentname", "parentid", "lft", "rgt",
-    "flags", "share", "partition",
+    "classification", "clusternodes", "tres", "id", "comment", "where", "set", "parentname", "parname", "parentid",
+    "parid", "lft", "rgt", "flags", "share", "partition",
 }  # fmt: skip
 
 
@@ -63,13 +63,13 @@ class AccountBook:
             if key == "priority":
                 changes["priority"] = _number(value, place, key)
             elif key == "preempt":
-                changes["preempt"] = _list(value)
+                changes["preempt"] = _changed(old.preempt, value)
             elif key == "preemptmode":
                 changes["preempt_mode"] = "" if value.lower() == "cluster" else value.lower()
             elif key == "usagefactor":
                 changes["usage_factor"] = _limit("usage_factor", value or "1", place, key)
             elif key == "flags":
-                changes["flags"] = _list(value)
+                changes["flags"] = _changed(old.flags, value)
         self.qos[name] = replace(old, **changes)
 
     def set_association(self, base: Association, given: dict[str, str], place: tuple[Path, int]) -> None:
@@ -80,7 +80,7 @@ class AccountBook:
             if name in ("fairshare", "shares", "share"):
                 changes["shares"] = PARENT_SHARES if value.lower() == "parent" else _number(value or "1", place, name)
             elif name in ("qos", "qoslevel"):
-                changes["qos"] = _changed(old.qos, value)
+                changes["qos"] = _changed(old.qos or self._inherited_qos(base), value)
             elif name in ("defaultqos", "defqos"):
                 changes["default_qos"] = value
             elif name == "priority" and value:
@@ -88,6 +88,33 @@ class AccountBook:
         if base.parent != "root":
             changes["parent"] = base.parent
         self.associations[key] = replace(old, **changes)
+
+    def _inherited_qos(self, entry: Association) -> tuple[str, ...]:
+        """The QOS of the nearest account above that has a list of its own; Slurm gives `normal` to a new cluster."""
+        for _ in range(100):  # accounts may be below themselves
+            above = self.associations.get((entry.account if entry.user else entry.parent, "", ""))
+            if above is None:
+                break
+            if above.qos:
+                return above.qos
+            entry = above
+        return ("normal",) if "normal" in self.qos else ()
+
+    def remove_user(self, name: str, accounts: Iterable[str]) -> None:
+        """Remove the associations of a user in these accounts, or all of them if there are none."""
+        chosen = set(accounts)
+        for key in [key for key in self.associations if key[1] == name and (not chosen or key[0] in chosen)]:
+            del self.associations[key]
+
+    def remove_account(self, name: str) -> None:
+        """Remove an account with its users and the accounts below it."""
+        below = [name]
+        while below:
+            account = below.pop()
+            accounts = (entry for entry in self.associations.values() if not entry.user)
+            below += [entry.account for entry in accounts if entry.parent == account != entry.account]
+            for key in [key for key in self.associations if key[0] == account]:
+                del self.associations[key]
 
 
 def read_accounts(paths: Iterable[Path], report: SiteReport) -> AccountBook:
@@ -149,9 +176,12 @@ def _read_table(path: Path, lines: list[tuple[int, str]], book: AccountBook) -> 
         place = (path, number)
         if "account" in header:
             name = given.get("account", "root")
-            base = Association(name, given.get("user", ""), given.get("parentname", "root"), given.get("partition", ""))
+            parent = given.get("parentname", given.get("parname", "root"))  # sacctmgr heads the column with "Par Name"
+            base = Association(name, given.get("user", ""), parent, given.get("partition", ""))
             book.set_association(base, given, place)
         elif "name" in header:
+            if "name" not in given:
+                raise SiteError(path, "a QOS without a name", number)
             book.set_qos(given["name"], given, place)
         else:
             raise SiteError(path, "a table of sacctmgr has the column Name (QOS) or Account (associations)", 1)
@@ -169,27 +199,66 @@ def _read_script(path: Path, lines: list[tuple[int, str]], book: AccountBook) ->
         if verb not in ("add", "create", "modify", "remove", "delete"):
             hint = "; print tables with sacctmgr --parsable2" if ";" in text or "\t" in text else ""
             raise SiteError(path, f"{words[0]!r} is not a command of sacctmgr{hint}", number)
-        given = {key.lower(): value for key, equals, value in (word.partition("=") for word in words[2:]) if equals}
-        names = _list(given.get("name", given.get("names", "")))
-        for name in names:
+        given, bare = _settings(words[2:])
+        noun = noun if noun == "qos" else noun.removesuffix("s")
+        keyed = [given.get(key, "") for key in _NAMES.get(noun, ())]
+        names = [name for word in (*bare, *keyed) for name in _list(word)]
+        if noun in _NOT_MODELLED_NOUNS:
+            book.report.add("not modelled", f"sacctmgr {noun}", f"{path.name}:{number}")
+            continue
+        if not names:
+            raise SiteError(path, f"no name of a {noun or 'QOS, account or user'}; write {verb} {noun} NAME …", number)
+        for name in dict.fromkeys(names):
             _apply(verb, noun, name, given, (path, number), book)
 
 
+def _settings(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The settings of a command, and its other words: names."""
+    given: dict[str, str] = {}
+    bare: list[str] = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            bare += [word] if word.lower() not in ("set", "where") else []
+        elif key[-1:] in ("+", "-"):  # qos+=high,low
+            given[key[:-1].lower()] = ",".join(key[-1] + item for item in _list(value))
+        else:
+            given[key.lower()] = value
+    return given, bare
+
+
+#: What a command is about -> the keys that may hold its name, beside a name without a key.
+_NAMES = {
+    "qos": ("name", "names"),
+    "cluster": ("name", "names", "cluster", "clusters"),
+    "account": ("name", "names", "account", "accounts"),
+    "user": ("name", "names", "user", "users"),
+}
+_NOT_MODELLED_NOUNS = {"coordinator", "federation", "resource", "wckey"}
+
+
 def _apply(verb: str, noun: str, name: str, given: dict[str, str], place: tuple[Path, int], book: AccountBook) -> None:
+    removes = verb in ("remove", "delete")
     if noun == "qos":
-        if verb in ("remove", "delete"):
+        if removes:
             book.qos.pop(name, None)
         else:
             book.set_qos(name, given, place)
     elif noun == "cluster":
         book.set_association(Association("root", parent=""), given, place)
     elif noun == "account":
-        book.set_association(Association(name, parent=given.get("parent", "root")), given, place)
+        if removes:
+            book.remove_account(name)
+        else:
+            book.set_association(Association(name, parent=given.get("parent", "root")), given, place)
     elif noun == "user":
         accounts = _list(given.get("account", given.get("accounts", given.get("defaultaccount", ""))))
-        existing = [key[0] for key in book.associations if key[1] == name]
-        for account in accounts or existing:
-            book.set_association(Association(account, name), given, place)
+        if removes:
+            book.remove_user(name, accounts)
+            return
+        existing = [(key[0], key[2]) for key in book.associations if key[1] == name]
+        for account, partition in [(account, given.get("partition", "")) for account in accounts] or existing:
+            book.set_association(Association(account, name, partition=partition), given, place)
     else:
         raise SiteError(place[0], f"{noun!r} is not a QOS, cluster, account or user", place[1])
 
@@ -202,7 +271,13 @@ def _limits(old: UsageLimits, given: dict[str, str], place: tuple[Path, int], re
             name, tres = _ONE_TRES[key]
             value = f"{tres}={text}"
         if name in LIMIT_FIELDS:
-            changes[LIMIT_FIELDS[name]] = _limit(LIMIT_FIELDS[name], value, place, key)
+            field_name = LIMIT_FIELDS[name]
+            limit = _limit(field_name, value, place, key)
+            if isinstance(limit, dict):  # a list changes the TRES that it names, and no others
+                named = {part.partition("=")[0].strip().lower() for part in value.split(",")}
+                before = changes.get(field_name, getattr(old, field_name))
+                limit = {tres: amount for tres, amount in before.items() if tres not in named} | limit
+            changes[field_name] = limit
         elif key in _NOT_MODELLED:
             if value and value not in ("-1", "1.000000", "0.000000", "0", "00:00:00"):
                 report.add("not modelled", f"limit {key}", _place(place))

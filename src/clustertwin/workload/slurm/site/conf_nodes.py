@@ -67,6 +67,9 @@ def _group(entry: ConfEntry, values: dict[str, str], report: SiteReport) -> Node
     threads = max(number("threadspercore", 1), 1)
     cores_per_socket = number("corespersocket", 1)
     cpus = number("cpus", number("procs", 0))
+    on_socket = max(cores_per_socket, 1) * threads
+    if not sockets and "corespersocket" in values and cpus % on_socket == 0:
+        sockets = cpus // on_socket  # as Slurm infers it
     if sockets or "corespersocket" in values:
         cores = max(sockets, 1) * cores_per_socket
         if cpus and cpus == cores and threads > 1:

@@ -7,7 +7,7 @@ sacctmgr.dump, *.dump, qos.txt, assoc.txt. reservations.toml lists advance reser
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ def read_site(path: Path) -> SlurmSite:
     reservations = conf.parent / "reservations.toml"
     if reservations.is_file():
         table = _toml(read_text(reservations), reservations)
+        if unknown := table.keys() - {"reservations"}:
+            raise SiteError(reservations, f"unknown table {min(unknown)!r}; write [[reservations]]")
         site = replace(site, reservations=_reservations(table, reservations, site.node_names))
     return site
 
@@ -97,7 +99,7 @@ def parse_site(text: str, where: Path | str) -> SlurmSite:
             preemption=Preemption(**table.get("preemption", {})),
             **table.get("settings", {}),
         )
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise SiteError(where, str(error).removeprefix("SlurmSite.__init__() ")) from error
     if not groups:
         raise SiteError(where, "no [[nodes]] table; a site needs nodes")
@@ -116,9 +118,16 @@ def _node_group(row: dict[str, Any]) -> NodeGroup:
         tuple(expand_hosts(row.pop("names"))),
         memory_mb=parse_memory_mb(str(row.pop("memory", "1"))),
         gres=parse_gres(row.pop("gres", "")),
-        features=tuple(row.pop("features", ())),
-        **row,
+        **_with_lists(NodeGroup, row),
     )
+
+
+def _with_lists(kind: type, row: dict[str, Any]) -> dict[str, Any]:
+    """The table with its lists as tuples. A text in their place is refused: its letters would be the names."""
+    names = [each.name for each in fields(kind) if each.type == "tuple[str, ...]" and each.name in row]
+    if wrong := next((name for name in names if not isinstance(row[name], list)), None):
+        raise ValueError(f"{wrong} must be a list of texts, as in {wrong} = ['{row[wrong]}']")
+    return row | {name: tuple(map(str, row[name])) for name in names}
 
 
 def _toml_partition(row: dict[str, Any], names: tuple[str, ...]) -> SlurmPartition:
@@ -128,8 +137,7 @@ def _toml_partition(row: dict[str, Any], names: tuple[str, ...]) -> SlurmPartiti
     for key in ("max_time", "default_time"):
         if key in row:
             row[f"{key}_s"] = parse_limit_s(str(row.pop(key)))
-    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-    return SlurmPartition(nodes=tuple(nodes), **(row | lists))
+    return SlurmPartition(nodes=tuple(nodes), **_with_lists(SlurmPartition, row))
 
 
 def _toml_limits(row: dict[str, Any]) -> UsageLimits:
@@ -143,36 +151,43 @@ def _toml_limits(row: dict[str, Any]) -> UsageLimits:
 
 def _toml_qos(row: dict[str, Any]) -> Qos:
     limits = _toml_limits(row)
-    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-    return Qos(limits=limits, **(row | lists))
+    return Qos(limits=limits, **_with_lists(Qos, row))
 
 
 def _toml_account(row: dict[str, Any]) -> Association:
     limits = _toml_limits(row)
     if row.get("shares") == "parent":
         row["shares"] = PARENT_SHARES
-    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-    return Association(limits=limits, **(row | lists))
+    return Association(limits=limits, **_with_lists(Association, row))
 
 
 def _reservations(table: dict[str, Any], where: Path | str, names: tuple[str, ...]) -> tuple[AdvanceReservation, ...]:
-    reservations = []
-    for row in table.get("reservations", []):
-        row = dict(row)
+    rows, reservations = table.get("reservations", []), []
+    if not isinstance(rows, list):
+        raise SiteError(where, "reservations are tables [[reservations]]")
+    for number, row in enumerate(rows, 1):
         try:
-            nodes = names if row.get("nodes", "ALL") == "ALL" else tuple(expand_hosts(row["nodes"]))
-            start_s = float(row["start_s"])
-            end_s = float(row.get("end_s", start_s + float(row.get("duration_s", math.inf))))
-        except (KeyError, ValueError) as error:
-            raise SiteError(where, f"reservation {row.get('name', '')!r}: {error}") from error
-        if set(nodes) - set(names):
-            raise SiteError(
-                where, f"reservation {row.get('name', '')!r}: unknown node {sorted(set(nodes) - set(names))[0]}"
-            )
-        reservations.append(
-            AdvanceReservation(
-                row.get("name", ""), nodes, start_s, end_s, tuple(row.get("users", ())),
-                tuple(row.get("accounts", ())), bool(row.get("maintenance", False)),
-            )
-        )  # fmt: skip
+            reservations.append(_reservation(dict(row), names))
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            name = row.get("name", number) if isinstance(row, dict) else number
+            raise SiteError(where, f"reservation {name!r}: {error}") from error
     return tuple(reservations)
+
+
+def _reservation(row: dict[str, Any], names: tuple[str, ...]) -> AdvanceReservation:
+    if unknown := row.keys() - _RESERVATION:
+        raise ValueError(f"unknown key {min(unknown)!r}; known are {', '.join(sorted(_RESERVATION))}")
+    nodes = names if row.get("nodes", "ALL") == "ALL" else tuple(expand_hosts(row["nodes"]))
+    if unknown_nodes := set(nodes) - set(names):
+        raise ValueError(f"unknown node {min(unknown_nodes)}")
+    start_s = float(row["start_s"])
+    end_s = float(row.get("end_s", start_s + float(row.get("duration_s", math.inf))))
+    if not start_s < end_s:
+        raise ValueError(f"start_s {start_s:g} is not before its end, {end_s:g}")
+    lists = _with_lists(AdvanceReservation, {key: row.get(key, []) for key in ("users", "accounts")})
+    return AdvanceReservation(
+        row.get("name", ""), nodes, start_s, end_s, maintenance=bool(row.get("maintenance", False)), **lists
+    )
+
+
+_RESERVATION = {"name", "nodes", "start_s", "end_s", "duration_s", "users", "accounts", "maintenance"}
