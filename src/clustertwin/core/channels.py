@@ -353,7 +353,7 @@ NODE = Schema(
             "network_traffic",
             scope="node",
             label="network traffic",
-            help="Bytes received and sent by all network devices: 50 % is 125 MB per second, a link of 1 Gbit/s.",
+            help="Bytes received and sent by network devices and RDMA ports: 50 % is 125 MB per second, or 1 Gbit/s.",
             collector="network",
             derivation=Derivation(
                 "saturating",
@@ -363,6 +363,8 @@ NODE = Schema(
                         (
                             'node_network_receive_bytes_total{device!="lo"}',
                             'node_network_transmit_bytes_total{device!="lo"}',
+                            "node_infiniband_port_data_received_bytes_total",
+                            "node_infiniband_port_data_transmitted_bytes_total",
                         )
                     ),
                 },

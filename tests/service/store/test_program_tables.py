@@ -296,10 +296,10 @@ def test_a_service_that_is_killed_knows_its_programs_after_the_restart(loop_of, 
     feed = NamedJobs(clock)
     killed = loop_of(feed, clock=clock)
     run_for(killed, clock, 1200)
-    assert killed._questions.programs["solver"].total >= 3  # and no more is asked of it: it does not close
+    assert killed._questions.programs["ada/solver"].total >= 3  # and no more is asked of it: it does not close
     loop = loop_of(feed, clock=clock)
     run_for(loop, clock, 150)
-    assert loop._questions.programs["solver"].total >= 3
+    assert loop._questions.programs["ada/solver"].total >= 3
     assert loop._questions.users["ada"].total >= 3
     assert not any("usual for programs" in problem for problem in state.snapshot.problems)
 

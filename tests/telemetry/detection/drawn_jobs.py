@@ -49,6 +49,7 @@ class Phase:
     swap: float = 0.0  # pages per second of the node
     memory_waits: float = 0.0  # part of the time in which a task of the job waits for memory
     page_faults: float = np.nan  # of the job, as its channel; NaN: unknown
+    steal: float = 0.0  # of the node; it is part of the time in which its threads do not work
 
 
 def draw(phases: Sequence[Phase], threads: int, seed: int = 0, node_threads: int = 0, writer: bool = False) -> Trace:
@@ -111,7 +112,7 @@ def _draw_phase(
     disks = _saturating(np.full(n, phase.disk + phase.other_disk), 100)
     network, tasks = _saturating(np.full(n, phase.network), 125), np.full(n, phase.tasks_waiting) + lost
     swapped = _saturating(np.full(n, phase.swap), 1000)
-    of_node = np.stack([0.1 + 0.5 * memory, queued, waits, tasks, disks, network, swapped, np.zeros(n)], 1)
+    of_node = np.stack([0.1 + 0.5 * memory, queued, waits, tasks, disks, network, swapped, np.full(n, phase.steal)], 1)
     return values.astype(np.float32), of_job.astype(np.float32), of_node.astype(np.float32)
 
 
@@ -119,24 +120,31 @@ def _saturating(rate: NDArray[np.float64], half: float) -> NDArray[np.float64]:
     return rate / (rate + half)
 
 
-def pages(trace: Trace, every_s: int = 10) -> dict[str, int]:
-    """Cause -> the second in which its finding has held long enough for an event."""
+def on_node(trace: Trace, node: str) -> Trace:
+    """The same job on another node."""
+    return replace(trace, node=node, spans=tuple(replace(span, node=node) for span in trace.spans))
+
+
+def _cut(trace: Trace, seconds: slice) -> Trace:
+    nodes, jobs = trace.node_channels, trace.job_channels
+    assert nodes is not None
+    assert jobs is not None
+    return replace(
+        trace,
+        start_s=seconds.start,
+        values=trace.values[:, seconds],
+        valid=trace.valid[:, seconds],
+        node_channels=replace(nodes, values=nodes.values[seconds]),
+        job_channels=replace(jobs, values=jobs.values[:, seconds]),
+    )
+
+
+def pages(*traces: Trace, every_s: int = 10) -> dict[str, int]:
+    """Cause -> the second in which its finding has held long enough for an event. A trace for each node of the job."""
     memory, watch, buffer, out = QuestionMemory(), MemoryWatch(), TraceBuffer(CPU), {}
-    for now_s in range(every_s, trace.end_s + 1, every_s):
-        cut = slice(now_s - every_s, now_s)
-        nodes, jobs = trace.node_channels, trace.job_channels
-        assert nodes is not None
-        assert jobs is not None
-        buffer.push(
-            replace(
-                trace,
-                start_s=cut.start,
-                values=trace.values[:, cut],
-                valid=trace.valid[:, cut],
-                node_channels=replace(nodes, values=nodes.values[cut]),
-                job_channels=replace(jobs, values=jobs.values[:, cut]),
-            )
-        )
+    for now_s in range(every_s, traces[0].end_s + 1, every_s):
+        for trace in traces:
+            buffer.push(_cut(trace, slice(now_s - every_s, now_s)))
         moment = buffer.moment(now_s)
         scores = _significant(moment)
         for finding in assess(moment, scores, memory, 3.0, forecasts=watch.forecast(moment)).findings:

@@ -66,7 +66,12 @@ def quiet_scores(moment: Moment, peers: float = 9.0, score: float = 1.0) -> Scor
 
 
 def watch(
-    trace: Trace, memory: QuestionMemory | None = None, label: str = "", score: float = 1.0, from_s: int = 0
+    trace: Trace,
+    memory: QuestionMemory | None = None,
+    label: str = "",
+    score: float = 1.0,
+    from_s: int = 0,
+    user: str = "",
 ) -> list[tuple[int, Assessment]]:
     memory, out, buffer = memory or QuestionMemory(), [], TraceBuffer(CPU)
     for now_s in range(10, trace.end_s + 1, 10):
@@ -85,7 +90,7 @@ def watch(
         )
         moment = buffer.moment(now_s)
         if now_s >= from_s:
-            labels = {trace.spans[0].job: JobLabel(label)} if label else None
+            labels = {trace.spans[0].job: JobLabel(label, user)} if label else None
             out.append((now_s, assess(moment, quiet_scores(moment, score=score), memory, 3.0, labels)))
     return out
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.collectors.disk import DiskCollector, parse_diskstats
 from clustertwin.telemetry.exporter.collectors.memory import MemoryCollector, parse_meminfo
+from clustertwin.telemetry.exporter.collectors.network import NetworkCollector
 from clustertwin.telemetry.exporter.collectors.pressure import PressureCollector, parse_pressure
 from clustertwin.telemetry.exporter.text.text_format import label_value, to_rows
 
@@ -89,3 +90,16 @@ def test_any_name_survives_a_label(name):
         name = "".join(c for c in name if c.isprintable()) + "\n"
     (row,) = to_rows(f'm{{x="{label_value(name)}"}} 1')
     assert row["labels"] == {"x": name}
+
+
+def test_the_ports_of_rdma_adapters_count_words_of_four_bytes(tree):
+    counters = "sys/class/infiniband/mlx5_0/ports/1/counters"
+    tree.node().write(f"{counters}/port_rcv_data", "250\n")
+    tree.write(f"{counters}/port_xmit_data", "1000\n")
+    tree.write("sys/class/infiniband/efa_0/ports/1/counters/port_rcv_errors", "0\n")  # a port without them
+    faults: list[str] = []
+    rows = to_rows(NetworkCollector(str(tree.root)).collect(faults).decode())
+    told = {row["name"]: row["value"] for row in rows if row["labels"]["device"] != "eth0"}
+    assert told == {"twin_network_received_bytes_total": 1000, "twin_network_sent_bytes_total": 4000}
+    assert {row["labels"]["device"] for row in rows} == {"eth0", "mlx5_0/1"}
+    assert faults == []

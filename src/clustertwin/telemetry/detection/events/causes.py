@@ -75,14 +75,14 @@ CAUSES: dict[str, Cause] = {
     ),
     "cpu-contention": Cause(
         "competes for its CPUs",
-        "Look for other processes on the job's CPUs, and for more threads than CPUs in the job.",
-        ("More threads run than the job has CPUs:", "  export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK"),
+        "Look for other processes on the job's CPUs; without cgroups, also for more threads than CPUs in the job.",
+        ("Other work runs on the job's CPUs. If nodes are shared, ask for whole ones:", "  #SBATCH --exclusive"),
         node_channel="cpu_pressure",
         faults=("noisy-neighbour",),
     ),
     "throttled": Cause(
         "is throttled",
-        "Look at the CPU quota of the job's cgroup and at the node's temperature and power limit.",
+        "Look at the CPU quota of the job's cgroup and of the groups above it (cpu.max, in v1 cpu.cfs_quota_us).",
         ("The job's CPU quota stops its threads:", "  #SBATCH --cpus-per-task   as many as the job has threads"),
         faults=("throttled",),
     ),

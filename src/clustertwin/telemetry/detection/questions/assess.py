@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart
-from clustertwin.telemetry.detection.questions.change import change_candidates, pending
+from clustertwin.telemetry.detection.questions.change import Compared, change_candidates, pending
 from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, MAX_STRENGTH, Comparison, Finding
 from clustertwin.telemetry.detection.questions.forecast_findings import forecast_findings
 from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_used
@@ -30,6 +30,7 @@ from clustertwin.telemetry.detection.questions.job_parts import (
 )
 from clustertwin.telemetry.detection.questions.no_progress import suspicion
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
+from clustertwin.telemetry.detection.questions.stages import another_program_began
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
@@ -67,13 +68,22 @@ def assess(
         _rebuild(moment, parts, memory, rows, added)
     now, longer = (measure_signals(moment, parts, slice(-length_s, None)) for length_s in (settings.block_s, WINDOW_S))
     own = memory.past.usual(rows)
+    age_s = np.minimum(parts.age_s, memory.past.age_s(rows, moment.end_s))
+    # The next program of a job has a past of its own.
+    anew = another_program_began(moment, parts, own, age_s, settings)
+    if anew.any():
+        age_s[anew] = 0
+        memory.past.begin_anew(rows[anew], moment.end_s)
+        own = memory.past.usual(rows)
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
-    peers, by_program = _peers_ratio(scores, parts, threshold), compared_with == "program"
-    changed = change_candidates(parts, now, longer, usual, own, by_program, peers, settings)
+    new_rest = memory.past.rests_too_long(rows) & (compared_with == "own past")
+    compared = Compared(usual, own, compared_with == "program", new_rest)
+    changed = change_candidates(parts, now, longer, compared, _peers_ratio(scores, parts, threshold), settings)
     # What is usual for a user is that of other programs, which says nothing about the page faults of this one.
     changed.append(suspicion(parts, longer, usual, compared_with != "user", settings))
-    started = parts.age_s >= settings.start_s + settings.block_s
+    start_s = settings.start_s + settings.block_s
+    started = age_s >= start_s
     held = np.array([bool(job) for job in parts.jobs], np.bool_)
     beside_jobs = np.isin(parts.node, parts.node[held])
     findings: list[Finding] = []
@@ -82,7 +92,10 @@ def assess(
     harms = np.array([candidate.question == "harm" for candidate in candidates])
     opens = np.array([FINDING_CAUSES[candidate.cause].opens_event for candidate in candidates])
     # Threads without a job have no past of their own: work on them comes and goes. Beside jobs, the jobs are named.
-    applies = started & (held | harms[:, None] & ~beside_jobs)  # (candidate, part)
+    applies = np.where(harms[:, None], (parts.age_s >= start_s) & (held | ~beside_jobs), started & held)
+    # A session rests while its user thinks.
+    sessions = np.array([memory.label(job).is_session for job in parts.jobs], np.bool_)
+    applies &= ~(np.array([candidate.cause == "idle" for candidate in candidates])[:, None] & sessions)
     rated = np.where(applies, np.nan_to_num([candidate.ratio for candidate in candidates], nan=0.0), 0.0)
     ratio = rated[opens].max(axis=0, initial=0.0)
     for i, part in np.argwhere(rated >= 1).tolist():
@@ -94,7 +107,7 @@ def assess(
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
     if len(due):
-        unusual = pending(parts, now, longer, usual, own, settings)
+        unusual = pending(parts, now, longer, compared, settings)
         memory.past.append(rows[due], _with_distances(now, longer)[due], unusual[due], moment.end_s)
     return Assessment(tuple(findings), parts, ratio)
 

@@ -6,6 +6,8 @@ level that was usual before. A change that only shows a new phase of useful work
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPa
 from clustertwin.telemetry.detection.questions.harm import is_confined
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.no_progress import busy_threads, slackens, stands_still
+from clustertwin.telemetry.detection.questions.own_past import AT_REST
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.stages import (
     faults_more_than_ever,
@@ -26,24 +29,25 @@ _OWN_TASKS = 0.02  # other work, or a quota, that takes less than this does not 
 _ONE_TASK = 0.1  # a task that computes keeps one thread busy, more or less by this much
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
-_WORKED, _AT_REST = 0.3, 0.1  # threads that a job keeps busy
+_WORKED = 0.3  # threads that a job keeps busy
 _PHASE_SIGNALS = ("user", "system", "iowait", "idle")
 
 
-def change_candidates(
-    parts: JobParts,
-    now: Signals,
-    longer: Signals,
-    usual: Usual,
-    own: Usual,
-    by_program: NDArray[np.bool_],
-    peers: PerPart,
-    settings: QuestionSettings,
-) -> list[Candidate]:
-    """`now` are means over `block_s`, `longer` over 100 s; `own` is the job's own past.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the parts are compared with."""
 
-    `by_program` tells where the usual is that of the program; `peers` is the surprise of the peers view over its bar.
-    """
+    usual: Usual  # of the program, of the job itself or of its user
+    own: Usual  # of the job itself
+    by_program: NDArray[np.bool_]  # (part,) whether the usual is that of the program
+    new_rest: NDArray[np.bool_]  # (part,) whether a rest would be longer than the job's own past explains
+
+
+def change_candidates(
+    parts: JobParts, now: Signals, longer: Signals, compared: Compared, peers: PerPart, settings: QuestionSettings
+) -> list[Candidate]:
+    """`now` are means over `block_s`, `longer` over 100 s; `peers` is the surprise of the peers view over its bar."""
+    usual, own = compared.usual, compared.own
 
     def value(name: str) -> PerPart:
         return now[:, S[name]]
@@ -69,7 +73,10 @@ def change_candidates(
     loads = value("traffic") > centre("traffic") + settings.loading
     stopped = (longer[:, S["idle"]] > settings.idle_above) & (longer[:, S["busiest"]] < settings.busiest_below)
     # A job that always worked and stops altogether has stopped, however few of its threads it used.
-    at_rest = np.where(stopped & _rests(parts, longer, usual), 1.0, 0.0)
+    at_rest = np.where(stopped & _rests(parts, longer, usual, compared.new_rest), 1.0, 0.0)
+    elsewhere = _on_other_nodes(parts, now)
+    rests_here = (value("idle") > settings.idle_above) & (value("busiest") < settings.busiest_below)
+    rests_here &= elsewhere > settings.still_busy
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
     slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now)
     # Tasks wait for a CPU while another one is free: that explains why only one thread works.
@@ -83,12 +90,17 @@ def change_candidates(
     grows = np.minimum(_grows(now, usual, settings), _grows(now, own, settings))
     forks, forked = faults_more_than_ever(now, own), faults_more_than_ever(longer, own)
     # A rank that hangs keeps its memory. Where memory was given back and the rest works, a process is done.
-    done = gave_memory_back(now, own) & (value("progress") > settings.no_progress)
+    finished = gave_memory_back(now, own) & (parts.over_job(value("progress")) > settings.no_progress)
+    done = parts.over_job(finished) > 0
+    # A node at rest while the others work as before was left behind. Where they work less too, the job has less to do.
+    left_behind = rests_here & (elsewhere > _on_other_nodes(parts, own.centre) / 2) & ~done
     other_stage = done | forks | transfers_more_than_ever(np.fmax(now, longer), usual, settings)
     # A thread that waits for I/O, or for a CPU that it shares, differs from the others for that reason.
     explained = one_cpu | (stalls >= 1)
     deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
+    rests = np.fmax(idles, at_rest)
+    by_program, above_runs = compared.by_program, rise("idle", settings.unlike_program)
     serial = _is_serial(parts, longer)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
     return [
@@ -96,24 +108,25 @@ def change_candidates(
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("oversubscribed", "queued", only_if(own_tasks & ~throttled, rise("queued", settings.queued))),
-        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~more_traffic, np.fmax(idles, at_rest))),
+        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~rests_here & ~more_traffic, rests)),
         candidate("stalled-io", "iowait", stalls),
         candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic & ~forks, kernel)),
         candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer) & ~forked, bursts)),
         candidate("straggler", "apart", only_if(worked & ~serial & ~other_stage & ~explained, deviates)),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic & ~done & ~one_cpu, idles)),
-        candidate("hung-rank", "idle", only_if(worked & waits_for_rank & ~more_traffic, idles)),
+        candidate("hung-rank", "idle", only_if(worked & (waits_for_rank | left_behind) & ~more_traffic, rests)),
         candidate("leak", "memory_growth", only_if(~loads & ~had_memory_before(now, own), grows)),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
-        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, rise("idle", settings.unlike_program))),
+        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, above_runs)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 
 
 def pending(
-    parts: JobParts, now: Signals, longer: Signals, usual: Usual, own: Usual, settings: QuestionSettings
+    parts: JobParts, now: Signals, longer: Signals, compared: Compared, settings: QuestionSettings
 ) -> NDArray[np.bool_]:
     """(part, signal) where a signal is beyond what is usual: such a block does not count as usual yet."""
+    usual, own = compared.usual, compared.own
     out = np.zeros(now.shape, np.bool_)
     # Bursts come and go within a minute. They are one change, not a phase that came and went.
     stalled = np.fmax(now, longer)[:, S["stalled"]]
@@ -136,7 +149,7 @@ def pending(
     out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
     out[:, S["progress"]] = slackens(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
-    out[:, S["idle"]] |= _rests(parts, now, usual)
+    out[:, S["idle"]] |= _rests(parts, now, usual, compared.new_rest)
     out[:, S["busiest"]] = out[:, S["user"]] = out[:, S["idle"]]
     return out
 
@@ -153,11 +166,22 @@ def _grows(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:
     return excess_ratio(now[:, S["memory_growth"]], usual, "memory_growth", settings.leak, settings.spreads)
 
 
-def _rests(parts: JobParts, signals: Signals, usual: Usual) -> NDArray[np.bool_]:
-    """(part,) whether the job does nothing, although it worked in every half minute before."""
-    worked = parts.count * usual.lowest[:, S["user"]] > _WORKED
-    always = worked | (usual.highest[:, S["idle"]] < _RESTING)
-    return np.asarray(always & (busy_threads(parts, signals) < _AT_REST))
+def _rests(parts: JobParts, signals: Signals, usual: Usual, new_rest: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(part,) whether the job does nothing, although it worked in every half minute before.
+
+    A job that mostly works and rested before may rest again, but not for ever.
+    """
+    always, mostly = (
+        (parts.count * work[:, S["user"]] > _WORKED) | (rest[:, S["idle"]] < _RESTING)
+        for work, rest in ((usual.lowest, usual.highest), (usual.centre, usual.centre))
+    )
+    return np.asarray((always | mostly & new_rest) & (busy_threads(parts, signals) < AT_REST))
+
+
+def _on_other_nodes(parts: JobParts, signals: Signals) -> PerPart:
+    """(part,) how many threads its job keeps busy on its other nodes."""
+    busy = np.nan_to_num(busy_threads(parts, signals))
+    return parts.over_job(busy) - busy
 
 
 def _deviates(longer: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

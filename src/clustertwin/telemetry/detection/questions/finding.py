@@ -82,8 +82,8 @@ class Finding:
 
     @property
     def opens_event(self) -> bool:
-        """Whether it may open an event, once it has held long enough."""
-        return self.question != "new" and FINDING_CAUSES[self.cause].opens_event
+        """Whether it may open an event, once it has held long enough. Other jobs of a user may run other programs."""
+        return self.question != "new" and self.compared_with != "user" and FINDING_CAUSES[self.cause].opens_event
 
     def held(self, now_s: int) -> bool:
         """Whether it has held long enough. A clear second counts twice where the cause comes from outside."""

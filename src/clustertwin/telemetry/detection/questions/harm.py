@@ -19,6 +19,8 @@ _WAITS_FOR_MEMORY = 0.02  # of the time
 _STOPPED = 0.1  # threads that a quota stops: less is the remainder of a period
 _ALWAYS, _NO_WORK = 0.8, 0.1  # of the time a task waits for I/O, while fewer threads than this work
 _TAKEN = 0.25  # threads that other work takes, or a quota: they explain tasks that wait
+_READER = 1.0  # the task that reads the run queue runs at that time, so it is always among the tasks
+_READS_BACK = 0.1  # of the channel of major page faults: 11 a second
 
 
 def harm_candidates(
@@ -75,9 +77,13 @@ def _one_thread_taken(parts: JobParts, signals: Signals, settings: QuestionSetti
 
 
 def _swapping(signals: Signals, settings: QuestionSettings) -> Candidate:
-    """The node swaps, and this job waits for memory. Other jobs of the node may be untouched."""
-    swap, waits = signals[:, S["swap_traffic"]], signals[:, S["memory_pressure"]]
-    ratio = only_if(np.isnan(waits) | (waits > _WAITS_FOR_MEMORY), swap / settings.most_swap)
+    """The node swaps, and this job waits for memory. Other jobs of the node may be untouched.
+
+    Many kernels do not count waits for memory. There, a job that has no major page fault reads nothing back.
+    """
+    swap, waits, faults = (signals[:, S[name]] for name in ("swap_traffic", "memory_pressure", "major_faults"))
+    touched = np.where(np.isnan(waits), ~(faults < _READS_BACK), waits > _WAITS_FOR_MEMORY)
+    ratio = only_if(touched, swap / settings.most_swap)
     return Candidate("harm", "swapping", "swap_traffic", ratio, swap, np.full(len(swap), settings.most_swap))
 
 
@@ -102,14 +108,16 @@ def _waits_only(parts: JobParts, signals: Signals, settings: QuestionSettings) -
 def _misbound(parts: JobParts, signals: Signals, on_one: NDArray[np.bool_], settings: QuestionSettings) -> Candidate:
     """Tasks of the job wait for a CPU while one of its threads is free: they are not allowed to run there.
 
-    Where nothing tells that its tasks wait, one thread must have done all the work since the start and tasks of the
-    node must wait, if that is known.
+    Where nothing tells that its tasks wait, one thread must have done all the work since the start. If the tasks of the
+    node are known, some must wait and no other job may run there, whose tasks they could be.
     """
     idle, busy = signals[:, S["idle"]], signals[:, S["busiest"]] > settings.idle_above
     node_threads = np.bincount(parts.node, parts.count)[parts.node]
     waiting, queued = signals[:, S["waiting"]] * node_threads, signals[:, S["queued"]]
     all_but_one = idle > (parts.count - 1) / np.maximum(parts.count, 1) - _ALMOST
-    from_start = np.isnan(queued) & on_one & all_but_one & (np.isnan(waiting) | (waiting >= 0.5))
+    alone = np.bincount(parts.node, parts.job >= 0)[parts.node] <= 1
+    tasks_wait = np.isnan(waiting) | alone & (waiting >= _READER + 0.5)
+    from_start = np.isnan(queued) & on_one & all_but_one & tasks_wait
     ratio = np.where((from_start | is_confined(parts, signals, settings)) & busy, 2.0, 0.0)
     return Candidate("harm", "misbound", "idle", ratio, idle, np.full(len(parts), np.nan))
 

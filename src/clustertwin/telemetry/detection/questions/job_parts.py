@@ -21,7 +21,7 @@ SIGNALS = (
     "user",
     "system",
     "iowait",
-    "idle",
+    "idle",  # without what a quota or the hypervisor took: the job would have worked
     "busiest",  # activity of the part's busiest thread
     "unused",  # idle time of the part's least used thread
     "apart",  # how far the most deviating thread is from the median of its job, in the channel that deviates most
@@ -33,7 +33,7 @@ SIGNALS = (
     "memory_pressure",
     "io_pressure",
     "throttled",
-    "steal",
+    "steal",  # of the part, by the share of its threads in what the node does
     "swap_traffic",
     "major_faults",
     "memory_growth",  # steady growth of the job's memory, or else of the node's, over GROWTH_S; 0 where not steady
@@ -68,12 +68,17 @@ class JobParts:
     count: NDArray[np.intp]  # (part,) its threads
     age_s: NDArray[np.int32]  # (part,) of its youngest thread
     channel_row: NDArray[np.intp]  # (part,) its row in the moment's job channels, -1: none
+    job: NDArray[np.intp]  # (part,) index into the moment's jobs, -1: none
 
     def __len__(self) -> int:
         return len(self.jobs)
 
     def threads(self, part: int) -> NDArray[np.intp]:
         return self.order[self.first[part] : self.first[part] + self.count[part]]
+
+    def over_job(self, values: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(part,) -> (part,) the sum over all nodes of the job of a part, without the unknown ones."""
+        return np.asarray(np.bincount(self.job + 1, np.nan_to_num(values))[self.job + 1], np.float64)
 
 
 def parts_of(moment: Moment) -> JobParts:
@@ -94,6 +99,7 @@ def parts_of(moment: Moment) -> JobParts:
         np.diff(first, append=len(order)),
         np.minimum.reduceat(moment.age_s[order], first) if len(first) else np.zeros(0, np.int32),
         np.array([rows.get(place, -1) for place in zip(jobs, nodes, strict=True)], np.intp),
+        moment.job[lead].astype(np.intp),
     )
 
 
@@ -119,6 +125,8 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     out[:, S["closest"]] = _closest(moment, parts, seconds)
     _add_node_signals(moment, parts, seconds, mean, out)
     _add_job_signals(moment, parts, seconds, out)
+    stopped = np.nan_to_num(out[:, S["throttled"]]) + np.nan_to_num(out[:, S["steal"]])
+    out[:, S["idle"]] = np.maximum(out[:, S["idle"]] - stopped, 0)
     out[:, S["lost"]] = out[:, S["idle"]] + out[:, S["waiting"]]
     out[:, S["stalled"]] = out[:, S["system"]] + out[:, S["iowait"]]
     return out
@@ -183,6 +191,7 @@ def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDA
     for name in ("cpu_pressure", "memory_pressure", "io_pressure", "steal", "swap_traffic", "major_faults"):
         out[:, S[name]] = of_node(name)[parts.node]
     out[:, S["context_switches"]] = of_node("context_switches")[parts.node]
+    out[:, S["steal"]] = _stolen_from(moment, parts, mean, out[:, S["steal"]])
     if "memory_used" in names:
         memory = channels.values[:, _growth_seconds(seconds), names.index("memory_used")]
         out[:, S["memory_growth"]] = steady_growth_of(memory)[parts.node]
@@ -194,6 +203,17 @@ def _add_node_signals(moment: Moment, parts: JobParts, seconds: slice, mean: NDA
         threads = np.bincount(moment.node, minlength=len(moment.nodes))
         busy = np.bincount(moment.node, mean[:, 0] + mean[:, 1], len(moment.nodes)) / np.maximum(threads, 1)
         out[:, S["waiting"]] = np.maximum(per_thread - busy, 0)[parts.node]
+
+
+def _stolen_from(
+    moment: Moment, parts: JobParts, mean: NDArray[np.float32], of_node: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """(part,) the part of its time that the hypervisor took. It takes time from threads that want to run."""
+    activity = np.nan_to_num(mean[:, 0] + mean[:, 1])
+    here = np.add.reduceat(activity[parts.order], parts.first) / parts.count
+    threads = np.maximum(np.bincount(moment.node), 1)
+    on_node = (np.bincount(moment.node, activity) / threads)[parts.node]
+    return np.minimum(of_node * here / np.maximum(on_node, 1e-6), 1).astype(np.float32)
 
 
 def _add_job_signals(moment: Moment, parts: JobParts, seconds: slice, out: Signals) -> None:
@@ -246,14 +266,16 @@ def _most_waiting(
 ) -> NDArray[np.float32]:
     """(chosen part,) the most time that a task of a job can have waited for a CPU, where its cgroup does not count it.
 
-    cgroup v1 has no pressure. A task that wants a CPU gets its fair part of it, so a job that gets nothing in a second
-    wants nothing. And the pressure of a node is the mean over its busy threads, so those of one job wait for no more
-    than the node's sum.
+    cgroup v1 has no pressure, and many kernels switch it off. A task that wants a CPU gets its fair part of it, so a
+    job that gets nothing in a second wants nothing. A thread that is idle for longer than it is busy has no queue: what
+    runs there, such as a daemon that transfers the data of the job, takes nothing from it. And the pressure of a node
+    is the mean over its busy threads, so those of one job wait for no more than the sum of the node.
     """
     user, system = moment.schema.index("user"), moment.schema.index("system")
     busy = (moment.values[:, seconds, user] + moment.values[:, seconds, system])[parts.order]  # (thread, second)
     of_part = (np.add.reduceat(busy, parts.first) / parts.count[:, None])[chosen]  # (chosen part, second)
-    by_second = _known_mean(np.minimum(np.maximum(of_part - own, 0), _COMPETITORS * own))
+    full = (np.add.reduceat(np.maximum(2 * busy - 1, 0), parts.first) / parts.count[:, None])[chosen]
+    by_second = _known_mean(np.minimum(np.minimum(np.maximum(of_part - own, 0), _COMPETITORS * own), full))
     of_node = np.bincount(parts.node, parts.count * (1 - np.nan_to_num(signals[:, S["idle"]], nan=1.0)))
     by_node = signals[chosen, S["cpu_pressure"]] * of_node[parts.node[chosen]] / parts.count[chosen]
     return np.fmin(by_second, by_node).astype(np.float32)

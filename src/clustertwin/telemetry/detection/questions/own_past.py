@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, JobParts, Signals
+from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, JobParts, S, Signals
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual, nothing_usual, summarise_blocks
 
@@ -19,6 +19,10 @@ Place = tuple[str, str]  # job, node
 Rows = NDArray[np.intp]
 #: The loads of ranks drift apart in healthy programs: particles move, meshes are refined. Faults set in at once.
 _MAY_DRIFT = np.isin(SIGNALS, ("apart", "closest"))
+#: A part that keeps fewer threads busy rests.
+AT_REST = 0.1
+#: A part that rested before may rest again for this many times as long.
+_RESTS_AGAIN = 4
 
 
 class OwnPast:
@@ -32,9 +36,14 @@ class OwnPast:
         self._blocks = np.empty(shape, np.float32)
         self._flagged = np.empty(shape, np.bool_)
         self._filled = np.empty(0, np.int64)  # (row,)
+        self._first = np.empty(0, np.int64)  # (row,) the first block of the program that runs now
         self._end_s = np.empty(0, np.int64)  # (row,) the end of its last block
         self._seen_s = np.empty(0, np.int64)  # (row,)
+        self._begun_s = np.empty(0, np.int64)  # (row,) when another program of the job began; 0: none did
         self._episodes = np.empty((0, len(SIGNALS)), np.uint8)  # changes that ended
+        self._threads = np.empty(0, np.int64)  # (row,)
+        # (row, 3) blocks of the rest that lasts, of the longest one that ended after the first work, and of work
+        self._rest = np.empty((0, 3), np.int64)
         self._usual = nothing_usual(0)
         self._grow()
         self._nothing = self._free.pop()  # the row of all parts that are too young to have a past
@@ -60,7 +69,7 @@ class OwnPast:
                 row = self._add(place)
                 new.append(i)
             rows[i] = row
-        self._seen_s[rows] = now_s
+        self._seen_s[rows], self._threads[rows] = now_s, parts.count
         return rows, new
 
     def ended(self, now_s: int) -> list[tuple[Place, int]]:
@@ -72,18 +81,34 @@ class OwnPast:
             self._free.append(self._row.pop(place))
 
     def append(self, rows: Rows, signals: Signals, flagged: NDArray[np.bool_], end_s: int) -> None:
-        """Add a block to these parts, and summarise their past again."""
+        """Add a block to these parts, and summarise their past again.
+
+        Nothing is learnt from a job that has rested before and rests for too long.
+        """
+        self._end_s[rows] = end_s
+        self._note_rest(rows, signals)
+        learns = ~self.rests_too_long(rows) | (self._rest[rows, 1] == 0)
+        rows, signals, flagged = rows[learns], signals[learns], flagged[learns]
         full = rows[self._filled[rows] == self.settings.most_blocks]
         if len(full):
             self._thin_out(full)
         at = self._filled[rows]
         last = np.maximum(at - 1, 0)
-        ended = self._flagged[rows, last] & ~flagged & (at > 0)[:, None]
+        ended = self._flagged[rows, last] & ~flagged & (at > self._first[rows])[:, None]
         self._episodes[rows] += ended & (self._episodes[rows] < 255)
         self._blocks[rows, at], self._flagged[rows, at] = signals, flagged
         self._filled[rows] = at + 1
-        self._end_s[rows] = end_s
         self._summarise(rows)
+
+    def begin_anew(self, rows: Rows, now_s: int) -> None:
+        """Another program of the job begins: what came before is not usual for it. A run is learnt from as a whole."""
+        self._first[rows], self._episodes[rows] = self._filled[rows], 0
+        self._begun_s[rows] = self._end_s[rows] = now_s
+        self._summarise(rows)
+
+    def age_s(self, rows: Rows, now_s: int) -> NDArray[np.int64]:
+        """(part,) seconds since another program of the job began; since the epoch if none did."""
+        return np.asarray(now_s - self._begun_s[rows])
 
     def due(self, rows: Rows, now_s: int) -> NDArray[np.bool_]:
         """(part,) whether a block has passed since the last one."""
@@ -91,6 +116,14 @@ class OwnPast:
 
     def usual(self, rows: Rows) -> Usual:
         return self._usual.take(rows)
+
+    def rests_too_long(self, rows: Rows) -> NDArray[np.bool_]:
+        """(part,) whether it has worked for five minutes, and rests for much longer than ever since then, if it rests.
+
+        How it began says nothing: most jobs wait for their input, a licence or other nodes before they work.
+        """
+        now, longest, worked = self._rest[rows].T
+        return np.asarray((worked >= self.settings.drift_blocks) & (now >= _RESTS_AGAIN * longest))
 
     def run(self, row: int) -> NDArray[np.float32] | None:
         """(4, signal) of a whole part, to learn from; None if it is too short."""
@@ -103,15 +136,27 @@ class OwnPast:
         summarise_blocks(whole, every, np.array([filled]), self.settings.least_blocks, *tables)
         return np.concatenate(tables)
 
+    def _note_rest(self, rows: Rows, signals: Signals) -> None:
+        busy = self._threads[rows] * (signals[:, S["user"]] + signals[:, S["system"]])  # NaN: neither
+        now, longest, worked = self._rest[rows].T
+        rests, works = busy < AT_REST, busy >= AT_REST
+        # A rest began and ended within a block.
+        lasted = np.where(works & (now > 0) & (worked > 0), now + 1, 0)
+        self._rest[rows] = np.stack(
+            [np.where(works, 0, now + rests), np.maximum(longest, lasted), worked + works], axis=1
+        )
+
     def _summarise(self, rows: Rows) -> None:
         settings, filled = self.settings, self._filled[rows]
         counted = np.maximum(filled - settings.lag_blocks, 0)
         recurring = self._episodes[rows] >= settings.recurring_after
         counts = ~self._flagged[rows] | recurring[:, None]
         # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
-        lag = np.where(filled >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
-        recent = np.arange(settings.most_blocks) >= (filled - lag)[:, None]
+        first, block = self._first[rows], np.arange(settings.most_blocks)
+        lag = np.where(filled - first >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
+        recent = block >= (filled - lag)[:, None]
         counts &= ~recent[:, :, None] | _MAY_DRIFT
+        counts &= (block >= first[:, None])[:, :, None]
         tables = nothing_usual(len(rows))
         summarise_blocks(self._blocks[rows], counts, counted, settings.least_blocks, *tables)
         for table, new in zip(self._usual, tables, strict=True):
@@ -124,12 +169,14 @@ class OwnPast:
         for array in (self._blocks, self._flagged):
             array[rows, : len(kept)] = array[rows][:, kept]
         self._filled[rows] = len(kept)
+        self._first[rows] = np.searchsorted(kept, self._first[rows])
 
     def _add(self, place: Place) -> int:
         if not self._free:
             self._grow()
         row = self._row[place] = self._free.pop()
-        self._filled[row] = self._end_s[row] = self._episodes[row] = 0
+        self._filled[row] = self._first[row] = self._end_s[row] = self._begun_s[row] = self._episodes[row] = 0
+        self._rest[row] = 0
         for table in self._usual:
             table[row] = np.nan
         return row
@@ -137,7 +184,8 @@ class OwnPast:
     def _grow(self) -> None:
         rows = len(self._filled)
         more = max(rows, 8)
-        for name in ("_blocks", "_flagged", "_filled", "_end_s", "_seen_s", "_episodes"):
+        blocks = "_blocks", "_flagged", "_filled", "_first", "_episodes"
+        for name in (*blocks, "_end_s", "_seen_s", "_begun_s", "_threads", "_rest"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
         self._usual = Usual(*(np.concatenate(pair) for pair in zip(self._usual, nothing_usual(more), strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ _HELD_SHARE = 0.6
 LONGEST_STEP_S = 30
 #: Programs and users whose tables are kept; the ones that were learnt from longest ago are dropped first.
 MOST_PROGRAMS = 4096
+#: What Slurm calls a job that nobody named.
+NO_NAMES = frozenset({"wrap", "sbatch", "bash", "sh"})
+#: Sessions: what salloc calls them, and what portals do that start notebooks and desktops.
+_SESSION = re.compile(r"interactive|.*(jupyter|rstudio|sys/dashboard).*", re.IGNORECASE)
 
 
 class JobLabel(NamedTuple):
@@ -29,6 +34,26 @@ class JobLabel(NamedTuple):
 
     program: str = ""
     user: str = ""
+
+    @property
+    def table(self) -> str:
+        """The name of the program's table. Other users call other programs `run.sh`, so it holds the user too.
+
+        >>> JobLabel("run.sh", "ada").table, JobLabel("solver").table, JobLabel("wrap", "ada").table
+        ('ada/run.sh', 'solver', '')
+        """
+        if self.program in ("", *NO_NAMES) or self.is_session:
+            return ""
+        return f"{self.user}/{self.program}" if self.user else self.program
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a person works in the job, who sees when it hangs.
+
+        >>> [JobLabel(name).is_session for name in ("interactive", "spawner-jupyterhub", "solver")]
+        [True, True, False]
+        """
+        return _SESSION.fullmatch(self.program) is not None
 
 
 class QuestionMemory:
@@ -80,7 +105,7 @@ class QuestionMemory:
             label = self._labels.get(job)
             if label is None:
                 continue
-            table = self._learnt(self.programs, label.program)
+            table = self._learnt(self.programs, label.table)
             name = "program"
             if table is None and np.isnan(own.centre[i, 0]):
                 table, name = self._learnt(self.users, label.user), "user"
@@ -93,7 +118,7 @@ class QuestionMemory:
     def is_known(self, job: str) -> bool:
         """Whether the job's program ran often enough to be known."""
         label = self._labels.get(job)
-        return label is not None and self._learnt(self.programs, label.program) is not None
+        return label is not None and self._learnt(self.programs, label.table) is not None
 
     def label(self, job: str) -> JobLabel:
         return self._labels.get(job, JobLabel())
@@ -107,7 +132,7 @@ class QuestionMemory:
             run, label = self.past.run(row), self.label(job)
             if run is None or not job:
                 continue
-            for tables, name in ((self.programs, label.program), (self.users, label.user)):
+            for tables, name in ((self.programs, label.table), (self.users, label.user)):
                 if name:
                     self.learnt_runs += 1
                     tables[name] = tables.pop(name, NO_RUNS).add(run)
