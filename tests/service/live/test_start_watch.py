@@ -133,7 +133,12 @@ def test_a_forecast_is_ended_when_its_budget_is_used_up(monkeypatch, tmp_path: P
 
 @pytest.mark.slow
 def test_twin_answers_in_a_process_of_its_own(monkeypatch, tmp_path: Path):
-    """A program called squeue answers as Slurm would; the rest is real."""
+    """A program called squeue answers as Slurm would; the rest is real but for its priority.
+
+    Beside eight busy processes, the lowest priority gets a five-hundredth of a CPU where sessions do not share it out.
+    """
+    (tmp_path / "nice").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    (tmp_path / "nice").chmod(0o755)
     programs = {
         "squeue": "11|ann|RUNNING|8|1|1:00:00|10:00|None\\n12|bo|PENDING|8|1|30:00|0:00|Resources\\n",
         "sinfo": "8/0/0/8\\n",
