@@ -25,6 +25,7 @@ from clustertwin.service.live.feeds.job_names import (
     NamedFeed,
     names_in_slurm,
     owners_in_prometheus,
+    suspended_in_slurm,
     user_of,
 )
 from clustertwin.telemetry.ingest.rates import Faults
@@ -136,6 +137,29 @@ def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
     assert names_in_slurm(squeue("exec sleep 60"))() == {}
 
 
+def test_slurm_names_the_jobs_that_it_suspended(squeue):
+    assert suspended_in_slurm(squeue('[ "$2" = --states=SUSPENDED,STOPPED ] && printf "17\\n18\\n"'))() == {"17", "18"}
+    assert suspended_in_slurm(squeue("echo 17; exit 1"))() is None
+
+
+def test_slurm_is_asked_every_minute_which_jobs_are_suspended():
+    """A job that has its name can be suspended at any time. While Slurm does not answer, it resumes no job."""
+    clock, answers = Clock(), iter([frozenset(), frozenset({"17"}), None, OSError, frozenset()])
+
+    def source():
+        if (answer := next(answers)) is OSError:
+            raise OSError
+        return answer
+
+    names, known = JobNames([], clock, source), []
+    for clock.now_s in range(0, 300, 20):
+        names.look_for(["17"])
+        names._asking_suspended.result()
+        known.append(names.suspended)
+    suspended = frozenset({"17"})
+    assert known[::3] == [frozenset(), suspended, suspended, suspended, frozenset()]
+
+
 def test_user_ids_become_logins_and_unknown_ones_stay_numbers():
     assert user_of(os.getuid()) != str(os.getuid())
     assert user_of(4_000_000_000) == "4000000000"
@@ -186,9 +210,11 @@ def test_a_feed_gives_its_jobs_their_names():
         def close(self):
             self.closed = True
 
-    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock())
+    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock(), lambda: frozenset({"17"}))
     feed = NamedFeed(Feed(), names)
     feed.take()
+    names._asking_suspended.result()
+    assert feed.suspended == {"17"}
     while names._asking is not None:
         names.look_for(())
     (trace,) = feed.take()

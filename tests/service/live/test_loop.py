@@ -105,6 +105,18 @@ def test_a_restarted_loop_continues_its_open_events(bad_io, loop_of, state, cloc
     assert state.store.count(Filter(open=True)) == len(before)
 
 
+def test_the_loop_is_told_by_its_feed_which_jobs_are_suspended(bad_io, loop_of, clock):
+    job, other = sorted({span.job for span in bad_io.spans})[:2]
+
+    class BesideSlurm(ReplayFeed):
+        suspended = frozenset({job})
+
+    loop = loop_of(BesideSlurm(bad_io, 1.0, clock), stride_s=30)
+    for clock.now_s in range(0, 300, 30):
+        loop.turn()
+    assert [loop._questions.label(name).suspended for name in (job, other)] == [True, False]
+
+
 def test_a_full_disk_keeps_events_until_there_is_room(bad_io, loop_of, state, clock, monkeypatch):
     real = state.store.write
 

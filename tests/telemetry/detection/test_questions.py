@@ -72,6 +72,7 @@ def watch(
     score: float = 1.0,
     from_s: int = 0,
     user: str = "",
+    suspended_s: range = range(0),
 ) -> list[tuple[int, Assessment]]:
     memory, out, buffer = memory or QuestionMemory(), [], TraceBuffer(CPU)
     for now_s in range(10, trace.end_s + 1, 10):
@@ -90,7 +91,7 @@ def watch(
         )
         moment = buffer.moment(now_s)
         if now_s >= from_s:
-            labels = {trace.spans[0].job: JobLabel(label, user)} if label else None
+            labels = {trace.spans[0].job: JobLabel(label, user, now_s in suspended_s)} if label else None
             out.append((now_s, assess(moment, quiet_scores(moment, score=score), memory, 3.0, labels)))
     return out
 

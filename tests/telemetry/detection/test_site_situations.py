@@ -156,3 +156,21 @@ def test_a_session_rests_while_its_user_thinks(name: str, found: set[str]) -> No
 def test_other_changes_of_a_session_are_found() -> None:
     hangs = a_job((600, BUSY), (400, [(0.38, 0.61, 0.0)] * 3 + [IDLE]))
     assert "hung-rank" in opened(watch(hangs, label="interactive"))
+
+
+def test_a_job_that_the_scheduler_suspends_rests_without_a_fault() -> None:
+    """Slurm is asked once a minute, so the state is known a minute late."""
+    trace = a_job((600, BUSY), (900, IDLE), (400, BUSY))
+    assert "idle" in opened(watch(trace, label="cfd"))
+    assert opened(watch(trace, label="cfd", suspended_s=range(670, 1570))) == {}
+
+
+def test_a_rest_in_suspension_excuses_no_hang_after_it() -> None:
+    trace = a_job((600, BUSY), (900, IDLE), (400, BUSY), (900, IDLE))
+    when_s, _ = opened(watch(trace, label="cfd", suspended_s=range(670, 1570)))["idle"]
+    assert 1900 < when_s <= 1900 + 600
+
+
+def test_a_suspended_job_that_is_harmed_is_still_found() -> None:
+    waits = a_job((400, BUSY), (300, (0.01, 0.01, 0.9)), disk_traffic=(0.0, 0.0))
+    assert "stalled-io" in opened(watch(waits, label="cfd", suspended_s=range(400, 800)))

@@ -373,7 +373,8 @@ class Loop:
         if self._questions is None:
             programs, users = self._tables.load() if self._tables else ({}, {})
             self._questions = QuestionMemory(programs=programs, users=users)
-        labels = {job: JobLabel(span.name, span.user or span.owner) for job, span in spans.items()}
+        stopped: frozenset[str] = getattr(self.feed, "suspended", frozenset())  # only a feed beside Slurm knows them
+        labels = {job: JobLabel(span.name, span.user or span.owner, job in stopped) for job, span in spans.items()}
         assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
         hidden = {moment.nodes[n] for n in np.flatnonzero(in_maintenance).tolist()}
         findings = tuple(finding for finding in assessed.findings if finding.node not in hidden)

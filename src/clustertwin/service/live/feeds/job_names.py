@@ -2,6 +2,7 @@
 
 Both are asked in the background, at most once a minute, and only while a job without a name runs. What they answer is
 kept and bounded. A source that fails or hangs leaves the names empty: they are for people, and no score needs them.
+Slurm is also asked every minute which jobs it has suspended, because such a job rests without a fault.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,6 +44,8 @@ class JobName(NamedTuple):
 
 #: Asks for the jobs that run now.
 NameSource = Callable[[], Mapping[str, JobName]]
+#: Asks for the jobs that are suspended now; None if there is no answer.
+SuspendedSource = Callable[[], frozenset[str] | None]
 
 
 def owners_in_prometheus(server: Prometheus, clock: Callable[[], float] = time.time) -> NameSource:
@@ -81,6 +85,17 @@ def names_in_slurm(squeue: str) -> NameSource:
     return ask
 
 
+def suspended_in_slurm(squeue: str) -> SuspendedSource:
+    """The jobs that Slurm has suspended, or whose tasks it has stopped."""
+
+    def ask() -> frozenset[str] | None:
+        command = [squeue, "--noheader", "--states=SUSPENDED,STOPPED", "--format=%A"]
+        answer = read_output(command, MOST_BYTES, ANSWER_S)
+        return None if answer.returncode else frozenset(answer.stdout.decode(errors="replace").split())
+
+    return ask
+
+
 def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
     """Lines of job id, user, account and name. A name may contain the separator; "(null)" is no account.
 
@@ -97,8 +112,16 @@ def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
 class JobNames:
     """The names that are known, and the sources to ask for more."""
 
-    def __init__(self, sources: Sequence[NameSource], clock: Callable[[], float] = time.monotonic) -> None:
-        self._sources, self._clock = sources, clock
+    def __init__(
+        self,
+        sources: Sequence[NameSource],
+        clock: Callable[[], float] = time.monotonic,
+        suspended: SuspendedSource | None = None,
+    ) -> None:
+        self._sources, self._clock, self._suspended_source = sources, clock, suspended
+        self.suspended: frozenset[str] = frozenset()  # the last answer: while Slurm does not answer, it resumes no job
+        self._next_suspended_s = float("-inf")
+        self._asking_suspended: Future[None] | None = None
         self._known: dict[str, JobName] = {}
         self._seen_s: dict[str, float] = {}  # when each of them was there last
         self._next_s = float("-inf")
@@ -134,6 +157,15 @@ class JobNames:
             self._next_s = now_s + EVERY_S
             self._asking = self._pool.submit(self._ask)
 
+        if self._suspended_source and now_s >= self._next_suspended_s and _is_over(self._asking_suspended):
+            self._next_suspended_s = now_s + EVERY_S
+            self._asking_suspended = self._pool.submit(self._ask_suspended, self._suspended_source)
+
+    def _ask_suspended(self, source: SuspendedSource) -> None:
+        with suppress(Exception):  # as for names
+            answer = source()
+            self.suspended = self.suspended if answer is None else answer
+
     def _ask(self) -> dict[str, JobName]:
         answers: dict[str, JobName] = {}
         for source in self._sources:
@@ -157,6 +189,10 @@ class JobNames:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _is_over(asking: Future[None] | None) -> bool:
+    return asking is None or asking.done()
+
+
 class NamedFeed:
     """A live feed whose jobs have owners and names."""
 
@@ -175,6 +211,11 @@ class NamedFeed:
         return [replace(trace, spans=tuple(map(self._names.named, trace.spans))) for trace in traces]
 
     @property
+    def suspended(self) -> frozenset[str]:
+        """The jobs that Slurm has suspended."""
+        return self._names.suspended
+
+    @property
     def faults(self) -> Faults:
         return self.feed.faults
 
@@ -187,7 +228,9 @@ class NamedFeed:
         self.feed.close()
 
 
-def slurm_source() -> list[NameSource]:
-    """Slurm's queue, if its command is installed here."""
+def names_known_here(*sources: NameSource) -> JobNames | None:
+    """The names that these sources know, and Slurm if its command is installed here; None if nothing knows any."""
     squeue = shutil.which("squeue")
-    return [names_in_slurm(squeue)] if squeue else []
+    if squeue:
+        return JobNames([names_in_slurm(squeue), *sources], suspended=suspended_in_slurm(squeue))
+    return JobNames(sources) if sources else None

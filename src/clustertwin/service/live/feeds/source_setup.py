@@ -14,7 +14,7 @@ from clustertwin.core.errors import InputError, NoSamples, SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.live.feeds.contract import Feed
-from clustertwin.service.live.feeds.job_names import JobNames, NamedFeed, NameSource, owners_in_prometheus, slurm_source
+from clustertwin.service.live.feeds.job_names import NamedFeed, NameSource, names_known_here, owners_in_prometheus
 from clustertwin.service.live.feeds.live_feed import LiveFeed
 from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
 from clustertwin.service.live.feeds.replay_feed import ReplayFeed
@@ -113,8 +113,8 @@ def receiver_of(feed: Feed, source: SourceSettings) -> RemoteWriteFeed | None:
 
 def _named(feed: Feed, *sources: NameSource) -> Feed:
     """The feed with the owners and names of its jobs, if anything here knows them."""
-    every = [*slurm_source(), *sources]
-    return NamedFeed(feed, JobNames(every)) if every else feed
+    names = names_known_here(*sources)
+    return NamedFeed(feed, names) if names else feed
 
 
 def replay_feed(directory: Path, speed: float) -> ReplayFeed:

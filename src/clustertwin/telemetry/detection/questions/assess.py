@@ -96,6 +96,9 @@ def assess(
     # A session rests while its user thinks.
     sessions = np.array([memory.label(job).is_session for job in parts.jobs], np.bool_)
     applies &= ~(np.array([candidate.cause == "idle" for candidate in candidates])[:, None] & sessions)
+    # A job that the scheduler suspended rests without a fault, and its rest says nothing about what is usual.
+    suspended = np.array([memory.label(job).suspended for job in parts.jobs], np.bool_)
+    applies &= harms[:, None] | ~suspended
     rated = np.where(applies, np.nan_to_num([candidate.ratio for candidate in candidates], nan=0.0), 0.0)
     ratio = rated[opens].max(axis=0, initial=0.0)
     for i, part in np.argwhere(rated >= 1).tolist():
@@ -105,7 +108,7 @@ def assess(
         findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
     findings += forecast_findings(parts, moment, forecasts, longer, threshold, settings)
     findings += _new_work(moment, scores, parts, memory, threshold)
-    due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held)
+    due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held & ~suspended)
     if len(due):
         unusual = pending(parts, now, longer, compared, settings)
         memory.past.append(rows[due], _with_distances(now, longer)[due], unusual[due], moment.end_s)

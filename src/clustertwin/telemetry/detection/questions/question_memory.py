@@ -34,6 +34,7 @@ class JobLabel(NamedTuple):
 
     program: str = ""
     user: str = ""
+    suspended: bool = False  # the scheduler stopped it, and will resume it
 
     @property
     def table(self) -> str:
