@@ -122,6 +122,23 @@ def wait_for(what: str, ready: Callable[[], Any], within_s: float) -> Any:
 
 @pytest.mark.real
 @pytest.mark.slow
+def test_jobs_that_wait_for_io_are_one_notification_and_other_events_one_each(tmp_path: Path) -> None:
+    """Too few nodes of a large cluster for TwinManyNodesStrange."""
+    alerts = [
+        {"labels": {"alertname": "TwinAnomaly", "instance": "twin", "event": f"e{i}", "jobid": str(i), "cause": cause}}
+        for i, cause in enumerate(["stalled-io"] * 8 + ["idle"] * 2)
+    ]
+    with webhook() as (url, calls), alertmanager(tmp_path / "alertmanager", free_address(), url) as server:
+        request = urllib.request.Request(
+            f"{server.url}/api/v2/alerts", json.dumps(alerts).encode(), {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=30).close()
+        wait_for("all alerts", lambda: sum(len(call["alerts"]) for call in calls) >= 10, within_s=30)
+    assert sorted(len(call["alerts"]) for call in calls) == [1, 1, 8]
+
+
+@pytest.mark.real
+@pytest.mark.slow
 def test_bad_io_raises_an_alert_that_is_resolved_at_its_end(tmp_path: Path) -> None:
     binary("prometheus-alertmanager")
     pytest.importorskip("apprise")
