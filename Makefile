@@ -1,7 +1,7 @@
 # make up     install what the service needs, and watch this machine; a minute or two, then it runs
 # make demo   the same install; a job hangs on a simulated cluster, and an event explains it
 # make test   install everything and run every test; about twenty minutes
-# make quick  the fast tests, about two minutes        make lint   ruff, mypy, import contracts
+# make quick  the fast tests, about a minute           make lint   ruff, mypy, import contracts
 # make docs   build the documentation site and a man page in site/
 # make bench  the benchmarks that need no data and no quiet machine, with the peers in the same run
 # make pins   deploy/requirements.txt anew: what the service needs, with the SHA-256 of every file
@@ -65,7 +65,7 @@ test: setup servers lint
 
 # Of the modules only those with examples in their docstrings: importing all the others takes each worker seconds.
 quick: setup
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not real" --hypothesis-profile quick \
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not medium and not real" --hypothesis-profile quick \
 	  tests $$(grep -rlE '^ *>>> ' src --include='*.py')
 
 lint: setup

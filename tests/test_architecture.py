@@ -78,6 +78,7 @@ def definitions(kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> list[tuple[s
     ]
 
 
+@pytest.mark.medium
 def test_no_two_folders_import_each_other():
     folders: dict[str, set[str]] = defaultdict(set)
     for path in modules().values():

@@ -199,6 +199,7 @@ def test_help_in_a_base_install_lists_every_command(tmp_path: Path):
     assert all(re.search(rf"^  {name} ", out, re.MULTILINE) for name in COMMANDS)
 
 
+@pytest.mark.medium
 def test_the_base_install_has_only_what_the_exporter_needs():
     from tests.cli.run_base_install import distributions
 

@@ -23,6 +23,7 @@ cli.process()
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("code", "status"), [("0", 0), ("None", 0), ("3", 3), ("'the port is in use'", 1)])
 def test_a_thread_that_hangs_does_not_keep_a_service_that_was_stopped(code: str, status: int) -> None:
     ended = subprocess.run([sys.executable, "-c", HANGS.format(code=code)], check=False, timeout=60)

@@ -40,6 +40,7 @@ def test_importing_the_package_imports_nothing_else():
     assert set(done.stdout.split()) <= {"__future__"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(twin_here, name):
     result = twin_here(name, "--help")
@@ -76,6 +77,7 @@ def test_our_errors_are_one_line_and_an_exit_code(twin_here):
     assert "no-such-file.swf" in result.stderr
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("words", [["campaign", "types"], ["trace", "generators", "--json"]])
 def test_a_closed_pipe_is_not_an_error(words):
     reader, writer = os.pipe()

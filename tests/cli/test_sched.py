@@ -96,6 +96,7 @@ def test_train_refuses_the_policy_of_another_log_and_force_starts_anew(log: Path
     assert call("train", other, *arguments, "--procs", 16)["rounds"][0]["number"] == 1  # resumed: the same log
 
 
+@pytest.mark.medium
 def test_train_across_logs_takes_each_machine_from_its_log_or_from_the_option(log: Path, tmp_path: Path):
     jobs = read(log)
     larger, unknown = tmp_path / "larger.swf", tmp_path / "unknown.swf"

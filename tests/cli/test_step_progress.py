@@ -24,6 +24,7 @@ def test_every_new_step_is_a_line_and_a_long_step_is_repeated():
     assert lines[2:] == ["1 min 35 s: training, 1 of 8"]
 
 
+@pytest.mark.medium
 def test_the_heartbeat_ends_with_the_command():
     code = (
         "from clustertwin.cli.step_progress import StepLines\n"

@@ -56,6 +56,7 @@ def test_json_gives_every_threads_last_second(twin):
     assert all(abs(sum(ratios.values()) - 1) < 1e-5 for ratios in threads.values() if ratios)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("option", ["--url", "--exporter"])
 @pytest.mark.parametrize("json_option", [(), ("--json",)])
 def test_an_unreachable_address_is_an_error_and_never_shows_this_host(twin_here, option: str, json_option):

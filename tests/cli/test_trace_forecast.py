@@ -38,6 +38,7 @@ def test_the_document_has_an_interval_of_every_measure_for_every_week(twin_here,
     assert "<svg" in (tmp_path / "coming.html").read_text()
 
 
+@pytest.mark.medium
 def test_the_table_names_what_was_not_learnt_on_standard_error(twin_here, source):
     done = twin_here("trace", "forecast", source, "--weeks", 1, "--draws", 2)
     assert done.returncode == 0, done.stderr

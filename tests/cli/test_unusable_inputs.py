@@ -51,6 +51,7 @@ def unusable(request, tmp_path, monkeypatch):
     return request.param
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command):
     result = twin_here(*command.replace("{}", unusable).split())

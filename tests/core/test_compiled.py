@@ -80,6 +80,7 @@ def loop(x: float) -> float:
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("part", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", [b"", b"\0\0\0", b"\x80\x05noise"])
 def test_a_damaged_cache_is_compiled_again_and_mended(tmp_path: Path, part: str, damage: bytes) -> None:
@@ -113,6 +114,7 @@ def held(lock: Path) -> Any:
     return file
 
 
+@pytest.mark.medium
 def test_a_loop_that_another_process_compiles_at_this_moment_is_taken_from_it(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     first = runpy.run_path(str(tmp_path / "loop.py"))["loop"]

@@ -30,6 +30,7 @@ def test_a_program_that_prints_without_end_is_ended_at_the_budget(script):
         read_output(shell(script), 1_000_000, 60.0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("script", ["exec sleep 60", "exec >&- 2>&-; exec sleep 60", "sleep 60 & exit"])
 def test_a_program_that_hangs_is_given_up(script):
     with pytest.raises(subprocess.TimeoutExpired):

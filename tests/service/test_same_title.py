@@ -32,6 +32,7 @@ def state(tmp_path: Path) -> Iterator[ServiceState]:
     published.store.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("page", ["/", "/events", "/events/e1", "/nodes/n1", "/jobs/17"])
 def test_pages(state, page):
     assert TITLE in TestClient(create_app(state), base_url="http://127.0.0.1").get(page).text

@@ -446,6 +446,7 @@ KILLED = """
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_between_decision_and_action_neither_repeats_nor_loses_it(tmp_path, journal, slurm, when):
     action = propose(journal, slurm)

@@ -60,6 +60,7 @@ def test_a_job_name_in_another_encoding_is_text(tmp_path, monkeypatch):
     assert "JobState=RUNNING" in run_command(["scontrol", "show", "job", "42"])
 
 
+@pytest.mark.medium
 def test_a_command_that_hangs_is_one_sentence(tmp_path, monkeypatch):
     script(tmp_path, monkeypatch, "sleep 60 & wait")
     monkeypatch.setattr(slurm_commands, "TIMEOUT_S", 0.3)
@@ -75,6 +76,7 @@ def test_a_command_that_prints_without_end_is_one_sentence(tmp_path, monkeypatch
         run_command(["scontrol", "show", "job", "42"])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("program", ["squeue", "sinfo", "sacct"])
 @pytest.mark.parametrize("text", GARBAGE)
 def test_garbage_about_the_queue_keeps_the_evidence(tmp_path, store, program, text):
@@ -131,6 +133,7 @@ def test_an_event_is_looked_at_again_after_the_clock_was_set_back(tmp_path, stor
     assert len(hand.evidence.of("ab12")) == 2
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("text", ["{", "{}", "\x00", "[]"])
 @pytest.mark.parametrize("column", ["document", "outcomes"])
 def test_a_look_that_is_damaged_on_the_disk_leaves_the_others(tmp_path, store, slurm, column, text):

@@ -67,12 +67,14 @@ def ends(work) -> object:
     return found[0]
 
 
+@pytest.mark.medium
 def test_a_helper_cannot_hold_the_hand(dripping, monkeypatch):
     monkeypatch.setattr(evidence_sources, "TIMEOUT_S", 1.0)
     with httpx.Client(timeout=1.0) as client:
         assert ends(lambda: _ask(client, f"{dripping}/evidence", "n1", "42", 0)) == "n1: the answer took too long"
 
 
+@pytest.mark.medium
 def test_slurmrestd_cannot_hold_the_hand(dripping, monkeypatch):
     monkeypatch.setattr(slurm_rest, "TIMEOUT_S", 1.0)
     error = ends(lambda: SlurmRest(RestSettings(dripping))(["squeue", "--format=x"]))
@@ -80,6 +82,7 @@ def test_slurmrestd_cannot_hold_the_hand(dripping, monkeypatch):
     assert "the answer took too long" in str(error)
 
 
+@pytest.mark.medium
 def test_prometheus_cannot_hold_its_reader(dripping):
     error = ends(lambda: HttpClient(Endpoint(dripping, deadline_s=1.0)).get("/api/v1/query"))
     assert isinstance(error, SourceError)

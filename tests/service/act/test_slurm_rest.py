@@ -163,6 +163,7 @@ def test_what_the_interface_does_not_have_is_one_sentence_and_no_request(rest, v
     assert rest.asked == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("status", "answer", "sentence"),
     [

@@ -195,6 +195,7 @@ class StandingJob:
         return [NodeReading("n1", now_s, (0, 1), seconds, jobs=(JobCpus("42", (0, 1)),), job_operands=operands)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("does", "opens"), [("spins", True), ("computes", False)])
 def test_a_live_job_that_spins_opens_an_event_and_one_that_computes_does_not(
     loop_of, state, clock, tmp_path, does, opens

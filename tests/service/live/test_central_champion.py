@@ -89,6 +89,7 @@ def test_the_champion_of_the_centre_is_taken_once(edge, centre, state, detector)
     assert centre.asked[asked:] == [CARD]
 
 
+@pytest.mark.medium
 def test_a_rollback_of_the_centre_is_followed_without_a_download(edge, centre, state, detector):
     first, second = promote(state.home, detector), promote(state.home, other(detector))
     assert edge.turn()
@@ -177,6 +178,7 @@ def unreadable(document: dict[str, Any]) -> None:
     document["sha256"] = hashlib.sha256(lines.encode()).hexdigest()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
@@ -208,6 +210,7 @@ def versions_of(detector: Detector, count: int) -> list[Detector]:
     return [with_sha256(replace(detector, settings=replace(detector.settings, false_alarm_rate=r))) for r in rates]
 
 
+@pytest.mark.medium
 def test_a_centre_with_a_new_champion_every_minute_does_not_fill_the_disk(edge, centre, state, detector):
     """Each version was kept: at 256 MB a minute, a hostile centre had 369 GB a day."""
     own = version_store.add_version(edge.home, detector, {"why": "stored by a person"})

@@ -89,6 +89,7 @@ def until_open(loop: Loop, clock: Clock, scorer: AllAlike):
     return loop.state.snapshot
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("burst", [200, pytest.param(5000, marks=pytest.mark.slow)], indirect=True)
 def test_a_burst_loses_no_event(burst, state):
     """Five thousand events in one scoring are five hundred a second at a stride of ten."""

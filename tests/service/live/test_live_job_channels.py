@@ -56,6 +56,7 @@ def watched(loop_of, state, clock, tmp_path: Path) -> Path:
     return tmp_path / "recording"
 
 
+@pytest.mark.medium
 def test_the_snapshot_has_the_channels_the_forecast_and_what_other_work_took(watched, state):
     moment = state.snapshot.moment
     channels = moment.job_channels

@@ -22,6 +22,7 @@ from clustertwin.telemetry.detection.detector_store import with_sha256
 from clustertwin.telemetry.learning.champions.handover import Handover
 
 
+@pytest.mark.medium
 def test_bad_io_becomes_events_whose_explanation_names_iowait(watched, bad_io):
     afflicted = {span.job for span in bad_io.spans if span.anomaly}
     cases = [case for case in watched.state.store.events() if set(case.event.jobs) & afflicted]
@@ -86,6 +87,7 @@ def test_the_snapshot_agrees_with_its_own_scores(watched):
     assert snapshot.history.score.shape == (2, len(snapshot.history.times_s))
 
 
+@pytest.mark.medium
 def test_a_node_in_maintenance_has_no_events(bad_io, loop_of, state, clock):
     state.store.quiet_periods.add_maintenance(MaintenanceWindow(("n*",), 0, bad_io.end_s + 1), now_s=0)
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=30)

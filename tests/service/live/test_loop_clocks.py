@@ -8,6 +8,7 @@ from tests.service.conftest import Clock
 from tests.service.live.counting import Counting, live, play, warm_up
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
 def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
     clock.now_s = 1_000_000.0
@@ -21,6 +22,7 @@ def test_scoring_continues_after_a_jump_of_the_clock(loop_of, clock, jump_s):
     assert not np.isnan(after.scores.score).all()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("back_s", [101, 250, 299, 301])
 def test_after_a_clock_set_back_over_a_window_the_loop_warms_up_again_and_says_so(loop_of, clock, back_s):
     clock.now_s = 1_000_000.0
@@ -61,6 +63,7 @@ def test_without_data_for_an_hour_the_loop_is_still_stale_and_the_lag_grows(loop
         assert (down.phase, down.lag_s) == ("stale", silent_s)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("back_s", [6, 10, 29, 31, 60, 100, 150, 189])
 def test_after_a_clock_set_back_the_loop_is_not_watching_until_it_scores_again(loop_of, clock, back_s):
     clock.now_s = 1_000_000.0
@@ -79,6 +82,7 @@ def test_after_a_clock_set_back_the_loop_is_not_watching_until_it_scores_again(l
     assert loop._tracker._times[-1][0] == after.scored.end_s  # a change from now on opens an event
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("back_s", [10, 60, 150])
 def test_while_the_loop_is_stale_no_node_is_watched(loop_of, clock, back_s):
     """The newest data of a node was from after now, so it was not old, and its phase stayed "watching"."""

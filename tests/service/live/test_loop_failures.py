@@ -99,6 +99,7 @@ def test_a_store_that_cannot_be_read_or_written_does_not_stop_scoring(loop_of, s
     assert any("malformed" in problem for problem in after.problems)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "text",
     [b"\xff\xfe\x00", b"[" * 100_000, b'{"version": 5, "sha256": "", "fence": 1}', b"x" * (2 << 20), b"null", b"NaN",

@@ -88,6 +88,7 @@ def test_a_new_home_has_missed_no_night_and_an_old_one_those_since_its_last(tmp_
     assert last_begun_s(tmp_path, 1000.0) == 1000.0
 
 
+@pytest.mark.medium
 def test_a_night_runs_at_low_priority_and_its_output_and_exit_code_are_logged(tmp_path):
     code = "import os; print('niceness', os.nice(0)); raise SystemExit(75)"
     assert execute([sys.executable, "-c", code], tmp_path / LOG, threading.Event()) == 75

@@ -33,6 +33,7 @@ class Answers:
         return [stack(readings)]
 
 
+@pytest.mark.medium
 def test_after_an_outage_prometheus_is_queried_for_the_missed_seconds_and_a_job_keeps_its_start(loop_of, clock):
     clock.now_s = 1_000_000.0
     server = Answers(clock)

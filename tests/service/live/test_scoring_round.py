@@ -49,6 +49,7 @@ def test_a_node_that_appears_within_a_round_is_scored_and_the_others_are_unknown
     assert rounds.over
 
 
+@pytest.mark.medium
 def test_scoring_in_turns_gives_the_scores_of_scoring_at_once(bad_io, loop_of, state, clock, monkeypatch):
     monkeypatch.setattr(loop_module, "TURN_S", 1e-9)
     loop = loop_of(ReplayFeed(bad_io, 1.0, clock), stride_s=10)
@@ -67,6 +68,7 @@ def test_scoring_in_turns_gives_the_scores_of_scoring_at_once(bad_io, loop_of, s
     assert {case.why.channel for case in state.store.events()} == {"iowait"}
 
 
+@pytest.mark.medium
 def test_a_round_goes_on_while_no_newer_second_arrives(bad_io, loop_of, clock, monkeypatch):
     """A source that is read every few seconds: each turn of a round waited for the next read."""
     monkeypatch.setattr(loop_module, "TURN_S", 1e-9)

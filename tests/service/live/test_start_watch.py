@@ -121,6 +121,7 @@ def test_jobs_that_hang_by_their_evidence_are_part_of_the_question():
     assert "--hangs" not in asked[1]  # without a past all jobs run to their limits
 
 
+@pytest.mark.medium
 def test_a_forecast_is_ended_when_its_budget_is_used_up(monkeypatch, tmp_path: Path):
     (tmp_path / "clustertwin").mkdir()
     (tmp_path / "clustertwin" / "__init__.py").touch()

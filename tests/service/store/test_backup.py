@@ -322,6 +322,7 @@ def test_a_format_that_is_no_number_restores_nothing(home: Path, tmp_path: Path)
         backup.back_up(home, tmp_path / "b.tar")
 
 
+@pytest.mark.medium
 def test_members_that_repeat_ten_thousand_headers_take_little_memory(tmp_path: Path):
     """tarfile keeps the headers of every member that it has read."""
     headers = {f"COMMENT.{number}": "x" for number in range(10_000)}

@@ -80,6 +80,7 @@ def test_a_board_fills_every_pane():
     drive(Scripted(full()), act)
 
 
+@pytest.mark.medium
 def test_keys_give_and_undo_a_verdict_for_the_selected_event():
     feed = Scripted(full())
 
@@ -95,6 +96,7 @@ def test_keys_give_and_undo_a_verdict_for_the_selected_event():
     assert sorted(feed.judged) == [("e2", "confirmed"), ("e2", "undo")]
 
 
+@pytest.mark.medium
 def test_the_selected_node_is_requested():
     feed = Scripted(full())
 

@@ -135,6 +135,7 @@ def test_too_large_a_body_is_refused(client):
     assert client.post("/api/v1/verdicts", content=b" " * (2 << 20)).status_code == 413
 
 
+@pytest.mark.medium
 def test_the_api_agrees_with_the_loop(app, stage, watched):
     vars(stage).update(vars(watched.state))
     stage.publish(stage.snapshot, stage.detector)  # the loop of the session may have ended minutes ago

@@ -82,6 +82,7 @@ def wait_for_end(sock: socket.socket) -> None:
             pass
 
 
+@pytest.mark.medium
 def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
     monkeypatch.setattr(connections, "WRITE_S", 60.0)  # a busy host reads 50 MB slowly
     monkeypatch.setattr(connections, "BODY_S", 60.0)
@@ -93,6 +94,7 @@ def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
     assert httpx.get(url(served[0], "/big"), verify=False).content == BIG
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"]
 )
@@ -102,6 +104,7 @@ def test_a_client_that_does_not_finish_its_request_is_disconnected(served, sent)
         wait_for_end(sock)
 
 
+@pytest.mark.medium
 def test_a_client_that_sends_one_byte_at_a_time_has_no_more_time(served):
     with socket.create_connection(served[0]) as sock, pytest.raises(ConnectionError):
         send_slowly(sock)
@@ -124,6 +127,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(served):
         assert time.monotonic() < deadline
 
 
+@pytest.mark.medium
 def test_silent_clients_are_replaced_before_those_that_ask(served, monkeypatch):
     monkeypatch.setattr(connections, "HEAD_S", 60.0)
     with socket.create_connection(served[0], timeout=60) as asking:

@@ -84,6 +84,7 @@ def test_an_expired_token_is_refused(client, state):
     assert client.get("/api/v1/snapshot", headers={"Authorization": f"Bearer {token}"}).status_code == 401
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["removed", "expired", "first token"])
 def test_an_open_stream_ends_with_its_right(app, state, monkeypatch, how):
     """Through the whole app: the ASGI call returns although the client stays connected."""

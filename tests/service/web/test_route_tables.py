@@ -49,6 +49,7 @@ def test_every_module_with_routes_has_a_row(package):
     assert modules == set(package.PARTS if package is api else package.PAGES)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.title)
 def test_a_page_answers_with_its_title(client, stage, page):
     answer = client.get(address(page, stage))

@@ -47,6 +47,7 @@ def test_after_the_budget_of_an_hour_a_change_is_refused():
     budget.spend("eve", 9)
 
 
+@pytest.mark.medium
 def test_a_flood_of_verdicts_and_of_windows_is_refused(state):
     client = TestClient(create_app(state), base_url="http://127.0.0.1:8790")
     flood = {"verdict": "confirmed", "comment": "x" * 4000, "ids": [f"e{i}" for i in range(10_000)]}

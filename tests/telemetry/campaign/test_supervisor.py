@@ -56,6 +56,7 @@ def gone_within(scratch: Path, seconds: float) -> bool:
     return True
 
 
+@pytest.mark.medium
 def test_a_job_that_works_ends_on_time_and_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command("idle", tmp_path / "job", 0.2), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

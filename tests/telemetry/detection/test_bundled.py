@@ -33,6 +33,7 @@ def test_its_card_names_the_version_that_is_here():
     assert bundled().version in (HERE / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.medium
 def test_detects_strong_faults_with_few_false_alarms():
     traces = campaign(21, hours=1.5, anomalies=("bad-io", "hung-job", "throttled"), anomaly_ratio=0.4)
     detector = bundled()

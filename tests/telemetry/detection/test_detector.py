@@ -23,6 +23,7 @@ def fresh() -> list[tuple[Moment, object]]:
     return list(moments(campaign(9)))
 
 
+@pytest.mark.medium
 def test_normal_threads_exceed_the_threshold_at_about_the_stated_rate(detector: Detector, fresh):
     score = np.concatenate([detector.score(moment).score for moment, _ in fresh])
     score = score[~np.isnan(score)]

@@ -77,6 +77,7 @@ def history() -> list[tuple[Event, str]]:
     return changes
 
 
+@pytest.mark.medium
 def test_a_job_that_drifts_into_bad_io_is_reported_by_the_distance_view_and_the_text_names_iowait(history):
     by_distance = [(event, sentence) for event, sentence in history if event.view == NAMING_VIEW]
     assert by_distance

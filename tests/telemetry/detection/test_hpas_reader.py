@@ -82,6 +82,7 @@ def test_three_faults_overlap_if_two_of_them_do(questions, tmp_path: Path) -> No
     assert questions.read_hpas(_save(tmp_path / "a_xy.npz", faults[:2])).order == "in sequence"
 
 
+@pytest.mark.medium
 def test_each_application_is_compared_with_its_own_healthy_run(  # type: ignore[no-untyped-def]
     questions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

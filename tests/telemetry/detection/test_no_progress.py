@@ -48,11 +48,13 @@ def test_a_busy_job_without_its_usual_signs_of_progress_is_suspected_after_100_s
     assert (finding.value, finding.usual) == (0.0, pytest.approx(0.3))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("first_s", [301, 311, 321])
 def test_a_half_minute_that_holds_the_end_of_the_work_does_not_hide_the_standstill(first_s: int) -> None:
     assert suspicions(watch(spinning(first_s=first_s)))[0][0] <= first_s + 110
 
 
+@pytest.mark.medium
 def test_a_suspicion_opens_no_event_and_stays_while_the_job_stands_still() -> None:
     seen = watch(spinning(last_s=1200))
     assert opened(seen) == {}
@@ -60,6 +62,7 @@ def test_a_suspicion_opens_no_event_and_stays_while_the_job_stands_still() -> No
     assert {finding.since_s for _, finding in suspicions(seen)} == {700}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "trace",
     [
@@ -75,6 +78,7 @@ def test_no_job_is_suspected_that(trace: Trace) -> None:
     assert suspicions(watch(trace)) == []
 
 
+@pytest.mark.medium
 def test_a_solver_that_often_reuses_its_memory_is_suspected_no_more() -> None:
     trace = in_cgroup(a_job((2400, BUSY)), 1, job_cpu=(0.99, 0.99), job_page_faults=(0.3, 0.3), job_io_traffic=(0, 0))
     assert trace.job_channels is not None
@@ -86,6 +90,7 @@ def test_a_solver_that_often_reuses_its_memory_is_suspected_no_more() -> None:
     assert max(now_s for now_s, _ in seen) < 900  # two such phases are a habit of the program
 
 
+@pytest.mark.medium
 def test_a_job_on_two_nodes_is_suspected_if_both_stand_still() -> None:
     def seen(faults_elsewhere: float) -> list[Finding]:
         here, there = spinning(), replace(spinning(then=faults_elsewhere), node="n2")
@@ -110,6 +115,7 @@ def test_evidence_confirms_only_suspicions_that_began_before_it() -> None:
     assert found.held(now_s)
 
 
+@pytest.mark.medium
 def test_a_confirmed_suspicion_opens_an_event_that_closes_when_the_job_works_again() -> None:
     trace = a_job((1500, BUSY))
     trace = in_cgroup(trace, 1, job_cpu=(0.99, 0.99), job_page_faults=(0.3, 0.3), job_io_traffic=(0, 0))

@@ -110,6 +110,7 @@ def causes(trace: Trace, **options: object) -> set[str]:
     return set(opened(watch(trace, **options)))  # type: ignore[arg-type]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shares", [BUSY, IDLE, HALF, (0.3, 0.6, 0.0), (0.3, 0.1, 0.2)])
 def test_steady_work_of_any_kind_is_neither_harm_nor_change(shares: tuple[float, float, float]) -> None:
     assert causes(a_job((1500, shares))) == set()
@@ -128,15 +129,18 @@ def test_a_job_that_is_idle_from_its_start_rests_by_design() -> None:
     assert causes(a_job((1500, IDLE))) == set()
 
 
+@pytest.mark.medium
 def test_a_job_whose_threads_all_work_a_tenth_less_is_found() -> None:
     assert causes(a_job((600, (0.85, 0.06, 0.0)), (400, (0.75, 0.05, 0.0)))) == {"idle"}
     assert causes(a_job((600, (0.85, 0.06, 0.0)), (400, (0.80, 0.05, 0.0)))) == set()
 
 
+@pytest.mark.medium
 def test_a_shift_of_two_points_is_no_event_however_steady_the_job_was() -> None:
     assert causes(a_job((1500, BUSY), (600, (0.96, 0.03, 0.0)))) == set()
 
 
+@pytest.mark.medium
 def test_a_serial_phase_of_six_minutes_is_no_event_and_one_of_thirteen_is() -> None:
     serial = [BUSY, IDLE, IDLE, IDLE]
     assert causes(a_job((600, BUSY), (400, serial), (400, BUSY))) == set()
@@ -145,6 +149,7 @@ def test_a_serial_phase_of_six_minutes_is_no_event_and_one_of_thirteen_is() -> N
     assert causes(a_job((600, BUSY), (400, serial[:2]), threads=2)) == {"one-thread-left"}
 
 
+@pytest.mark.medium
 def test_a_phase_that_the_job_had_before_is_no_change() -> None:
     writing = (0.3, 0.1, 0.3)
     once = a_job((600, BUSY), (200, writing), (600, BUSY))
@@ -153,6 +158,7 @@ def test_a_phase_that_the_job_had_before_is_no_change() -> None:
     assert causes(later) == set()
 
 
+@pytest.mark.medium
 def test_a_phase_that_came_and_went_twice_is_learnt() -> None:
     phase = (200, (0.3, 0.1, 0.3))
     seen = watch(a_job((600, BUSY), phase, (400, BUSY), phase, (400, BUSY), phase, (400, BUSY)))
@@ -162,6 +168,7 @@ def test_a_phase_that_came_and_went_twice_is_learnt() -> None:
     assert not any(t > 1750 for t in times)
 
 
+@pytest.mark.medium
 def test_bursts_of_lost_time_are_found_and_do_not_become_usual() -> None:
     stalls = (0.3, 0.35, 0.35)
     bursts = [phase for _ in range(8) for phase in ((20, stalls), (40, BUSY))]
@@ -170,11 +177,13 @@ def test_bursts_of_lost_time_are_found_and_do_not_become_usual() -> None:
     assert causes(a_job(*bursts, *bursts)) == set()  # it was so from the start
 
 
+@pytest.mark.medium
 def test_more_kernel_time_with_more_work_is_load_and_with_less_work_it_is_a_change() -> None:
     assert causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.6, 0.2, 0.0)))) == set()
     assert "kernel-time" in causes(a_job((600, (0.3, 0.1, 0.0)), (400, (0.2, 0.2, 0.0))))
 
 
+@pytest.mark.medium
 def test_waiting_for_io_that_transfers_is_a_phase_and_without_traffic_it_is_harm() -> None:
     waiting = (0.1, 0.05, 0.6)
     assert "stalled-io" in causes(a_job((600, BUSY), (300, waiting), disk_traffic=(0.0, 0.0)))
@@ -227,6 +236,7 @@ def test_a_master_that_rests_from_the_start_is_not_left_behind() -> None:
     assert causes(a_job((1500, [IDLE, BUSY, BUSY, BUSY]))) == set()
 
 
+@pytest.mark.medium
 def test_other_work_on_the_node_is_contention() -> None:
     """One task more than threads: the run queue grows, and the job waits at its barriers."""
     alone, crowded = 4 / 8, 4.6 / 8.6
@@ -236,6 +246,7 @@ def test_other_work_on_the_node_is_contention() -> None:
     assert causes(a_job((600, BUSY), (400, (0.93, 0.02, 0.0)), run_queue=(alone, fewer))) == set()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("channel", "cause"), [("memory_pressure", "memory-pressure"), ("steal", "steal"), ("swap_traffic", "swapping")]
 )
@@ -244,6 +255,7 @@ def test_a_limit_holds_for_any_program_and_a_missing_channel_is_silent(channel: 
     assert causes(a_job((300, HALF), (300, HALF), **{channel: (0.0, float("nan"))})) == set()
 
 
+@pytest.mark.medium
 def test_other_work_harms_a_job_only_while_the_job_waits_for_a_cpu() -> None:
     fills = a_job((600, IDLE), (400, BUSY))  # the threads are busy, and the job uses as little as before
     assert causes(in_cgroup(fills, 400, job_cpu=(0.008, 0.008), job_cpu_pressure=(0.0, 0.0))) == set()
@@ -252,6 +264,7 @@ def test_other_work_harms_a_job_only_while_the_job_waits_for_a_cpu() -> None:
     assert causes(in_cgroup(competes, 400, job_cpu=(0.99, 0.5))) == {"cpu-contention"}  # a kernel without PSI
 
 
+@pytest.mark.medium
 def test_other_work_that_runs_while_a_quota_stops_the_job_takes_nothing_from_it() -> None:
     filled = a_job((600, BUSY), (400, BUSY))
     channels = {"job_cpu": (0.99, 0.5), "job_cpu_pressure": (0.0, 0.5), "job_throttled": (0.0, 0.48)}
@@ -283,6 +296,7 @@ def test_io_of_other_work_on_its_threads_is_not_the_jobs() -> None:
     assert causes(in_cgroup(waits, 400, job_cpu=(0.008, 0.008), job_io_pressure=(0.0, 0.0))) == set()
 
 
+@pytest.mark.medium
 def test_a_clear_finding_from_outside_opens_in_half_of_the_time() -> None:
     clear, faint = (
         opened(
@@ -294,6 +308,7 @@ def test_a_clear_finding_from_outside_opens_in_half_of_the_time() -> None:
     assert clear["cpu-contention"][0] + 60 <= faint["cpu-contention"][0] <= 800
 
 
+@pytest.mark.medium
 def test_steady_growth_of_memory_is_a_leak_and_a_jump_is_not() -> None:
     trace = a_job((300, BUSY), (600, BUSY), memory_used=(0.2, 0.2))
     leaking = trace.node_channels.values.copy()  # type: ignore[union-attr]
@@ -309,6 +324,7 @@ def test_all_work_on_one_thread_from_the_start_is_misbound() -> None:
     assert causes(a_job((900, [BUSY, IDLE, IDLE, IDLE]))) == {"misbound"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("pressure", "found"), [((0.01, 0.98), {"misbound"}), ((0.01, 0.02), set())])
 def test_in_cgroup_v1_the_pressure_of_a_node_tells_that_the_job_which_holds_it_is_misbound(pressure, found) -> None:
     job = a_job((600, BUSY), (200, [BUSY, IDLE]), threads=2, cpu_pressure=pressure)
@@ -328,6 +344,7 @@ def test_new_work_never_opens_an_event() -> None:
     assert opened(seen) == {}
 
 
+@pytest.mark.medium
 def test_a_program_is_new_until_it_has_run_three_times_and_is_then_compared_with_its_runs() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=3))
     for run in range(3):
@@ -342,6 +359,7 @@ def test_a_program_is_new_until_it_has_run_three_times_and_is_then_compared_with
     assert opened(watch(a_job((600, (0.6, 0.02, 0.0))))) == {}
 
 
+@pytest.mark.medium
 def test_a_fault_of_some_runs_does_not_become_usual_and_a_phase_of_all_runs_does() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=3))
     paging = (0.8, 0.18, 0.0)
@@ -364,6 +382,7 @@ def with_memory(trace: Trace, used: np.ndarray) -> Trace:
     )
 
 
+@pytest.mark.medium
 def test_a_known_program_with_a_larger_input_does_not_leak_while_it_takes_its_memory() -> None:
     memory, second = QuestionMemory(QuestionSettings(learn_runs=3)), np.arange(900)
     for run in range(3):
@@ -375,6 +394,7 @@ def test_a_known_program_with_a_larger_input_does_not_leak_while_it_takes_its_me
     assert set(opened(watch(leaking, memory, "solver"))) == {"leak"}
 
 
+@pytest.mark.medium
 def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> None:
     memory = QuestionMemory(QuestionSettings(learn_runs=1))
     watch(a_job((600, BUSY), threads=2), memory, "solver")
@@ -384,6 +404,7 @@ def test_a_known_program_that_leaves_a_thread_unused_is_unlike_its_runs() -> Non
     assert opened(watch(half_used)) == {}
 
 
+@pytest.mark.medium
 def test_a_job_that_starts_a_second_copy_of_itself_is_information_and_no_event() -> None:
     trace = in_cgroup(a_job((600, BUSY), (300, BUSY)), 300, job_cpu=(0.99, 0.99), job_cpu_pressure=(0.01, 0.95))
     seen = watch(trace)

@@ -63,6 +63,7 @@ def test_both_lengths_agree_with_a_plain_loop(threads: int, known: float) -> Non
     agree(*drawn(threads, known), job)
 
 
+@pytest.mark.medium
 def test_a_job_of_more_threads_than_a_block_is_compared_as_a_whole() -> None:
     job = np.full(BLOCK + 20, 1, np.int32)
     job[[0, 5, 70]] = 0, 2, -1

@@ -64,6 +64,7 @@ class SystemTimeView(View):
         return replace(self, tables=restore_survivals(arrays, "system-time"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_of_the_table_keeps_the_contract(name: str, data: CalibrationData):
     others = {"density": VIEWS["density"](SETTINGS).fit(data)} if name == "distance" else {}

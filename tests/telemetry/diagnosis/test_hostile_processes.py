@@ -68,6 +68,7 @@ def test_a_pipe_in_the_place_of_a_mapped_file_is_not_opened(start, on_disk):
     assert _first_page(mapping) == b""  # and this test ends
 
 
+@pytest.mark.medium
 def test_a_process_whose_first_thread_has_ended_has_not_ended(start):
     process = start(
         "import ctypes, threading\n"
@@ -78,6 +79,7 @@ def test_a_process_whose_first_thread_has_ended_has_not_ended(start):
     assert take("1", only(process), "n1", QUICK).processes[0].does in ("computes", "unknown")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("work", "does"), [("[0 for _ in iter(int, 1)]", "sleeps"), ("time.sleep(60)", "blocked")])
 def test_a_rank_that_reads_from_a_program_which_works_does_not_hang(start, work, does):
     child = [sys.executable, "-c", f"import time; print('ready', flush=True); {work}"]
@@ -135,6 +137,7 @@ def test_a_tool_that_prints_without_end_does_not_fill_the_memory():
     assert (done.stdout, done.returncode) == (f"{1 << 20}\n", 0), done.stderr[-500:]
 
 
+@pytest.mark.medium
 def test_the_stack_of_a_later_process_with_the_same_pid_is_not_kept(start, monkeypatch):
     process = start(SLEEP)
     settled(process, "S")
@@ -165,6 +168,7 @@ def test_a_process_that_could_run_and_gets_no_cpu_does_not_sleep():
     assert state_of(replace(starved, last=replace(first, state="S"))) == "sleeps"
 
 
+@pytest.mark.medium
 def test_the_stack_of_one_look_counts_if_the_other_could_not_be_read(start, monkeypatch):
     process = start(SLEEP)
     settled(process, "S")

@@ -356,6 +356,7 @@ def freezer(request) -> Iterator[tuple[Path, str, str]]:
     group.rmdir()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)"])
 def test_a_frozen_job_is_suspended_and_does_not_hang(start, freezer, code):
     """In version 1 it was blocked in the kernel, with a hang; in version 2 it was idle."""

@@ -76,6 +76,7 @@ def settled(process: subprocess.Popen[bytes], state: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.medium
 def test_a_blocked_read_names_its_file(start, tmp_path):
     fifo = tmp_path / "endless"
     os.mkfifo(fifo)
@@ -90,6 +91,7 @@ def test_a_blocked_read_names_its_file(start, tmp_path):
     assert begin_s - 1 < seen.since_s <= time.time() + 1
 
 
+@pytest.mark.medium
 def test_a_stopped_process_stays_stopped_and_a_running_one_runs(start):
     stopped = start("import time; print('ready', flush=True); time.sleep(60)")
     os.kill(stopped.pid, signal.SIGSTOP)
@@ -130,6 +132,7 @@ def test_the_native_stack_is_that_of_the_system_call(start):
     assert any(frame.startswith("_start") for frame in frames), frames
 
 
+@pytest.mark.medium
 def test_a_loop_that_writes_memory_computes(start):
     process = start("print('ready', flush=True)\nn = [0] * 50_000\nwhile True:\n  for i in range(50_000): n[i] += i")
     assert take("1", only(process), "n1", QUICK).processes[0].does == "computes"
@@ -148,12 +151,14 @@ def test_a_process_that_ends_between_the_looks_has_ended(start):
     assert not find(evidence).hang
 
 
+@pytest.mark.medium
 def test_a_pid_that_is_used_again_is_another_process(start):
     process = start("import time; print('ready', flush=True); time.sleep(60)")
     earlier = JobProcesses((RankProcess(process.pid, 1, None),), None, 1, 0)
     assert take("1", earlier, "n1", QUICK).processes[0].does == "ended"
 
 
+@pytest.mark.medium
 def test_a_process_in_state_d_is_looked_at_and_not_attached_to(start, tmp_path):
     fifo = tmp_path / "endless"
     os.mkfifo(fifo)
@@ -168,6 +173,7 @@ os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 
         assert process.wait(timeout=90) == 0
 
 
+@pytest.mark.medium
 def test_a_child_that_a_rank_forked_is_not_the_rank(start):
     environment = {**os.environ, "PMI_RANK": "5", "PMI_SIZE": "8"}
     code = """import os, time
@@ -184,6 +190,7 @@ print('ready', flush=True); time.sleep(60)"""
         os.kill(int(rank), signal.SIGKILL)
 
 
+@pytest.mark.medium
 def test_the_id_of_a_job_in_the_environment_finds_its_processes(start):
     environment = {
         **os.environ,
@@ -245,6 +252,7 @@ def test_no_core_is_left_on_a_disk(start, tmp_path: Path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
 @pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: no process moves to another")
@@ -269,6 +277,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
 @pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
 @pytest.mark.parametrize("does", LOOPS)
@@ -317,6 +326,7 @@ threads[0].join()
 """
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")
 @pytest.mark.skipif(tool("eu-stack") is None, reason="eu-stack is not installed")
 @pytest.mark.parametrize(("targets", "does"), [("wait, wait", "spins"), ("wait, work", "computes")])

@@ -22,6 +22,7 @@ def names(make_detector):
     return [make_detector(seed).version for seed in range(3)]
 
 
+@pytest.mark.medium
 def test_a_version_is_stored_once_with_its_lineage(home, make_detector):
     version_store.add_version(home, make_detector(0), {"night": 0})
     nights = {stored.version: stored.lineage["night"] for stored in version_store.versions(home)}

@@ -166,6 +166,7 @@ def test_a_subsample_keeps_all_windows_of_a_node_at_a_moment():
         assert ((few.node == node) & (few.start_s == start_s)).sum() == group.sum()
 
 
+@pytest.mark.medium
 def test_a_small_machine_gets_closer_moments_and_its_evidence_is_counted_once():
     """Two threads, 90 minutes: at most 108 windows of which no two share a second of a thread."""
     day, traces = small_day(1)

@@ -92,6 +92,7 @@ def test_in_unpaired_cases_recall_from_alarming_on_everything_does_not_count():
     assert GoldenSetResult({"a": 0.8}, 0.97, "x", paired=True).informedness == 0.8
 
 
+@pytest.mark.medium
 def test_recall_is_measured_for_each_kind(make_detector, small_golden):
     result = evaluate_on_golden_set(make_detector(0), small_golden)
     assert set(result.recall) == {"bad-io", "hung-job"}
@@ -100,6 +101,7 @@ def test_recall_is_measured_for_each_kind(make_detector, small_golden):
     assert result.golden == small_golden.sha256
 
 
+@pytest.mark.medium
 def test_the_golden_set_depends_only_on_its_seed(small_golden):
     def again(seed):
         settings = replace(SMALL, anomalies=("bad-io", "hung-job"), anomaly_ratio=0.6, start_s=0)

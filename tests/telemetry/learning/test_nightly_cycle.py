@@ -135,6 +135,7 @@ def _until(traces, second):
     return [replace(t, valid=t.valid & (np.arange(t.values.shape[1]) < second)) for t in traces]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("spoil", "because"),
     [
@@ -159,6 +160,7 @@ def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
     assert night.champion == champion_store.load_champion(tmp_path).version == serving
 
 
+@pytest.mark.medium
 def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
     context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(thread_hours=1e6)))
     assert "at least 1e+06 thread-hours are needed" in run_night(context, day).because

@@ -45,6 +45,7 @@ def test_the_fused_messages_are_those_of_training(threads: int, spread: float) -
     np.testing.assert_allclose(messages.numpy(), expected, atol=1e-5 * spread)
 
 
+@pytest.mark.medium
 def test_a_layer_gives_the_same_result_with_and_without_gradients() -> None:
     torch.manual_seed(2)
     update, z = GraphUpdate(8, 12), torch.randn(150, 8)

@@ -12,6 +12,7 @@ from clustertwin.telemetry.models.contract import Batch, Shape, reconstruction_e
 from clustertwin.telemetry.models.model_store import ModelError, read, save
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name",
     [name if name in ("linear", "patch", "vae") else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],

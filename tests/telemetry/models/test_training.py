@@ -46,6 +46,7 @@ def test_the_embedding_of_a_short_window_has_one_number_per_second():
     assert settings_for_length(TrainingSettings(model="ae"), 30) == TrainingSettings(model="ae")
 
 
+@pytest.mark.medium
 def test_the_same_seed_gives_the_same_model():
     first, second = fit(TRAIN, HELD_OUT, QUICK), fit(TRAIN, HELD_OUT, QUICK)
     assert first.history == second.history

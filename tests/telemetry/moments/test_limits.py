@@ -18,6 +18,7 @@ def trace(start_s: int, cpus: tuple[int, ...], *spans: JobSpan, node: str = "n1"
     return Trace(node, cpus, start_s, CPU, np.zeros((*shape, len(CPU)), np.float32), np.ones(shape, np.bool_), spans)
 
 
+@pytest.mark.medium
 def test_a_node_with_new_jobs_every_second_keeps_the_newest_spans():
     jobs = NodeJobs(remember_s=300)
     for second in range(100):
@@ -71,6 +72,7 @@ def test_a_job_that_runs_when_its_recording_ends_has_an_open_end():
     assert [span.end_s for span in jobs.spans_at(100)] == [np.inf, np.inf]
 
 
+@pytest.mark.medium
 def test_a_node_with_new_threads_every_second_is_refused_at_the_limit_and_the_other_stays():
     buffer = TraceBuffer(CPU)
     buffer.push(trace(0, (0, 1), node="honest"))

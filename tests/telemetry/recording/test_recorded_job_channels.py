@@ -97,6 +97,7 @@ def test_a_recording_without_channels_of_jobs_has_none(tmp_path: Path) -> None:
     assert Recording.open(tmp_path / "r").trace("n0").job_channels is None
 
 
+@pytest.mark.medium
 def test_old_assignments_are_removed_with_their_seconds(tmp_path: Path) -> None:
     settings = RecordingSettings(chunk_s=60, flush_s=5, keep_s=120)
     with Recorder.create(tmp_path / "r", {"n0": (0, 1)}, node_schema=NODE, settings=settings) as recorder:

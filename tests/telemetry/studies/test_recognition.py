@@ -26,6 +26,7 @@ def drawn(centres: dict[str, tuple[float, float]], seed: int, rows: int = 20) ->
 KNOWN = {"a": (0.0, 0.0), "b": (3.0, 0.0), "c": (0.0, 3.0)}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("recognise", [nearest_centroid, random_forest])
 def test_every_known_program_is_named(recognise: Recogniser) -> None:
     x, names = drawn(KNOWN, 0)

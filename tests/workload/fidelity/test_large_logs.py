@@ -36,6 +36,7 @@ def office(n: int, seed: int) -> Jobs:
                       user=rng.integers(0, 10, n), epoch_s=1_700_438_400.0)  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_small_comparison_has_the_figures_that_it_had_before_large_logs_were_sampled():
     card = scorecard(office(600, 1), office(600, 2), procs=64)
     found = (card.c2st.row_auc, card.c2st.window_auc, card.c2st.judge_auc, card.privacy.copy_rate,

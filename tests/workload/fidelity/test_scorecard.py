@@ -35,6 +35,7 @@ def test_windows_hold_consecutive_jobs_in_order():
     assert windows(table, 3).tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 
+@pytest.mark.medium
 def test_trees_cannot_separate_equal_distributions_and_separate_distant_ones():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))

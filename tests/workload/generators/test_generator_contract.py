@@ -108,6 +108,7 @@ def test_the_check_catches_run_times_of_zero_that_no_real_job_has(log):
         check_generator(generator_of(ZeroRunTime), log)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("ignored", "problem"),
     [

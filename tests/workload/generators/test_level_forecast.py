@@ -42,6 +42,7 @@ def test_two_weeks_give_a_wider_interval_than_forty():
     assert width(2) > 1.3 * width(40)
 
 
+@pytest.mark.medium
 def test_intervals_of_eighty_per_cent_hold_most_weeks_of_a_drifting_series():
     """The truth is a random walk with noise that the model has not seen."""
     inside = []

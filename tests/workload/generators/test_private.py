@@ -233,6 +233,7 @@ def test_a_machine_of_unknown_size_is_refused_because_the_largest_job_is_not_pub
     assert Private(math.inf, machine=64).fit(replace(crowd, machine=Machine()), np.random.default_rng(0))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("change", ["no limits", "no users", "all equal", "a week"])
 def test_a_poor_log_still_gives_valid_jobs(change: str, crowd: Jobs) -> None:
     n = len(crowd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies import find_policy
@@ -27,12 +28,14 @@ def test_shortest_first_starves_the_long_job_and_patience_bounds_its_wait():
     assert bounded.start_s[1] == 70  # the first decision after a minute of waiting
 
 
+@pytest.mark.medium
 def test_a_patience_that_is_never_reached_changes_nothing():
     for policy in (find_policy("sjf"), learned(initial_weights(1, np.random.default_rng(0)))):
         plain = simulate(starving(), 1, policy, hold=False)
         assert np.array_equal(simulate(starving(), 1, with_patience(policy, 1e6), hold=False).start_s, plain.start_s)
 
 
+@pytest.mark.medium
 def test_jobs_beyond_patience_go_in_the_order_of_submission():
     jobs = Jobs.build(submit_s=[0, 1, 2, 3], run_s=[100, 30, 20, 10], request_s=[100, 30, 20, 10], cpus=[1, 1, 1, 1])
     bounded = simulate(jobs, 1, with_patience(find_policy("sjf"), 10.0), hold=False)

@@ -44,6 +44,7 @@ def test_a_policy_or_a_function_needs_no_name():
     assert find_policy(own.score).varies
 
 
+@pytest.mark.medium
 def test_with_fair_share_the_user_with_less_usage_goes_first():
     # User 1 uses the machine for a day. Then both users wait, and user 1 submitted first.
     jobs = Jobs.build([0, 100, 101], [86400, 60, 60], request_s=[86400, 60, 60], cpus=[4, 4, 4], user=[1, 1, 2])

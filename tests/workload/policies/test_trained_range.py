@@ -59,6 +59,7 @@ def test_real_limits_are_outside_of_a_training_that_knew_run_times():
     ]
 
 
+@pytest.mark.medium
 def test_a_schedule_remarks_that_its_policy_was_not_trained_for_the_log():
     trained = range_of(admit(log(), 16).records, 16)
     policy = learned(initial_weights(1, np.random.default_rng(0)), "mine", trained)

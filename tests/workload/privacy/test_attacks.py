@@ -45,6 +45,7 @@ def test_a_stratum_without_false_claims_says_nothing() -> None:
     assert (result.auc, result.true_claims) == (0.5, 0)
 
 
+@pytest.mark.medium
 def test_the_auc_agrees_with_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)

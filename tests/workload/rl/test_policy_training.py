@@ -65,6 +65,7 @@ def test_steps_after_the_end_of_an_episode_have_no_advantage_and_no_value():
     assert generalized_advantages(rewards, values, active, 0.9).flatten().tolist() == [-2.0, 0.0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("feature", "name"), [(ORDER_FEATURES[0], "sjf"), (ORDER_FEATURES[1], "smallest")])
 def test_initial_weights_schedule_nearly_like_their_order(data: TrainingData, feature: int, name: str):
     initial = learned(initial_weights(feature, np.random.default_rng(0)))
@@ -193,6 +194,7 @@ def test_a_run_for_another_machine_is_not_resumed(data: TrainingData, tmp_path: 
         train(data, SchedulingRules(PROCS, backfill="easy"), ONE_ROUND, out)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -68,6 +68,7 @@ def test_impossible_settings_are_refused(options):
 FOUR = Jobs.build([0, 1, 1, 1], [20, 10, 5, 1], request_s=[20, 10, 5, 1], cpus=[4, 4, 4, 4])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
 @pytest.mark.parametrize("varies", [True, False])
 def test_jobs_with_nan_scores_go_last_and_are_counted(varies: bool, backfill: str):

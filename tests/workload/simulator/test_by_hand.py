@@ -19,6 +19,7 @@ CHOICE = table((0, 4, 10, 10), (1, 3, 20, 20), (2, 2, 5, 5))
 WIDE_FIRST, SHORT_FIRST = [0, 10, 30], [0, 15, 10]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("policy", "starts"),
     [

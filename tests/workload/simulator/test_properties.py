@@ -38,6 +38,7 @@ every = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.medium
 @every
 @settings(max_examples=settings.default.max_examples // 4)
 @given(jobs=logs())

@@ -73,6 +73,7 @@ KEYS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("policy", ["fcfs", "sjf", "smallest", "wfp3"])
 def test_easy_agrees_with_a_slow_simulator(policy: str, hold: bool):
@@ -151,6 +152,7 @@ def test_rlschedulers_cells_sample_by_sample(data: Path, log: str, policy: str):
     assert means == pytest.approx(cells["per_sample"][policy], abs=1e-6)  # the precision of the file
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("log", "procs", "slowdown"), [("KTH-SP2", 100, 92.577), ("SDSC-SP2", 128, 87.870)])
 def test_easy_agrees_with_pyss_on_every_job(data: Path, log: str, procs: int, slowdown: float):
     table = swf(data / f"traces/easy-schedules/{log}.easy.swf.gz")

@@ -71,6 +71,7 @@ def readable(stage) -> list[str]:
     return [*paths, "/healthz", "/metrics", "/favicon.ico", "/nosuch"]
 
 
+@pytest.mark.medium
 def test_head_answers_wherever_get_does(client, stage, published):
     paths = readable(stage)
     assert len(paths) > 25

@@ -47,6 +47,7 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_has_nothing_inline_and_nothing_from_another_site(client, path):
     answer = client.get(path)
@@ -60,6 +61,7 @@ def test_a_page_has_nothing_inline_and_nothing_from_another_site(client, path):
     assert "{{" not in answer.text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", PAGES)
 def test_every_file_that_a_page_refers_to_exists(client, path):
     referred = {

@@ -23,6 +23,7 @@ def test_the_zoo_has_serial_threaded_and_mpi_programs():
     assert {program.kind for program in PROGRAMS.values()} == {"serial", "threads", "MPI"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_commands_are_valid_shell_and_their_files_exist(name):
     program = PROGRAMS[name]

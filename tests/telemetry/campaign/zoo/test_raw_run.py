@@ -21,6 +21,7 @@ from clustertwin.telemetry.campaign.zoo.raw_run import (
 SAMPLES = st.lists(st.dictionaries(st.sampled_from("abcde"), st.integers(-(2**50), 2**50)), max_size=8)
 
 
+@pytest.mark.medium
 @given(SAMPLES)
 def test_what_is_written_is_read(tmp_path_factory, samples):
     path = tmp_path_factory.mktemp("run") / "a-0.jsonl.xz"

@@ -22,6 +22,7 @@ def test_the_package_is_small():
     assert sum(path.stat().st_size for path in FILES) < 15e6
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_run_is_complete_and_on_the_card(path):
     run = zoo_run_of(read_raw_run(path))

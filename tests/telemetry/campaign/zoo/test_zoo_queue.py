@@ -207,6 +207,7 @@ def test_an_interrupted_run_undoes_its_fault(tmp_path):
     assert not list(tmp_path.glob("*.jsonl*"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["nonsense", "swap"])
 def test_an_unknown_fault_is_refused(name, tmp_path):
     done = subprocess.run(_command(tmp_path, "notebook", [name], "3 60 1"), capture_output=True, text=True)

@@ -266,6 +266,7 @@ def test_the_number_of_series_is_limited(pushes: Pushes, monkeypatch: pytest.Mon
     assert times(pushes.readings(NEXT + 1))[-1] == NEXT
 
 
+@pytest.mark.medium
 def test_a_request_brings_only_some_new_series_and_the_next_one_the_others(pushes: Pushes) -> None:
     """New labels are parsed while the loop waits: a hundred thousand of them would stop it for seconds."""
     before = pushes.samples.series
@@ -345,6 +346,7 @@ def test_a_sender_cannot_use_up_the_series_of_the_others(pushes: Pushes) -> None
     assert (pushes.samples.series, pushes.samples.threads) == (95, 22)
 
 
+@pytest.mark.medium
 def test_known_series_are_found_among_very_many() -> None:
     pushes = Pushes()
     many = [cpu(thread, mode, f"n{node}") for node in range(20) for thread in range(64) for mode in MODES]

@@ -30,6 +30,7 @@ KNOWN = bytes.fromhex(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_known_bytes_are_one_series_with_one_sample() -> None:
     assert series(UP, [(1500, 1.0)]) == KNOWN
     request = parse_write_request(KNOWN)

@@ -59,6 +59,7 @@ def drip(request: BaseHTTPRequestHandler) -> None:
         request.close_connection = True
 
 
+@pytest.mark.medium
 def test_a_slow_response_ends_at_the_deadline(server: Any) -> None:
     server.answers.append(drip)
     with pytest.raises(SourceError, match=r"no response within 0\.3 s"):

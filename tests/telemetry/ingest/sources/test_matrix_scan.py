@@ -35,6 +35,7 @@ def document(found: list[tuple[dict[str, str], list[tuple[float, str]]]]) -> byt
     return json.dumps(answer, separators=(",", ":")).encode()
 
 
+@pytest.mark.medium
 @given(rows)
 @settings(deadline=None)
 def test_the_scan_reads_what_a_json_parser_reads(found: list[Any]) -> None:

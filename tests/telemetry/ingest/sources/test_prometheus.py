@@ -131,6 +131,7 @@ def test_a_long_range_is_queried_in_pieces_without_doubling(server: Any) -> None
     assert len(server.requests) == 3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("claims", "names"),
     [
@@ -147,6 +148,7 @@ def test_no_node_can_take_the_name_of_another(server: Any, claims: dict[str, str
     assert [counters.node for counters in source(server).counters(10, 12)] == names
 
 
+@pytest.mark.medium
 def test_a_node_that_claims_a_held_name_is_refused_and_the_holder_keeps_it(server: Any) -> None:
     """Both fell back to their addresses, so a liar could make any node begin anew under another name."""
     history = source(server)
@@ -264,6 +266,7 @@ def test_one_node_that_is_scraped_rarely_is_left_out_and_named(server: Any) -> N
     assert refused == {"rare": "rare: samples are 15 s apart, not 1: scrape more often, or use an interval of 15 s"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -131,6 +131,7 @@ def test_a_second_layer_of_compression_is_refused(server: Any, encoding: str) ->
         HttpClient(Endpoint(server.url)).get("/")
 
 
+@pytest.mark.medium
 def test_a_bomb_is_refused_at_the_limit_and_takes_no_more_memory(server: Any) -> None:
     server.answers.append(sending(gzip.compress(bytes(1 << 28)), "gzip"))
     tracemalloc.start()

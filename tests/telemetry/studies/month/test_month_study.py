@@ -165,6 +165,7 @@ def waiting(scenario, waits):
     return traces
 
 
+@pytest.mark.medium
 def test_events_about_wrong_jobs_and_about_the_disk_are_true_and_others_are_false():
     scenario, detector = MonthScenario(nodes=2), StubDetector()
     calm, wrong, both = (waiting(scenario, waits) for waits in ((0.0, 0.0), (0.0, 0.9), (0.9, 0.9)))
@@ -202,6 +203,7 @@ def test_a_verdict_halts_the_night_if_it_is_about_today_or_about_a_learned_day(a
     assert not is_halt_cause(scenario, state, 6)  # the verdict was already known a night ago
 
 
+@pytest.mark.medium
 def test_a_directory_holds_one_month(tmp_path):
     write_days(tmp_path / "never.json", DAYS)
     rows = run_month(MonthSettings(days=2), tmp_path, ["never"])

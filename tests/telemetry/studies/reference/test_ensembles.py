@@ -39,6 +39,7 @@ def results(member):
     return plain | {"kinds": member.by_kind, "auc": member.auc}
 
 
+@pytest.mark.medium
 def test_an_evaluated_member_holds_the_evaluated_model(evaluated):
     from clustertwin.telemetry.studies.reference.embedding_quality import embed
 
