@@ -154,7 +154,8 @@ def test_a_job_name_cannot_add_a_row_to_a_log_with_a_random_separator(log):
     with pytest.raises(TraceError, match=r"jobs\.sacct:2: 3 fields"):
         read(path)
     report = read_report(path, lenient=True)
-    assert report.jobs.names["user"] == ("cay", "bob") and sorted(report.jobs.id) == [2, 3]
+    assert report.jobs.names["user"] == ("cay", "bob")
+    assert sorted(report.jobs.id) == [2, 3]
     assert [fault.line for fault in report.faults] == [2, 3, 4]
     assert "part of a user's text" in report.faults[1].reason
 

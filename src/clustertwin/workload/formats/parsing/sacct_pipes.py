@@ -1,4 +1,4 @@
-"""Lines of sacct, which escapes nothing -> their cells, by a mark that users do not know or by the only plausible split.
+"""Lines of sacct, which escapes nothing -> their cells, by a mark that users do not know or the only plausible split.
 
 A text of a user may contain `|` and line feeds, so it can look like other fields or like a whole row of another user.
 With `sacct --delimiter "|$(openssl rand -hex 8)|"` nobody knew the separator when the job was submitted.
