@@ -142,3 +142,27 @@ def test_unknown_words_are_faults(log):
 def test_a_column_that_appears_twice_is_refused(log, lenient):
     with pytest.raises(TraceError, match=r"jobs\.sacct:1: the column State appears twice"):
         read(log(LOG.replace("|Account|", "|State|", 1)), lenient=lenient)
+
+
+MARK = "|0f1e2d3c4b5a6978|"
+
+
+def test_a_job_name_cannot_add_a_row_to_a_log_with_a_random_separator(log):
+    names = ("JobIDRaw", "JobName", "User", "Submit")
+    rows = [names, ("1", "x\n9|-|x|-|eve|-|50\nz", "ann", "100"), ("2", "a|b", "bob", "101"), ("3", "c", "cay", "102")]
+    path = log("".join(MARK.join(row) + "\n" for row in rows))
+    with pytest.raises(TraceError, match=r"jobs\.sacct:2: 3 fields"):
+        read(path)
+    report = read_report(path, lenient=True)
+    assert report.jobs.names["user"] == ("cay", "bob")
+    assert sorted(report.jobs.id) == [2, 3]
+    assert [fault.line for fault in report.faults] == [2, 3, 4]
+    assert "part of a user's text" in report.faults[1].reason
+
+
+def test_a_log_with_texts_of_users_says_that_rows_can_be_forged(log):
+    notes = [
+        finding.reason for finding in read_report(log("JobID|JobName|Submit\n1|x\n9|y|50\n"), lenient=True).findings
+    ]
+    assert any("texts of users (JobName)" in note for note in notes)
+    assert not any("texts of users" in finding.reason for finding in read_report(log("JobID|Submit\n1|50\n")).findings)

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from clustertwin.core.errors import TraceError
+from clustertwin.workload.formats.parsing.sacct_pipes import FORGEABLE
 from clustertwin.workload.slurm.joblog import job_readers
 from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
 from clustertwin.workload.slurm.site.quantities import Gres
@@ -117,6 +118,7 @@ def test_a_requeued_job_counts_once_and_assumptions_are_counted():
     log = parse_sacct("\n" + HEADER + (rows + waiting + early).replace("|D", "|2024-06-03T"), "x.sacct")
     assert {job.id: job.start_s for job in log.jobs if not math.isnan(job.start_s)} == {1: 3540}
     assert log.report.lines("assumed", "unknown") == [
+        f"assumed: {FORGEABLE.format('SubmitLine')} (1, x.sacct:2)",
         "assumed: jobs with several rows, as after a requeue: only the last row counts (1, x.sacct:4)",
         "assumed: array tasks that never started share one row: taken as one job (1, x.sacct:6)",
         "unknown: State NEWSTATE (1, x.sacct:7)",
@@ -158,7 +160,7 @@ def test_a_command_line_of_several_lines_leaves_the_log_readable():
     text = "JobIDRaw|JobID|Submit|SubmitLine\n1|1|100|sbatch --wrap=cd /tmp\n./run a|b\n8|root\n2|2|101|sbatch a\n"
     log = parse_sacct(text, "x.sacct")
     assert [job.id for job in log.jobs] == [1, 2]
-    assert log.report.of("assumed") == {"lines that go on with a command line, which are left out": 2}
+    assert log.report.of("assumed")["lines that go on with a command line, which are left out"] == 2
 
 
 def test_many_small_arrays_do_not_fill_the_memory(monkeypatch):
@@ -201,6 +203,36 @@ def test_another_separator_is_named(tmp_path, separator):
     (tmp_path / "x.txt").write_text(f"JobID{separator}Submit\n1{separator}100\n")
     with pytest.raises(TraceError, match="the columns are separated by"):
         read_log(tmp_path / "x.txt")
+
+
+MARK = "|0f1e2d3c4b5a6978|"
+FORGED = "sbatch --comment=a\n9|9|eve|50|sbatch b"  # what sacct prints for a job of ann
+
+
+def _marked(*rows: tuple[str, ...]) -> str:
+    return "".join(MARK.join(row) + "\n" for row in (("JobIDRaw", "JobID", "User", "Submit", "SubmitLine"), *rows))
+
+
+def test_a_command_line_cannot_add_a_row_to_a_log_with_a_random_separator():
+    log = parse_sacct(_marked(("1", "1", "ann", "100", FORGED), ("2", "2", "bob", "101", "sbatch -n 1 a|b")), "x.sacct")
+    assert [(job.id, job.user) for job in log.jobs] == [(1, "ann"), (2, "bob")]
+    assert log.report.lines() == ["assumed: lines that go on with a command line, which are left out (1, x.sacct:3)"]
+
+
+def test_a_row_with_a_part_of_the_marks_is_refused():
+    with pytest.raises(TraceError, match=r"x\.sacct:2: 3 columns, the header has 5"):
+        parse_sacct(_marked(("1", "1", "ann")), "x.sacct")
+
+
+def test_a_log_whose_rows_can_be_forged_says_so():
+    log = parse_sacct(f"JobIDRaw|JobID|User|Submit|SubmitLine\n1|1|ann|100|{FORGED}\n", "x.sacct")
+    assert log.report.of("assumed") == {FORGEABLE.format("SubmitLine"): 1}
+
+
+@pytest.mark.parametrize("row", ["1|1|eve|50", "7|1|ann|50"])
+def test_a_second_row_of_a_job_that_names_another_user_or_number_is_refused(row):
+    with pytest.raises(TraceError, match=r"x\.sacct:3: job 1 is of user .*an earlier row has another user"):
+        parse_sacct(f"JobIDRaw|JobID|User|Submit\n1|1|ann|100\n{row}\n", "x.sacct")
 
 
 def test_another_file_is_refused(tmp_path):

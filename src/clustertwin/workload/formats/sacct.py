@@ -1,6 +1,6 @@
 """Slurm's accounting report, `sacct --parsable2` <-> a job table.
 
-    sacct --allusers --allocations --parsable2 --starttime 2024-01-01 --format \\
+    sacct --allusers --allocations --parsable2 --delimiter "|$(openssl rand -hex 8)|" --starttime 2024-01-01 --format \\
       JobIDRaw,JobID,User,Account,Partition,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,ReqCPUS,AllocCPUS,AllocNodes,ReqMem,AllocTRES
 
 Columns are found by name, and other columns are ignored. The size of a job is what Slurm allocated, or what the job
@@ -19,6 +19,7 @@ from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import TraceError
@@ -26,7 +27,7 @@ from clustertwin.workload.formats.parsing.byte_stream import Progress
 from clustertwin.workload.formats.parsing.delimited import DelimitedBatch, first_positive, header_of, read_batches
 from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.formats.parsing.local_time import LocalTimes
-from clustertwin.workload.formats.parsing.sacct_pipes import PipeRepair
+from clustertwin.workload.formats.parsing.sacct_pipes import MarkedLine, PipeRepair, forgeable, mark_of
 from clustertwin.workload.formats.parsing.slurm_fields import (
     NEVER,
     parse_duration,
@@ -49,6 +50,9 @@ def read_raw(
 ) -> RawLog:
     """A file, plain or gzip -> raw columns, before validation. `timezone` applies to times without an offset."""
     names = header_of(path, "|")
+    mark = mark_of(names)
+    marks = [f"mark {place}" for place in range(len(names) // 2)] if mark else []
+    names[1::2] = marks or names[1::2]
     if "Submit" not in names or not {"JobID", "JobIDRaw"} & set(names):
         reason = (
             "the columns JobID and Submit are missing; create the file with sacct --parsable2 --format=JobID,Submit,…"
@@ -56,14 +60,27 @@ def read_raw(
         raise TraceError(path, reason, 1)
     if repeated := [name for name, count in Counter(names).items() if name in _USED and count > 1]:
         raise TraceError(path, f"the column {repeated[0]} appears twice", 1)
+    if not mark and (reason := forgeable(names)):
+        findings.note(None, reason)
     report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
-    wanted = [name for name in names if name in _USED]
-    repair = PipeRepair(names, findings)
-    for batch in read_batches(path, "|", wanted, findings, progress, quotes=False, repair=repair):
-        report.add(batch)
+    wanted = [*(name for name in names if name in _USED), *marks]
+    repair = MarkedLine(mark) if mark else PipeRepair(names, findings)
+    own_names = names if mark else None
+    for batch in read_batches(path, "|", wanted, findings, progress, quotes=False, repair=repair, names=own_names):
+        report.add(_marked(batch, mark, marks, findings) if mark else batch)
     if timezone is None and report.times.naive:
         findings.note(None, "times are local and no time zone was given; using UTC (set it with --timezone)")
     return report.finish(timezone or "UTC")
+
+
+def _marked(batch: DelimitedBatch, mark: str, marks: list[str], findings: LogFindings) -> DelimitedBatch:
+    """The rows with the mark after each cell; the others are texts of users."""
+    keep = np.ones(len(batch), dtype=bool)
+    for name in marks:
+        keep &= pc.equal(batch.words[name], mark).to_numpy(zero_copy_only=False)
+    for line in batch.lines[~keep]:
+        findings.drop(int(line), "not a row: the separator of the header is missing, so this is part of a user's text")
+    return DelimitedBatch({name: column.filter(keep) for name, column in batch.words.items()}, batch.lines[keep])
 
 
 _USED = {"JobID", "JobIDRaw", "User", "Account", "Partition", "State", "Submit", "Start", "End", "Elapsed",

@@ -102,9 +102,14 @@ def read_batches(
     progress: Progress | None = None,
     quotes: bool = True,
     repair: RepairLine | None = None,
+    names: Sequence[str] | None = None,
 ) -> Iterator[DelimitedBatch]:
-    """The wanted columns, batch by batch. Repaired lines come in a last batch of their own."""
-    names, wanted = _once(header_of(path, delimiter), findings), list(dict.fromkeys(wanted))
+    """The wanted columns, batch by batch. Repaired lines come in a last batch of their own.
+
+    `names` replaces the header.
+    """
+    names = list(names) if names else _once(header_of(path, delimiter), findings)
+    wanted = list(dict.fromkeys(wanted))
     misfits: list[_Misfit] = []
     kept_bytes = 0
 

@@ -1,10 +1,12 @@
 """Job logs of Slurm -> SlurmLog: `sacct --parsable2`, or event files of sbatch command lines with submit times.
 
-    sacct -a -X -P -S 2024-01-01 --format JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,\\
-      ElapsedRaw,TimelimitRaw,ReqNodes,ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,NodeList,SubmitLine
+    sacct -a -X -P --delimiter "|$(openssl rand -hex 8)|" -S 2024-01-01 --format \\
+      JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,\\
+ReqNodes,ReqCPUS,ReqMem,ReqTRES,Constraints,Reservation,NodeList,SubmitLine
 
 NodeList and SubmitLine are optional. NodeList shows which nodes were out. SubmitLine tells what sacct has no column
-for: tasks, exclusive nodes, dependencies, nice.
+for: tasks, exclusive nodes, dependencies, nice. It is a text of a user, which can contain what looks like a row of
+another user; the random separator tells them apart.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, TypeVar
 
 from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats.parsing.byte_stream import blocks
+from clustertwin.workload.formats.parsing.sacct_pipes import forgeable, mark_of
 from clustertwin.workload.formats.parsing.slurm_fields import STATES
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog, in_order
 from clustertwin.workload.slurm.site.quantities import (
@@ -225,6 +228,11 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     # Only a line feed ends a row: command lines are user text, which may contain other line separators.
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     header = [name.strip() for name in (lines[0][1] if lines else "").rstrip("|").split("|")]
+    mark = mark_of(header)
+    if mark:
+        header = header[::2]
+    elif reason := forgeable(header):
+        report.add("assumed", reason, f"{Path(where).name}:{lines[0][0]}")
     if "Submit" not in header or not {"JobID", "JobIDRaw"} & set(header):
         raise TraceError(where, "no columns JobIDRaw and Submit; print them with sacct --format", 1)
     if repeated := [name for name, count in Counter(header).items() if count > 1]:
@@ -233,12 +241,13 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
     local = False
     for number, line in lines[1:]:
         place = f"{Path(where).name}:{number}"
-        if _continues(line, header):
+        if not line.count(f"|{mark}|") if mark else _continues(line, header):
             report.add("assumed", "lines that go on with a command line, which are left out", place)
             continue
-        cells = _cells(line, header)
+        cells = _marked_cells(line, header, mark) if mark else _cells(line, header)
         if cells is None:
-            raise TraceError(where, f"{line.count('|') + 1} columns, the header has {len(header)}", number)
+            columns = line.count(f"|{mark}|" if mark else "|") + 1
+            raise TraceError(where, f"{columns} columns, the header has {len(header)}", number)
         try:
             job = _sacct_job(cells, report, place)
         except (ValueError, OverflowError) as error:
@@ -246,7 +255,10 @@ def parse_sacct(text: str, where: Path | str) -> SlurmLog:
         if job is None:
             continue
         word = cells.get("JobID") or cells["JobIDRaw"]
-        if last_runs.pop(word, None):
+        if earlier := last_runs.pop(word, None):
+            if (earlier.user, earlier.id) != (job.user, job.id):
+                reason = f"job {word} is of user {job.user[:40]!r}, an earlier row has another user or JobIDRaw"
+                raise TraceError(where, f"{reason}: a false row, or job ids were reset", number)
             report.add("assumed", "jobs with several rows, as after a requeue: only the last row counts", place)
         last_runs[word] = job
         local = local or _is_local(cells["Submit"])
@@ -279,6 +291,11 @@ def _cells(line: str, header: list[str]) -> dict[str, str] | None:
         cells = [*cells[:last], "|".join(cells[last:])]
     if len(cells) == len(header) + 1 and not cells[-1]:
         cells.pop()
+    return dict(zip(header, (cell.strip() for cell in cells), strict=True)) if len(cells) == len(header) else None
+
+
+def _marked_cells(line: str, header: list[str], mark: str) -> dict[str, str] | None:
+    cells = line.split(f"|{mark}|")
     return dict(zip(header, (cell.strip() for cell in cells), strict=True)) if len(cells) == len(header) else None
 
 
