@@ -224,6 +224,28 @@ def test_a_live_job_that_spins_opens_an_event_and_one_that_computes_does_not(
     assert len(EvidenceStore(state.store.database).of(event.id)) >= 2
 
 
+@pytest.mark.slow
+def test_after_a_restart_evidence_is_taken_again_and_the_event_goes_on(loop_of, state, clock, tmp_path):
+    clock.now_s, source = NOW_S, StandingJob(clock)
+
+    def watch(seconds: int) -> Event:
+        """With a loop and a hand of their own."""
+        loop = loop_of(LiveFeed("test", [("n1", source)], clock), clock=clock)
+        hand = hand_of(tmp_path, state.store, Helper("spins"))
+        for second in range(seconds):
+            clock.now_s += 1
+            loop.turn()
+            if second % 5 == 0:
+                hand.turn(state.snapshot.events, clock.now_s, state.snapshot.suspects)
+                state.hanging_s = hand.suspects.hanging_s
+        (event,) = state.snapshot.events
+        return event
+
+    before, after = watch(600), watch(700)
+    assert (before.id, before.cause) == (after.id, CONFIRMED)
+    assert after.seen_s > clock.now_s - 30
+
+
 @pytest.mark.real
 @pytest.mark.skipif(not shutil.which("eu-stack"), reason="eu-stack (elfutils) is not installed")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="native stacks need x86_64")

@@ -322,7 +322,7 @@ def test_a_replay_neither_reads_nor_writes_the_tables(loop_of, state, clock):
     loop = loop_of(NamedJobs(clock), clock=clock)
     run_for(loop, clock, 150)
     assert loop._questions.programs == {}
-    loop._store_tables()
+    loop._store_usual(now=True)
     assert (state.home / FILE).read_bytes() == document()
 
 

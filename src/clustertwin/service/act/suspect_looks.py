@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from clustertwin.telemetry.detection.events.causes import HUNG_RANK, IDLE
 from clustertwin.telemetry.detection.events.event import Event
-from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
+from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
 
 #: Between two looks at a suspect that works: doubled after each, up to the longest.
@@ -47,7 +47,8 @@ class SuspectLooks:
         """The suspect to look at now, if any: one whose look is to be repeated first, then the longest suspected.
 
         The jobs of open events that say so already are looked at anyway. An event about another cause, such as other
-        work on its CPUs, does not exclude that the job hangs.
+        work on its CPUs, does not exclude that the job hangs. One that evidence opened before a restart needs evidence
+        again.
         """
         since_s = {finding.job: finding.since_s for finding in suspects}
         self.hanging_s = {job: at_s for job, at_s in self.hanging_s.items() if since_s.get(job, at_s + 1) <= at_s}
@@ -57,10 +58,8 @@ class SuspectLooks:
             self._recent_s.popleft()
         if len(self._recent_s) >= MOST_A_MINUTE:
             return None
-        stand_still = (IDLE, HUNG_RANK, CONFIRMED)
-        known = {
-            job for event in open_events if event.cause in stand_still for job in event.jobs
-        } | self.hanging_s.keys()
+        stand_still = {job for event in open_events if event.cause in (IDLE, HUNG_RANK) for job in event.jobs}
+        known = stand_still | self.hanging_s.keys()
         waiting = [finding for finding in suspects if finding.job not in known and self._is_due(finding.job, now_s)]
         return min(waiting, key=lambda finding: (not self._claimed(finding.job), finding.since_s), default=None)
 

@@ -39,6 +39,7 @@ from clustertwin.service.live.turn_failures import RESTART_AFTER, LoopFailed, Tu
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.store.program_tables import ProgramTables
 from clustertwin.service.store.quiet_periods import MaintenanceWindow
+from clustertwin.service.store.running_jobs import RunningJobsFile
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.explanation import Explanation
 from clustertwin.telemetry.detection.events.tracker import Tracker
@@ -114,6 +115,7 @@ class Loop:
         self._memory = MemoryWatch()
         # A replay begins without what an earlier one has learnt.
         self._tables = None if state.replayed else ProgramTables(state.home, clock)
+        self._running = None if state.replayed else RunningJobsFile(state.home, self._memory, clock)
         self._questions: QuestionMemory | None = None  # made with the first findings: its import compiles
         self._now = replace(state.snapshot, events=self._tracker.open)
 
@@ -130,7 +132,11 @@ class Loop:
                 stop.wait(self._pause_s())
         finally:
             # Store events first: the service waits only a few seconds for this thread.
-            closing = [lambda: self._write([]), self._store_tables, *([self._recorder.close] if self._recorder else [])]
+            closing = [
+                lambda: self._write([]),
+                lambda: self._store_usual(now=True),
+                *([self._recorder.close] if self._recorder else []),
+            ]
             for close in (*closing, self.feed.close, self._score.close):
                 with self._failures.isolated("publishing", "a part of the loop could not be closed"):
                     close()
@@ -184,9 +190,12 @@ class Loop:
             self._buffer.drop(trace.node)
             self._heard.remove(trace.node)
 
-    def _store_tables(self) -> None:
+    def _store_usual(self, now: bool = False) -> None:
+        """What is usual for programs and for the jobs that run: every few minutes, or now."""
         if self._tables:
-            self._tables.save(self._questions, now=True)
+            self._tables.save(self._questions, now)
+        if self._running and self._now.scored:
+            self._running.save(self._questions, self._now.scored.end_s, now)
 
     def _restart(self) -> None:
         """Start again: something among the seconds makes every scoring fail."""
@@ -219,7 +228,7 @@ class Loop:
 
     def _forget_seconds(self) -> None:
         with self._failures.isolated("store", "what is usual for programs is not stored"):
-            self._store_tables()
+            self._store_usual(now=True)
         self._buffer = TraceBuffer(CPU, forget_s=self.settings.forget_s, most_threads=self.settings.most_threads)
         self._round, self._spans, self._first_s, self._questions = ScoringRound(), None, None, None
         self._tracker.forget_alarms()
@@ -342,9 +351,8 @@ class Loop:
         spans = self._spans_of(moment)
         owners = {job: span.user or span.owner for job, span in spans.items()}
         findings = self._assess(moment, scores, detector.threshold, spans, self._in_maintenance(moment, now_s))
-        if self._tables:
-            with self._failures.isolated("store", "what is usual for programs is not stored"):
-                self._tables.save(self._questions)
+        with self._failures.isolated("store", "what is usual for programs is not stored"):
+            self._store_usual()
         changes = self._tracker.update(
             moment, scores, detector.threshold, model=detector.version, owners=owners, findings=findings
         )
@@ -373,6 +381,8 @@ class Loop:
         if self._questions is None:
             programs, users = self._tables.load() if self._tables else ({}, {})
             self._questions = QuestionMemory(programs=programs, users=users)
+            if self._running:
+                self._running.go_on(self._questions, moment.end_s)
         stopped: frozenset[str] = getattr(self.feed, "suspended", frozenset())  # only a feed beside Slurm knows them
         labels = {job: JobLabel(span.name, span.user or span.owner, job in stopped) for job, span in spans.items()}
         assessed = assess(moment, scores, self._questions, threshold, labels, self._now.memory_forecasts)
@@ -436,8 +446,7 @@ class Loop:
         problems = (*self.feed.problems, *self._problems.values(), *filter(None, [self._score.state.problem]))
         if self._recorder and self._recorder.problem:
             problems += (self._recorder.problem,)
-        if self._tables and self._tables.problem:
-            problems += (self._tables.problem,)
+        problems += tuple(part.problem for part in (self._tables, self._running) if part and part.problem)
         return replace(
             self._now,
             number=self._now.number + 1,

@@ -26,14 +26,16 @@ from clustertwin.service.store.home_format import ASIDE, HomeFormatError, open_h
 from clustertwin.service.store.home_format import FILE as FORMAT
 from clustertwin.service.store.program_tables import FILE as PROGRAMS
 from clustertwin.service.store.program_tables import read_tables
+from clustertwin.service.store.running_jobs import FILE as RUNNING
+from clustertwin.service.store.running_jobs import read_jobs
 from clustertwin.telemetry.recording import Recording, layout
 
 #: What a home has. Anything else in it is named, and stays.
 KNOWN = frozenset(
     {FORMAT, "state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "recording", "models", "champion.json", "nights",
-     "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, "mlflow", "outbox", "rehearsal",
-     "replay", "source.json", "service.lock", "fence", "fence.lock", "act.lock", "outbox-owners", "state.lock",
-     "spool", "spool.lock", "champion-fetches.json", ASIDE}
+     "champion.lock", "learning.json", "learning.lock", "nights.log", PROGRAMS, RUNNING, "mlflow", "outbox",
+     "rehearsal", "replay", "source.json", "service.lock", "fence", "fence.lock", "act.lock", "outbox-owners",
+     "state.lock", "spool", "spool.lock", "champion-fetches.json", ASIDE}
 )  # fmt: skip
 _MOST_JSON_BYTES = 1 << 26
 
@@ -100,6 +102,7 @@ def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> 
             _recording,
             _documents,
             _programs,
+            _running,
             _champion,
             _unknown,
         ):
@@ -342,6 +345,15 @@ def _programs(home: _Home) -> Iterator[HomeFinding]:
         yield home.finding(path, str(error))  # an upgrade can read it
     except InputError as error:
         yield home.moved(path, str(error), "what is usual for programs is learnt again")
+
+
+def _running(home: _Home) -> Iterator[HomeFinding]:
+    path = home.path / RUNNING
+    try:
+        if stored := read_jobs(path):
+            yield HomeFinding(path.name, True, f"the past of {len(stored.jobs.places)} parts of jobs")
+    except InputError as error:
+        yield home.moved(path, str(error), "what was usual for running jobs is taken from the last minutes")
 
 
 def _champion(home: _Home) -> Iterator[HomeFinding]:

@@ -1,9 +1,9 @@
 """The format of a home directory: HOME/format.json -> a home that this release can use, migrated if it is older.
 
-A home holds state.sqlite, recording/, models/, champion.json, learning.json, programs.json, nights/, rehearsal/,
-mlflow/ and outbox/. Releases up to 0.1.0 wrote no format.json: such a home has format 0. Files with a version of their
-own (the schema of state.sqlite, a recording, a model, programs.json) keep it. The format covers where files are and
-what their names mean.
+A home holds state.sqlite, recording/, models/, champion.json, learning.json, programs.json, running-jobs.safetensors,
+nights/, rehearsal/, mlflow/ and outbox/. Releases up to 0.1.0 wrote no format.json: such a home has format 0. Files
+with a version of their own (the schema of state.sqlite, a recording, a model, programs.json) keep it. The format covers
+where files are and what their names mean.
 
 To change the format, add one function to `MIGRATIONS`. It must be idempotent: after a crash it runs again.
 """

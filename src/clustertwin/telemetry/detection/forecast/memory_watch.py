@@ -7,6 +7,7 @@ so that growth can have lasted long enough for a forecast hours ahead.
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,14 @@ MOST_ROWS = 50_000
 EVERY_S = 10
 
 
+class KeptMemory(NamedTuple):
+    """The pieces of a watch, to go on with after a restart."""
+
+    places: tuple[Place, ...]
+    pieces: NDArray[np.float32]  # (place, piece) at most `PIECES`
+    piece: int  # of the last column
+
+
 class MemoryWatch:
     """Keeps the pieces of the nodes and jobs of the last moment; a job that has ended is forgotten."""
 
@@ -41,6 +50,19 @@ class MemoryWatch:
         self._pieces = np.empty((0, PIECES), np.float32)  # (row, piece), the newest last
         self._piece = -1  # the piece of the last column
         self._found: tuple[int, list[MemoryForecast]] = (-EVERY_S, [])
+
+    def kept(self, most: int) -> KeptMemory:
+        """At most this many rows, without the time before the first known piece."""
+        places, rows = tuple(self._places)[:most], list(self._places.values())[:most]
+        known = ~np.isnan(self._pieces[rows])
+        first = int(np.argmax(known.any(axis=0))) if known.any() else PIECES
+        return KeptMemory(places, self._pieces[rows, first:], self._piece)
+
+    def go_on(self, kept: KeptMemory) -> None:
+        """Continue with the pieces of an earlier watch."""
+        self._places = {place: row for row, place in enumerate(kept.places)}
+        unknown = np.full((len(kept.places), PIECES - kept.pieces.shape[1]), np.nan, np.float32)
+        self._pieces, self._piece = np.hstack([unknown, kept.pieces]), kept.piece
 
     def forecast(self, moment: Moment) -> list[MemoryForecast]:
         """The forecasts of this moment, soonest first."""

@@ -1,12 +1,13 @@
 """The past of every part of a job: signals as time passes -> what was usual for it so far.
 
-The state is bounded: `most_blocks` blocks of a part, thinned out as it grows old. It can be rebuilt: a part that is
-seen for the first time takes its past from the seconds that the moment still holds.
+The state is bounded: `most_blocks` blocks of a part, thinned out as it grows old. It can be stored, and rebuilt: a part
+that is seen for the first time takes its past from the seconds that the moment still holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from clustertwin.telemetry.detection.questions.usual import Usual, nothing_usual
 
 Place = tuple[str, str]  # job, node
 Rows = NDArray[np.intp]
+#: What is stored of each part, beside its blocks.
+_STORED = ("filled", "first", "end_s", "begun_s", "episodes", "threads", "rest")
 #: The loads of ranks drift apart in healthy programs: particles move, meshes are refined. Faults set in at once.
 _MAY_DRIFT = np.isin(SIGNALS, ("apart", "closest"))
 #: A part that keeps fewer threads busy rests.
@@ -79,6 +82,32 @@ class OwnPast:
     def forget(self, places: Iterable[Place]) -> None:
         for place in places:
             self._free.append(self._row.pop(place))
+
+    def longest(self, most: int) -> tuple[Place, ...]:
+        """At most this many parts of jobs that have a past, the longest first."""
+        filled = {place: int(self._filled[row]) for place, row in self._row.items() if place[0] and self._filled[row]}
+        return tuple(sorted(filled, key=lambda place: -filled[place])[:most])
+
+    def stored(self, places: Sequence[Place]) -> dict[str, NDArray[Any]]:
+        """The past of these parts as plain arrays; the blocks of one part follow those of another."""
+        rows = np.array([self._row[place] for place in places], np.intp)
+        kept = np.arange(self.settings.most_blocks) < self._filled[rows, None]
+        arrays = {name: getattr(self, f"_{name}")[rows] for name in _STORED}
+        return arrays | {"blocks": self._blocks[rows][kept], "flagged": self._flagged[rows][kept]}
+
+    def restore(self, places: Sequence[Place], stored: Mapping[str, NDArray[Any]], now_s: int) -> None:
+        """Go on with the past of these parts, as if they had just been seen. They must be new, and checked."""
+        rows = np.array([self._add(place) for place in places], np.intp)
+        for name in _STORED:
+            getattr(self, f"_{name}")[rows] = stored[name]
+        at = np.arange(self.settings.most_blocks) < self._filled[rows, None]
+        for name in ("blocks", "flagged"):
+            array = getattr(self, f"_{name}")
+            whole = array[rows]
+            whole[at] = stored[name]
+            array[rows] = whole
+        self._seen_s[rows] = now_s
+        self._summarise(rows)
 
     def append(self, rows: Rows, signals: Signals, flagged: NDArray[np.bool_], end_s: int) -> None:
         """Add a block to these parts, and summarise their past again.

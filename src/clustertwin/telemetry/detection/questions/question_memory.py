@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +58,17 @@ class JobLabel(NamedTuple):
         return _SESSION.fullmatch(self.program) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class RunningJobs:
+    """What the memory knows about jobs that run, to go on with after a restart."""
+
+    places: tuple[Place, ...]
+    labels: tuple[JobLabel, ...]  # of each place
+    past: Mapping[str, NDArray[Any]]  # of `OwnPast.stored`, and whether a part uses one of its threads only; -1: open
+
+
 class QuestionMemory:
-    """Bounded state. The past of jobs is rebuilt from a moment after a restart; the service stores the tables."""
+    """Bounded state. The service stores the tables and what is known about running jobs."""
 
     def __init__(
         self,
@@ -76,6 +86,20 @@ class QuestionMemory:
         self._runs: dict[
             tuple[Place, str], tuple[int, int, int, int]
         ] = {}  # (part, cause) -> first and last second, seconds held, seconds clear
+
+    def running(self, most: int) -> RunningJobs:
+        """At most this many parts of jobs, those with the longest past."""
+        longest = self.past.longest(most)
+        on_one = [self.on_one_thread.get(place, -1) for place in longest]
+        past = self.past.stored(longest) | {"on_one_thread": np.array(on_one, np.int8)}
+        return RunningJobs(longest, tuple(self.label(job) for job, _ in longest), past)
+
+    def go_on(self, running: RunningJobs, now_s: int) -> None:
+        """Continue with the jobs of an earlier memory. Those that have ended since are learnt from."""
+        self.past.restore(running.places, running.past, now_s)
+        on_one = running.past["on_one_thread"].tolist()
+        self.on_one_thread |= {place: on > 0 for place, on in zip(running.places, on_one, strict=True) if on >= 0}
+        self._labels |= {job: label for (job, _), label in zip(running.places, running.labels, strict=True)}
 
     def note(self, labels: Mapping[str, JobLabel]) -> None:
         """The labels of the jobs that run now. Those of jobs that have a past stay known until it is forgotten."""
