@@ -226,7 +226,8 @@ def test_a_live_job_that_spins_opens_an_event_and_one_that_computes_does_not(
 
 @pytest.mark.slow
 def test_after_a_restart_evidence_is_taken_again_and_the_event_goes_on(loop_of, state, clock, tmp_path):
-    clock.now_s, source = NOW_S, StandingJob(clock)
+    clock.now_s = NOW_S
+    source = StandingJob(clock)
 
     def watch(seconds: int) -> Event:
         """With a loop and a hand of their own."""
