@@ -95,6 +95,15 @@ def test_normal_requests_are_answered_on_one_connection(served, monkeypatch):
 
 
 @pytest.mark.medium
+def test_an_answer_that_is_still_being_read_is_not_cut_by_the_deadline_of_the_next_request(served, monkeypatch):
+    monkeypatch.setattr(connections, "WRITE_S", 60.0)
+    with socket.create_connection(served[0]) as sock:
+        sock.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(1.5)  # longer than the deadline of a head
+        assert sum(len(piece) for piece in iter(lambda: sock.recv(1 << 20), b"")) > len(BIG)  # then it is idle, and ends
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\nHost: a", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"]
 )

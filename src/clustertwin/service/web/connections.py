@@ -185,7 +185,8 @@ def bounded_protocol(listener: BoundedListener) -> type[H11Protocol]:
         def _set_deadline(self) -> None:
             """One deadline for each part of a request, however slowly its bytes arrive."""
             phase = self.conn.their_state
-            if self._client is None or phase is self._phase:
+            # An answer is complete for uvicorn before the client has read it. Until then `WRITE_S` applies.
+            if self._client is None or phase is self._phase or self.flow.write_paused:
                 return
             self._phase = phase
             has_asked = self.cycle is not None
