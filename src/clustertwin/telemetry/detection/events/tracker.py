@@ -47,6 +47,8 @@ from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
 #: A channel of a node above this shows that the whole node has the problem.
 NODE_WIDE = 0.3
+#: An event of an earlier run may be calm for this much longer, because its findings need time to hold again.
+RESUME_S = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,6 @@ class EventSettings:
     of_s: int = 90  # … within this many seconds
     calm_ratio: float = 0.8  # an open event is calm while its scores are below this part of the bar, …
     calm_s: int = 120  # … and is closed after being calm for this long
-    resume_s: int = 180  # an event of an earlier run may be calm for this much longer
     forget_s: int = 600  # an event whose scores are unknown for this long is closed
     same_cause_s: int = 120  # jobs of a node with a node-wide cause that alarm within this time are one event
     longest_step_s: int = 30  # a score counts for at most this many seconds before it
@@ -71,8 +72,7 @@ class Tracker:
     def __init__(self, settings: EventSettings = EventSettings(), already_open: Iterable[Event] = ()) -> None:
         """`already_open` are the open events of an earlier run; they continue or close."""
         self.settings = settings
-        # What the questions have not found again yet is not calm.
-        self._open = {event.id: OpenEvent(event, event, calm_s=-settings.resume_s) for event in already_open}
+        self._open = {event.id: OpenEvent(event, event, calm_s=-RESUME_S) for event in already_open}
         self._threads: list[tuple[str, int]] = []  # the (node, cpu) of each column of `_alarms`
         self._row_of: dict[tuple[str, int], int] = {}
         self._layout: tuple[tuple[str, ...], bytes, bytes] | None = None
