@@ -1,7 +1,8 @@
 """The bundled detector gives the scores, the version and the files that it gave when it was made.
 
-golden_scores.csv was written by commit 20ed400. The scores depend on the matrix library in their last bits, so they are
-compared with a tolerance; the version and the files are compared exactly.
+golden_scores.csv was written by commit 20ed400. The scores depend on the CPU and the matrix library: sums are ordered
+differently, and near the middle of a distribution that can change a score by .002. So nearly all scores are compared
+with a small tolerance, and the others with a larger one; the version and the files are compared exactly.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def test_the_scores_are_those_of_the_golden_file():
     assert GOLDEN.read_text().splitlines()[0].split(",") == ["score", *views]
     golden = np.genfromtxt(GOLDEN, delimiter=",", skip_header=1)
     assert (golden[:, 0] > bundled().threshold).sum() > 20
-    np.testing.assert_allclose(table, golden, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(table, golden, rtol=5e-3, atol=5e-3)
+    assert (~np.isclose(table, golden, rtol=1e-3, atol=1e-3, equal_nan=True)).mean() < 0.01
 
 
 def test_the_version_is_the_one_it_was_released_with():
