@@ -72,7 +72,7 @@ class Reads:
     def measure(self, names: list[str], parts: int, match: str, seconds: float) -> dict[str, Any]:
         """Read all parts of the nodes in turn, and turn them into traces."""
         sources = [
-            Prometheus(self.end, node_channels=True, matchers=_matchers(names[k::parts] if parts > 1 else [], match))
+            Prometheus(self.end, node_channels=True, matchers=instances(names[k::parts] if parts > 1 else [], match))
             for k in range(parts)
         ]
         for source in sources:
@@ -119,9 +119,10 @@ class Reads:
         return sum(int(trace.valid.all(axis=1).sum()) for trace in found)
 
 
-def _matchers(names: list[str], match: str) -> str:
-    instances = "|".join(f"{name}:9752" for name in names)
-    return ",".join([f'instance=~"{instances}"'] * bool(names) + [match] * bool(match))
+def instances(names: list[str], match: str = "") -> str:
+    """Matchers of these nodes."""
+    wanted = "|".join(f"{name}:9752" for name in names)
+    return ",".join([f'instance=~"{wanted}"'] * bool(names) + [match] * bool(match))
 
 
 def _spread(numbers: list[float]) -> str:

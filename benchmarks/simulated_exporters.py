@@ -93,11 +93,13 @@ def serve(
     core: int | None,
     pages: list[list[bytes]] | None = None,
     stepped: bool = False,
+    slow: int = 0,
 ) -> None:
     """Answer until killed. Sends its port to the parent, and receives the second at which block 0 was sampled.
 
     With `pages`, /metrics is the whole page of each second, as Prometheus scrapes it. With `stepped`, each request for
-    the ring gets the next second, however much time has passed.
+    the ring gets the next second, however much time has passed. With `slow`, a second of the pages lasts so many real
+    ones, and their samples have the times of the cluster.
     """
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -127,7 +129,10 @@ def serve(
             _, name, query = request.split(b" ", 2)[1].split(b"/", 2)
             if query == b"metrics" and pages:
                 of_node = pages[number[name] % len(pages)]
-                body = of_node[min(max(int(time.time()) - begun_s, 0), len(of_node) - 1)].replace(NODE, name)
+                passed_s = int((time.time() - begun_s) / (slow or 1))
+                body = of_node[min(max(passed_s, 0), len(of_node) - 1)].replace(NODE, name)
+                if slow:
+                    body = body.replace(b"\n", b" %d\n" % (1000 * (begun_s + passed_s)))
             elif query == b"metrics":
                 body = page(name.decode(), cpus)
             else:
