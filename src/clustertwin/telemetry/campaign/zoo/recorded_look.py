@@ -27,7 +27,7 @@ from clustertwin.telemetry.diagnosis.evidence import (
 MOST_PROCESSES = 64
 NODE = "zoo"
 MARK = "@"  # at the beginning of its line
-_FOLDERS = re.compile(r"(?:[^\s(\[/]*/)+(?=[^\s/])")
+_FOLDERS = re.compile(r"(?<=[(\[]).*/|[^\s(\[]*/")  # a frame has its file in brackets
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ def _kept_stack(stack: Stack, in_mpi: bool) -> Stack:
 def _without_folders(text: str) -> str:
     """Names of files without their folders.
 
-    >>> _without_folders("solve (/home/ada/run/solver.py:41)"), _without_folders("main [solver+0x1126]")
+    >>> _without_folders("solve (/home/ada/run 7/solver.py:41)"), _without_folders("main [solver+0x1126]")
     ('solve (solver.py:41)', 'main [solver+0x1126]')
     """
-    return _FOLDERS.sub("", text)
+    return _FOLDERS.sub("", text) if "/" in text else text
 
 
 def line_of(look: RecordedLook) -> list[Any]:
