@@ -89,6 +89,6 @@ def summary_of(run: ZooRun) -> dict[str, Any]:
         "seconds": len(run.raw.times_s),
         "faults": faults,
         "job CPU": f"{labels['job_s'] / max(labels['healthy_cpu_s'], 1e-9):.3f}",
-        "other work": f"{run.foreign:.3f}",
         "looks": len(run.looks),
+        "other work": f"{run.foreign:.3f}",
     }
