@@ -418,7 +418,8 @@ def print_tables(document: dict[str, Any]) -> None:
     for phase, row in document["looks"].items():
         kinds = f": {', '.join(row['kinds'])}" if row["kinds"] else ""
         failed = f"; {row['failed']} saw no process" if row["failed"] else ""
-        print(f"looks that claim a hang, {phase}: {row['claims']} of {row['looks']}{kinds}{failed}")
+        about = " (false accusations)" * (phase == "healthy")
+        print(f"looks that claim a hang, {phase}{about}: {row['claims']} of {row['looks']}{kinds}{failed}")
     if cost := document["cost_of_looks"]:
         print(
             f"a look: {cost['median_cpu_s']:.2f} s of CPU time in the median, {cost['most_cpu_s']:.2f} s at most; "
