@@ -6,6 +6,7 @@
     python benchmarks/zoo.py data/zoo --half two-cpus    runs on two CPUs on which rules were changed
     python benchmarks/zoo.py data/zoo --half two-cpus-blind    runs on two CPUs that were recorded after that
     python benchmarks/zoo.py data/zoo --half newest      programs recorded last
+    python benchmarks/zoo.py data/zoo --half all --programs elk meep    these programs; the rivals learn from all
     python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
 
@@ -17,8 +18,11 @@ also sees the scores of the bundled detector.
 
 The healthy phase is what comes before the first fault. An event that opens in it is false. The second fault of a run is
 judged as if it were the first: an event that is open already would hide it. So the seconds from the first fault to the
-second are left out. A fault is found if an event
-opens between its onset and its end. ROC-AUC sets the moments from 60 s after an onset against all healthy ones.
+second are left out. A fault is found if an event opens between its onset and its end. ROC-AUC sets the moments from
+60 s after an onset against all healthy ones.
+
+A run with recorded looks at its processes is judged with them, as in the service: two looks that claim the same hang
+confirm a suspicion (`zoo_looks.py`).
 """
 
 from __future__ import annotations
@@ -45,13 +49,14 @@ from clustertwin.telemetry.detection.events.tracker import Tracker
 from clustertwin.telemetry.detection.forecast.memory_watch import MemoryWatch
 from clustertwin.telemetry.detection.questions.assess import assess
 from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, measure_signals, parts_of
-from clustertwin.telemetry.detection.questions.no_progress import suspects
+from clustertwin.telemetry.detection.questions.no_progress import confirm, suspects
 from clustertwin.telemetry.detection.questions.question_memory import QuestionMemory
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
 from clustertwin.telemetry.studies.event_metrics import labels_of, replay
 from clustertwin.telemetry.studies.window_metrics import roc_auc
 from questions import RIVALS, persistent_events
+from zoo_looks import ReplayedLooks, claims_of, cost_of, moved
 
 Array = NDArray[np.float64]
 Fit = Callable[[Array, int], Callable[[Array], Array]]
@@ -170,8 +175,10 @@ def _with_one_fault(run: ZooRun, phase: FaultPhase) -> ZooRun:
     end_s = trace.start_s + int(kept.sum())
     spans = (replace(unlabelled(trace).spans[0], end_s=end_s),)
     values, valid = trace.values[:, kept], trace.valid[:, kept]
-    moved = replace(phase, onset_s=phase.onset_s - left_out_s, end_s=phase.end_s - left_out_s)
-    return replace(run, trace=replace(trace, values=values, valid=valid, spans=spans, **channels), phases=(moved,))
+    of_fault = replace(phase, onset_s=phase.onset_s - left_out_s, end_s=phase.end_s - left_out_s)
+    looks = moved(run.looks, int(first_s), int(phase.onset_s), left_out_s)
+    trace = replace(trace, values=values, valid=valid, spans=spans, **channels)
+    return replace(run, trace=trace, phases=(of_fault,), looks=looks)
 
 
 def as_cgroup_v1(run: ZooRun) -> ZooRun:
@@ -196,7 +203,7 @@ def moments_of(run: ZooRun) -> Iterator[Seen]:
 def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
     """The live path, and the signals of each moment for the rivals."""
     threshold, labels = bundled().threshold, labels_of([run.trace])
-    memory, tracker, watch = QuestionMemory(), Tracker(), MemoryWatch()
+    memory, tracker, watch, looks = QuestionMemory(), Tracker(), MemoryWatch(), ReplayedLooks(run.looks)
     end_s, ratio, rows, questions = [], [], [], Counter[str]()
     suspected_s: list[int] = []
     opened: dict[str, int] = {}
@@ -213,8 +220,10 @@ def judge_by_questions(run: ZooRun) -> tuple[JudgedRun, Array]:
             questions.update({finding.question for finding in assessed.findings if finding.question == "new"})
             questions.update({finding.question for finding in assessed.findings if finding.opens_event})
             questions["score"] += bool(np.nanmax(scores.score, initial=0.0) > threshold)
-        for change in tracker.update(moment, scores, threshold, findings=assessed.findings):
+        findings = assessed.findings + confirm(assessed.findings, looks.hanging_s(moment.end_s))
+        for change in tracker.update(moment, scores, threshold, findings=findings):
             opened.setdefault(change.event.id, moment.end_s)
+        looks.remember(suspects(assessed.findings), tracker.open, moment.end_s)
         for event in tracker.open:
             last[event.id] = Opened(opened[event.id], event.seen_s, event.cause)
     score, signals = np.array(ratio), np.array(rows)
@@ -406,6 +415,16 @@ def print_tables(document: dict[str, Any]) -> None:
     print("shares of healthy moments by question:", document["questions"])
     for phase, names in document["suspicions"].items():
         print(f"suspected to stand still, {phase}: {', '.join(names) or 'none'}")
+    for phase, row in document["looks"].items():
+        kinds = f": {', '.join(row['kinds'])}" if row["kinds"] else ""
+        failed = f"; {row['failed']} saw no process" if row["failed"] else ""
+        about = " (false accusations)" * (phase == "healthy")
+        print(f"looks that claim a hang, {phase}{about}: {row['claims']} of {row['looks']}{kinds}{failed}")
+    if cost := document["cost_of_looks"]:
+        print(
+            f"a look: {cost['median_cpu_s']:.2f} s of CPU time in the median, {cost['most_cpu_s']:.2f} s at most; "
+            f"a process stopped for {cost['most_stopped_ms']:.1f} ms at most"
+        )
     methods = [row["method"] for row in document["methods"]]
     print("\n| fault | runs | " + " | ".join(methods) + " | delays | named as |\n|" + "---|" * (len(methods) + 4))
     for row in document["faults"]:
@@ -425,25 +444,28 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
     halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "newest", "all")
     parser.add_argument("--half", choices=halves, default="report")
+    parser.add_argument("--programs", nargs="+", default=(), metavar="NAME", help="report these programs of the half")
     parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")
     parser.add_argument("--json", type=Path, help="write the rows to this file too")
     parser.add_argument("--ours-only", action="store_true", help="leave the rivals out")
     options = parser.parse_args()
     torch.set_num_threads(1)
     # A host with cgroup v1 still counts its own pressure, so that the node's channels stay.
-    loaded = load_zoo(options.data, keep_shared=options.cgroup == "v1")
+    loaded = list(load_zoo(options.data, keep_shared=options.cgroup == "v1"))
     runs = [each for run in loaded for each in one_fault_each(run)]
     if options.cgroup == "v1":
         runs = [as_cgroup_v1(run) for run in runs]
-    kept = {id(run) for run in chosen_half(runs, options.half)}
+    kept = {id(r) for r in chosen_half(runs, options.half) if not options.programs or r.program in options.programs}
     if not kept:
-        parser.error(f"no run of the half {options.half!r}")
+        parser.error(f"no run of the half {options.half!r} and of these programs")
     pairs = [judge_by_questions(run) for run in runs if not options.ours_only or id(run) in kept]
     ours, rows = [judged for judged, _ in pairs], [values for _, values in pairs]
     judged = {OURS: ours}
     for name, fit in {} if options.ours_only else METHODS.items():
         judged[name] = judge_by_rival(fit, ours, rows)
     judged = {name: [each for each in all_runs if id(each.run) in kept] for name, all_runs in judged.items()}
+    names = {each.run.name for each in judged[OURS]}
+    whole = [run for run in loaded if run.name in names]
     document = {
         "data": "recorded",
         "half": options.half,
@@ -452,6 +474,8 @@ def main() -> None:
         "methods": [asdict(summarise(name, each)) for name, each in judged.items()],
         "questions": shares_of_questions(judged[OURS]),
         "suspicions": suspicions(judged[OURS]),
+        "looks": {phase: asdict(claims) for phase, claims in claims_of(whole).items() if claims.looks},
+        "cost_of_looks": (cost := cost_of(whole)) and asdict(cost),
         "faults": by_fault(judged),
         "runs": by_run(judged[OURS]),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.diagnosis.evidence import to_json
 from clustertwin.telemetry.diagnosis.job_processes import JobProcesses, RankProcess, find_processes, find_tree
+from clustertwin.telemetry.diagnosis.kernel.ptrace import DETACH, INTERRUPT, SEIZE, ptrace, wait_until_stopped
 from clustertwin.telemetry.diagnosis.memory_signatures import present_pages, private_signature
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.process_files import look
@@ -375,3 +377,19 @@ def test_a_batch_script_is_no_rank_however_many_tasks_its_job_has(start):
     found = find_processes("77125")
     assert [process.rank for process in found.ranks] == [None]
     assert found.size is None
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="processes are stopped on x86_64 only")
+def test_a_signal_that_comes_while_a_process_is_looked_at_is_not_lost(start):
+    code = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('got', flush=True))\nprint(flush=True)"
+    process = start(f"{code}\nwhile True: pass")
+    ptrace(SEIZE, process.pid)
+    process.send_signal(signal.SIGUSR1)
+    assert wait_until_stopped(process.pid, time.monotonic() + 20) == signal.SIGUSR1
+    ptrace(DETACH, process.pid, 0, signal.SIGUSR1)
+    assert select.select([process.stdout], [], [], 20)[0]
+    ptrace(SEIZE, process.pid)
+    ptrace(INTERRUPT, process.pid)
+    assert wait_until_stopped(process.pid, time.monotonic() + 20) == 0
+    ptrace(DETACH, process.pid)

@@ -8,7 +8,7 @@ import sys
 from clustertwin.core.errors import SettingsError, TwinError
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, ProcessEvidence, to_json
 from clustertwin.telemetry.diagnosis.evidence_subprocess import NO_PROCESS
-from clustertwin.telemetry.diagnosis.job_processes import find_processes, find_tree
+from clustertwin.telemetry.diagnosis.job_processes import find_group, find_processes, find_tree
 from clustertwin.telemetry.diagnosis.odd_rank import find
 from clustertwin.telemetry.diagnosis.rank_state import caller
 from clustertwin.telemetry.diagnosis.take_evidence import Budget, node_name, take
@@ -33,6 +33,8 @@ def _take(options: argparse.Namespace) -> int:
         raise SettingsError("name either --job or --tree")
     if options.tree is not None:
         processes = find_tree(options.tree, options.owner)
+    elif options.cgroup:
+        processes = find_group(options.cgroup, options.owner)
     else:
         processes = find_processes(options.job, options.owner)
     if not processes.ranks:
@@ -81,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("take", help="take the evidence of a job now")
     one.add_argument("--job", default="", help="the id of a job of the workload manager")
     one.add_argument("--tree", type=int, metavar="PID", help="instead of --job: a process and its descendants")
+    one.add_argument("--cgroup", default="", metavar="DIR", help="with --job: the directory of the job's cgroup")
     one.add_argument("--owner", type=int, metavar="UID", help="refuse processes of any other user")
     one.add_argument("--window", type=_seconds, default=2.0, help="seconds between the two looks (%(default)s)")
     one.add_argument("--node", default=node_name(), help="name of the node (%(default)s)")

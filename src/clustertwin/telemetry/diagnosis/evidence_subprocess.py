@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 from clustertwin.core.errors import SourceError
 from clustertwin.core.foreign_files import end_program
@@ -18,12 +19,23 @@ TIMEOUT_S = 25.0
 NO_PROCESS = "has no process on this node"
 
 
-def take_in_subprocess(job: str, owner: int | None, node: str, timeout_s: float = TIMEOUT_S) -> JobEvidence | None:
-    """The evidence of a job on this node; None if it has no process here."""
+def take_in_subprocess(
+    job: str,
+    owner: int | None,
+    node: str,
+    timeout_s: float = TIMEOUT_S,
+    cgroup: str = "",
+    enter: Callable[[], None] | None = None,
+) -> JobEvidence | None:
+    """The evidence of a job on this node; None if it has no process here.
+
+    The job is found by its id, or in the directory of its cgroup. The new process calls `enter` first.
+    """
     command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json", f"--job={job}"]
     command += [f"--owner={owner}"] * (owner is not None) + [f"--node={node}"] * bool(node)
+    command += [f"--cgroup={cgroup}"] * bool(cgroup)
     try:
-        taking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        taking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=enter)
         try:
             output, errors = taking.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:

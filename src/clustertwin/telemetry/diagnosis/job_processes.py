@@ -1,4 +1,4 @@
-"""The processes of a job on this node: a job's id, or the root of a tree -> the ranks and their processes.
+"""The processes of a job on this node: a job's id, its cgroup, or the root of a tree -> the ranks and their processes.
 
 With a workload manager that uses cgroups, the job's cgroup lists them. Without, the job's id in the environment does.
 Of several processes with one rank, the one that has loaded MPI counts, and then the one that used the most CPU time: a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from clustertwin.core.errors import SettingsError
@@ -56,7 +56,17 @@ class JobProcesses:
 def find_processes(job: str, owner: int | None = None) -> JobProcesses:
     """The processes of a job. With `owner`, those of another user are refused. A look from inside a job is none."""
     listed = _in_cgroups(job)
-    pids = sorted(set[int]().union(*listed.values())) or _with_job_id(job, owner)
+    return _listed_or(listed, lambda: _with_job_id(job, owner), owner)
+
+
+def find_group(directory: str, owner: int | None = None) -> JobProcesses:
+    """The processes of a job whose cgroup is this directory."""
+    return _listed_or({directory: _below(directory)}, list, owner)
+
+
+def _listed_or(listed: dict[str, set[int]], others: Callable[[], list[int]], owner: int | None) -> JobProcesses:
+    """The processes of these cgroups; without any, those that are found in another way."""
+    pids = sorted(set[int]().union(*listed.values())) or others()
     own = os.getpid() in pids
     found = _ranks([pid for pid in pids if pid not in (0, os.getpid())], owner)
     # In version 2, a process that another PID namespace hides from this one has the number 0.
@@ -149,9 +159,14 @@ def _in_cgroups(job: str) -> dict[str, set[int]]:
     for place in find_places(find_hierarchies("/")):
         for directory in place.jobs():
             if directory.job == job:
-                groups = (group for group, _, files in os.walk(directory.path) if "cgroup.procs" in files)
-                listed[directory.path] = {pid for group in groups for pid in _listed(f"{group}/cgroup.procs")}
+                listed[directory.path] = _below(directory.path)
     return listed
+
+
+def _below(directory: str) -> set[int]:
+    """The processes of a cgroup and of the groups in it."""
+    groups = (group for group, _, files in os.walk(directory) if "cgroup.procs" in files)
+    return {pid for group in groups for pid in _listed(f"{group}/cgroup.procs")}
 
 
 def _listed(path: str) -> list[int]:

@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clustertwin.telemetry.diagnosis.kernel.ptrace import CannotAttach
 from clustertwin.telemetry.diagnosis.process_files import maps_of, stat_of, threads_of
-from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, snapshots
+from clustertwin.telemetry.diagnosis.stack_snapshot import snapshots
 
 #: Each is stopped for a fraction of a millisecond, one after the other.
 MOST_RUNNING = 64

@@ -18,16 +18,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from clustertwin.telemetry.diagnosis.kernel.ptrace import (
+    DETACH,
+    GET_RSEQ,
+    GETFPREGS,
+    INTERRUPT,
+    ORIG_RAX,
+    RAX,
+    REGISTERS,
+    RIP,
+    RSP,
+    SEIZE,
+    CannotAttach,
+    ptrace,
+    registers_of,
+    wait_until_stopped,
+)
 from clustertwin.telemetry.diagnosis.process_files import maps_of
 
 MAX_STACK = 128 << 10
 PATIENCE_S = 0.5  # until all threads have stopped once
-_SEIZE, _INTERRUPT, _DETACH, _GETREGS, _GETFPREGS = 0x4206, 0x4207, 17, 12, 14
-_GET_RSEQ, _RSEQ = 0x420F, struct.Struct("<QIIII")  # since Linux 5.13
+_RSEQ = struct.Struct("<QIIII")  # since Linux 5.13
 _MOST_RSEQ = 256
-_WALL = 0x40000000
-_REGISTERS = 27  # of eight bytes, in the order of struct user_regs_struct
-_RSP, _RIP, _RAX, _ORIG_RAX = 19, 16, 10, 15
 #: r15 to rbx, r11 to rdi: all that a computation uses. Where in its loop it is (rip, rsp, flags) says nothing.
 _COMPUTING = range(15)
 _FLOATING = slice(32, 416)  # the x87 and SSE registers of struct user_fpregs_struct, which has 512 bytes
@@ -60,7 +72,7 @@ class StackSnapshot:
     @property
     def instruction(self) -> int:
         """The address of the instruction that it is at."""
-        return int(struct.unpack_from("<Q", self.registers, 8 * _RIP)[0])
+        return int(struct.unpack_from("<Q", self.registers, 8 * RIP)[0])
 
     @property
     def register_checksum(self) -> int:
@@ -68,15 +80,11 @@ class StackSnapshot:
 
         While a process is in the kernel, rax has no value of the program.
         """
-        words = list(struct.unpack(f"<{_REGISTERS}Q", self.registers))
-        if words[_ORIG_RAX] < 1 << 63:  # in a system call; -1 otherwise
-            words[_RAX] = 0
+        words = list(struct.unpack(f"<{REGISTERS}Q", self.registers))
+        if words[ORIG_RAX] < 1 << 63:  # in a system call; -1 otherwise
+            words[RAX] = 0
         kept = struct.pack(f"<{len(_COMPUTING)}Q", *(words[i] for i in _COMPUTING))
         return zlib.crc32(self.floating[_FLOATING], zlib.crc32(kept))
-
-
-class CannotAttach(Exception):
-    """The process may not be traced, is traced already, or did not stop in time."""
 
 
 def snapshots(threads: Sequence[int], stack_bytes: int = MAX_STACK) -> list[StackSnapshot]:
@@ -109,40 +117,35 @@ def _snapshot(pid: int, stack_bytes: int, end_s: float) -> StackSnapshot:
     except OSError as error:
         raise CannotAttach(error.strerror or "it has ended") from error
     try:
-        _ptrace(_SEIZE, pid, 0, 0)
+        ptrace(SEIZE, pid)
     except CannotAttach:
         os.close(memory)
         raise
-    registers, floating = ctypes.create_string_buffer(8 * _REGISTERS), ctypes.create_string_buffer(512)
-    _ptrace(_INTERRUPT, pid, 0, 0)
+    floating, signal = ctypes.create_string_buffer(512), 0
+    ptrace(INTERRUPT, pid)
     try:
-        while os.waitpid(pid, os.WNOHANG | _WALL)[0] == 0:
-            if time.monotonic() > end_s:
-                raise CannotAttach("it did not stop")
-            time.sleep(0.0005)  # on a busy node, a process runs and stops only when its turn comes
+        signal = wait_until_stopped(pid, end_s)
         stopped_s = time.monotonic()
-        _ptrace(_GETREGS, pid, 0, ctypes.addressof(registers))
-        _ptrace(_GETFPREGS, pid, 0, ctypes.addressof(floating))
+        registers = registers_of(pid)
+        ptrace(GETFPREGS, pid, 0, ctypes.addressof(floating))
         rseq = _rseq(pid)
-        (top,) = struct.unpack_from("<Q", registers.raw, 8 * _RSP)
+        (top,) = struct.unpack_from("<Q", registers, 8 * RSP)
         stack = os.pread(memory, stack_bytes, top & ~(_PAGE - 1))
-    except ChildProcessError as error:
-        raise CannotAttach("it has ended") from error
     except OSError as error:
         raise CannotAttach(str(error)) from error
     finally:
         with suppress(CannotAttach):
-            _ptrace(_DETACH, pid, 0, 0)
+            ptrace(DETACH, pid, 0, signal)
         os.close(memory)
     page = top & ~(_PAGE - 1)
-    return StackSnapshot(registers.raw, floating.raw, page, stack, time.monotonic() - stopped_s, rseq)
+    return StackSnapshot(registers, floating.raw, page, stack, time.monotonic() - stopped_s, rseq)
 
 
 def _rseq(pid: int) -> tuple[int, int]:
     """Where the kernel writes the CPU that a thread runs on (restartable sequences); (0, 0) if nowhere."""
     answer = ctypes.create_string_buffer(_RSEQ.size)
     try:
-        _ptrace(_GET_RSEQ, pid, _RSEQ.size, ctypes.addressof(answer))
+        ptrace(GET_RSEQ, pid, _RSEQ.size, ctypes.addressof(answer))
     except CannotAttach:
         return 0, 0
     begin, size, *_ = _RSEQ.unpack(answer.raw)
@@ -234,13 +237,3 @@ def _auxv(pid: int) -> bytes:
 def _note(kind: int, data: bytes) -> bytes:
     name = b"CORE\0\0\0\0"
     return struct.pack("<III", 5, len(data), kind) + name + data + b"\0" * (-len(data) % 4)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.ptrace.restype = ctypes.c_long
-_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
-
-
-def _ptrace(request: int, pid: int, address: int, data: int) -> None:
-    if _libc.ptrace(request, pid, address, data) < 0:
-        raise CannotAttach(os.strerror(ctypes.get_errno()))

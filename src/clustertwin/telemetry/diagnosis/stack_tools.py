@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from clustertwin.telemetry.diagnosis.evidence import MOST_FRAMES, Stack, clean
+from clustertwin.telemetry.diagnosis.kernel.ptrace import CannotAttach
 from clustertwin.telemetry.diagnosis.process_files import look, maps_of
-from clustertwin.telemetry.diagnosis.stack_snapshot import CannotAttach, core_file, snapshots
+from clustertwin.telemetry.diagnosis.stack_snapshot import core_file, snapshots
 
 TIMEOUT_S = 3.0
 MAX_OUTPUT = 1 << 20

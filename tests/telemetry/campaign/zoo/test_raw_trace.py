@@ -147,8 +147,19 @@ def test_the_data_package_is_loaded_by_program(tmp_path):
     assert summary_of(runs[0])["faults"] == "throttled"
     card = write_card(tmp_path).read_text()
     assert "2 runs of 2 programs" in card
-    assert "| lammps-2 | MPI | 1 | 21 | throttled | 0.900 | 0.030\\* |" in card
+    assert "| lammps-2 | MPI | 1 | 21 | throttled | 0.900 | 0 | 0.030\\* |" in card
     assert "throttled 2, misbound 0" in card
+
+
+def test_what_people_wrote_at_the_end_of_the_card_stays(tmp_path):
+    writer = RawWriter(tmp_path / "lammps-2.jsonl.xz", _labels())
+    for time_s, sample in _samples():
+        writer.add(time_s, sample)
+    writer.finish({})
+    path = write_card(tmp_path)
+    before = path.read_text()
+    path.write_text(before.replace("1 runs", "0 runs") + "\n## How these runs were made\n\nBy hand.\n")
+    assert write_card(tmp_path).read_text() == before + "\n## How these runs were made\n\nBy hand.\n"
 
 
 def test_an_empty_folder_is_refused(tmp_path):

@@ -157,6 +157,8 @@ def test_a_neighbour_takes_half_of_the_cpu_and_ends(tmp_path):
     assert 0.3 < used["cpu-contention"] / (used["cpu-contention"] + beside["cpu-contention"]) < 0.7
     assert _rate(run, "job/v2.cpu.pressure/some", *phases["cpu-contention"], 1e6) > 0.3
     assert used["spinning"] > 0.5
+    assert run.looks
+    assert run.looks[0].at_s > run.times_s[0]
     assert beside["spinning"] < 0.02
     assert used["blocked-rank"] < 0.1
     assert _rate(run, "job/v2.io.pressure/some", *phases["blocked-rank"], 1e6) > 0.8

@@ -50,6 +50,10 @@ class JobGroup:
             return [int(word) for word in (self.folders[V2] / "cgroup.procs").read_text().split()]
         return []
 
+    def cpu_ns(self) -> int:
+        """CPU time of all that ran in the group."""
+        return int((self.folders["cpuacct"] / "cpuacct.usage").read_text())
+
     def limit_cpu(self, share: float | None) -> None:
         """Let the group use this share of one CPU; None removes the limit."""
         quota = -1 if share is None else round(share * _PERIOD_US)

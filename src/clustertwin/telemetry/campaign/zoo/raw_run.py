@@ -4,6 +4,7 @@
     ["+", "stat/cpu1/user", ...]      names, numbered in the order of their appearance
     ["-", 17, 18]                     these names have no value any more
     [1794800000125, 0, 51, 3, -2]     milliseconds of the clock, then pairs: number of a name, change of its value
+    ["@", 1794800000140, 2310, {...}] a look at the job's processes: when it began, milliseconds, evidence or null
     {"imposed": [...], ...}           labels that are known at the end; only a complete run has them
 
 While a run is recorded its lines are appended to `NAME.jsonl`, which its recorder locks; a complete run is
@@ -25,7 +26,8 @@ import orjson
 from numpy.typing import NDArray
 
 from clustertwin.core import files
-from clustertwin.core.errors import RecordingError
+from clustertwin.core.errors import InputError, RecordingError
+from clustertwin.telemetry.campaign.zoo.recorded_look import MARK, RecordedLook, line_of, parse_line
 
 SUFFIX = ".jsonl.xz"
 _MOST_BYTES = 256 << 20  # of an unpacked run
@@ -39,6 +41,7 @@ class RawRun:
     labels: Mapping[str, Any]
     times_s: NDArray[np.float64]  # (sample,) of the clock
     values: Mapping[str, NDArray[np.float64]]  # name -> (sample,)
+    looks: tuple[RecordedLook, ...] = ()  # runs of format 1 have none
 
 
 class RawWriter:
@@ -71,6 +74,9 @@ class RawWriter:
                 changes += (self._numbers[name], value - self._last.get(name, 0))
                 self._last[name] = value
         self._line(changes)
+
+    def add_look(self, look: RecordedLook) -> None:
+        self._line(line_of(look))
 
     def finish(self, labels: Mapping[str, Any]) -> None:
         """Write the labels of the end, and replace the lines by the packed file."""
@@ -144,6 +150,7 @@ def parse_raw_run(text: bytes, where: object = "raw run") -> RawRun:
     now: dict[int, int] = {}
     times: list[float] = []
     samples: list[dict[int, int]] = []
+    looks: list[RecordedLook] = []
     complete = False
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -153,6 +160,8 @@ def parse_raw_run(text: bytes, where: object = "raw run") -> RawRun:
                 complete = number > 1
             elif content[0] == "+":
                 names += map(str, content[1:])
+            elif content[0] == MARK:
+                looks.append(parse_line(content))
             elif content[0] == "-":
                 for index in content[1:]:
                     del now[index]
@@ -161,11 +170,11 @@ def parse_raw_run(text: bytes, where: object = "raw run") -> RawRun:
                     now[index] = now.get(index, 0) + change
                 times.append(content[0] / 1000)
                 samples.append(dict(now))
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, InputError) as error:
             raise RecordingError(where, f"not a line of a raw run: {error}", number) from error
     if not complete:
         raise RecordingError(where, "the run is not complete: the labels of its end are missing")
     values = np.full((len(names), len(samples)), np.nan)
     for k, sample in enumerate(samples):
         values[list(sample), k] = list(sample.values())
-    return RawRun(labels, np.array(times), dict(zip(names, values, strict=True)))
+    return RawRun(labels, np.array(times), dict(zip(names, values, strict=True)), tuple(looks))

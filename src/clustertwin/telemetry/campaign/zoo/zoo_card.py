@@ -30,13 +30,22 @@ _CHANNELS = """## What a file holds
 One sample a second of the kernel's own counters, as named integers; the names are the kernel's. Node:
 `stat`, `meminfo`, `vmstat`, `loadavg`, `diskstats`, `dev` (network), `pressure`. Job (`job/…`) and the
 group of the processes that disturb it (`neighbours/…`): CPU time, throttling, memory, I/O, pressure, and
-of each process its state, CPU time, page faults, context switches and I/O. Labels: program, version,
-command, CPUs, phases with the seconds of onset and end, and CPU seconds of the healthy phase.
+of each process its state, CPU time, page faults, context switches and I/O. Looks (format 2): evidence of the
+job's processes every 15.5 s, without arguments, paths and names of users and hosts; `looks/cpuacct.usage` is the
+CPU time that they cost. Labels: program, version, command, CPUs, phases with the seconds of onset and end, and
+CPU seconds of the healthy phase.
 
 - *job CPU* is the CPU time of the job in the healthy phase, as a part of the time of the recorded CPUs.
 - *other work* is the busy time that the job did not use. A run with more than {most:.0%} is marked with \\*.
+- *looks* is the number of looks at the job's processes. In runs without looks the fault `spinning` is another
+  one: the program is stopped, and an empty shell loop in its group takes its CPU. In runs with looks, the threads of
+  the program spin where they are.
 - `{suffix}` files are xz-compressed JSON lines; `zoo/raw_run.py` describes them.
 """
+
+
+#: What people write below this heading is kept.
+_BY_HAND = "\n## How these runs were made\n"
 
 
 def card_of(runs: Sequence[ZooRun], size_bytes: int) -> str:
@@ -79,8 +88,10 @@ def _host(run: ZooRun) -> str:
 
 
 def write_card(folder: Path) -> Path:
-    """Write the card beside the runs."""
+    """Write the card beside the runs; what people have written at its end stays."""
     runs = list(load_zoo(folder))
     path = folder / "README.md"
-    files.write(path, card_of(runs, sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))))
+    _, heading, by_hand = (path.read_text() if path.exists() else "").partition(_BY_HAND)
+    card = card_of(runs, sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}")))
+    files.write(path, card + heading + by_hand)
     return path

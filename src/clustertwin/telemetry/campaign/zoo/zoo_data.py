@@ -12,6 +12,7 @@ from clustertwin.core.errors import RecordingError
 from clustertwin.core.traces import Trace
 from clustertwin.telemetry.campaign.zoo.raw_run import SUFFIX, RawRun, program_of, read_raw_run, run_name
 from clustertwin.telemetry.campaign.zoo.raw_trace import trace_of
+from clustertwin.telemetry.campaign.zoo.recorded_look import RecordedLook
 
 MOST_FOREIGN = 0.02  # of the healthy CPU time; a run with more is marked
 _PACKAGE = Path(__file__).parents[5] / "data" / "zoo"
@@ -39,6 +40,7 @@ class ZooRun:
     phases: tuple[FaultPhase, ...]
     foreign: float  # CPU time of other work on the recorded CPUs, as a part of the healthy time
     raw: RawRun
+    looks: tuple[RecordedLook, ...] = ()  # at the job's processes; runs of format 1 have none
 
     @property
     def is_disturbed(self) -> bool:
@@ -57,7 +59,7 @@ def zoo_run_of(raw: RawRun, keep_shared: bool = False) -> ZooRun:
         labels["foreign_s"] / max(labels["healthy_cpu_s"], 1e-9),
     )
     program, kind, version = (str(labels[key]) for key in ("program", "kind", "version"))
-    return ZooRun(name, program, kind, version, trace_of(raw, keep_shared), phases, float(foreign), raw)
+    return ZooRun(name, program, kind, version, trace_of(raw, keep_shared), phases, float(foreign), raw, raw.looks)
 
 
 def zoo_folder() -> Path:
@@ -87,5 +89,6 @@ def summary_of(run: ZooRun) -> dict[str, Any]:
         "seconds": len(run.raw.times_s),
         "faults": faults,
         "job CPU": f"{labels['job_s'] / max(labels['healthy_cpu_s'], 1e-9):.3f}",
+        "looks": len(run.looks),
         "other work": f"{run.foreign:.3f}",
     }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup
+from clustertwin.telemetry.campaign.zoo.spin_in_place import spinning
 
 _HOGS = Path(__file__).parent / "hogs"
 _DUTY_S = 0.2  # one cycle of a process that is slowed
@@ -24,6 +25,7 @@ _SWAP_FILE = "swap"
 _FAULTS_PER_S = (200, 2000)  # major page faults of a job that swaps
 _LEAST_MEMORY_BYTES = 1 << 20
 _BLOCKED_BYTES_PER_S = 4096
+_LONGER = 1.4  # a suspicion needs 100 s, and the two looks that confirm it up to 50 s more
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class ZooFault:
     about: str
     cause: str  # what a detector should name
     impose: Callable[[Scene], AbstractContextManager[None]]
+    longer: float = 1.0  # its phase, as a multiple of that of the other faults
 
 
 def spawn(group: JobGroup, command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -153,11 +156,8 @@ def device_of(file: Path) -> str:
     return whole.read_text().strip()
 
 
-@contextmanager
-def _spinning(scene: Scene) -> Iterator[None]:
-    """The program makes no progress, and a loop in its group takes the CPU that it had."""
-    with _stopped(scene), _process(scene, scene.job, ("sh", "-c", "while :; do :; done")):
-        yield
+def _spinning(scene: Scene) -> AbstractContextManager[None]:
+    return spinning(lambda: ranks_of(scene), scene.of_one_rank)
 
 
 @contextmanager
@@ -324,7 +324,9 @@ FAULTS: dict[str, ZooFault] = {
     "blocked-rank": ZooFault(
         "the busiest process is stopped, and a read of the job is not answered", "stalled-io", _blocked
     ),
-    "spinning": ZooFault("the program is stopped, and an empty loop takes its CPU", "spinning", _spinning),
+    "spinning": ZooFault(
+        "threads that run spin where they are, and the others wait", "spinning", _spinning, longer=_LONGER
+    ),
     "finished": ZooFault("all processes have ended; the job keeps its CPUs", "idle", _finished),
     "straggler-x1.5": ZooFault("the program needs 1.5 times as long", "straggler", _slowed(1.5)),
     "straggler-x2": ZooFault("the program needs twice as long", "straggler", _slowed(2.0)),

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,15 +22,18 @@ from typing import Any
 from clustertwin.core.errors import SettingsError, TwinError, describe
 from clustertwin.telemetry.campaign.zoo.job_group import JobGroup, job_group
 from clustertwin.telemetry.campaign.zoo.kernel_counters import process_names, read_counters
+from clustertwin.telemetry.campaign.zoo.look_taker import looking, takes_of
 from clustertwin.telemetry.campaign.zoo.program_inputs import prepare_inputs, program_environment, version_of
 from clustertwin.telemetry.campaign.zoo.program_table import ZooProgram, find_program
 from clustertwin.telemetry.campaign.zoo.raw_run import RawWriter, run_name
+from clustertwin.telemetry.campaign.zoo.recorded_look import RecordedLook
 from clustertwin.telemetry.campaign.zoo.zoo_faults import Scene, device_of, find_fault, release_swap
 
 MEMORY_LIMIT_BYTES = 10 << 30
 _LOCKS = Path("/run")
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+LOOKS_CPU = "looks/cpuacct.usage"
 _MOST_FAILURES = 2  # of a program in the healthy phase
 _SCHEDULER_FIRST = -10  # the recorder must not be late while other work runs on its CPUs
 
@@ -120,7 +123,12 @@ def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, c
         shutil.rmtree(scratch, ignore_errors=True)  # left by a run that was killed
         scratch.mkdir()
         _leave(cpus)
-        with job_group(f"zoo-job-{place}", cpus) as job, job_group(f"zoo-neighbours-{place}", cpus) as neighbours:
+        with (
+            job_group(f"zoo-job-{place}", cpus) as job,
+            job_group(f"zoo-neighbours-{place}", cpus) as neighbours,
+            job_group(f"zoo-looks-{place}", sorted(os.sched_getaffinity(0))) as beside,
+            looking(takes_of(job, beside)) as new_looks,
+        ):
             job.limit_memory(MEMORY_LIMIT_BYTES)
             # Recent kernels count the I/O of groups only after a limit was set for the device, even if it is none.
             with suppress(OSError, SettingsError):  # a scratch directory in memory has no device
@@ -128,14 +136,14 @@ def record_run(run: PlannedRun, schedule: RunSchedule, cpus: Sequence[int], *, c
             running = _RunningProgram(program, job, inputs, scratch)
             of_one_rank = program.kind == "MPI"
             scene = Scene(job, neighbours, scratch, running.start, [], of_one_rank, MEMORY_LIMIT_BYTES)
-            imposed = _record(run, schedule, scene, writer, running)
+            imposed = _record(run, schedule, scene, writer, running, beside, new_looks)
         os.sched_setaffinity(0, cpus)  # packing takes seconds, and another run may be recorded on the other CPUs
         writer.finish(
             {
                 "imposed": imposed.labels,
                 "failures": running.failures(),
                 "process_names": sorted(imposed.process_names),
-                **imposed.foreign(cpus),
+                **imposed.shares(cpus, beside.cpus),
             }
         )
     except BaseException:
@@ -154,7 +162,7 @@ def _leave(cpus: Sequence[int]) -> None:
 
 def _header(run: PlannedRun, schedule: RunSchedule, program: ZooProgram, cpus: Sequence[int]) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         **asdict(run),
         "kind": program.kind,
         "about": program.about,
@@ -178,18 +186,20 @@ class _Imposed:
         self.process_names: set[str] = set()
         self.error: BaseException | None = None
 
-    def foreign(self, cpus: Sequence[int]) -> dict[str, float]:
-        """CPU seconds of the healthy phase: all that the recorded CPUs were busy, and what was not the job's."""
+    def shares(self, cpus: Sequence[int], cpus_of_looks: Sequence[int]) -> dict[str, float]:
+        """CPU seconds of the healthy phase: of the recorded CPUs, the job, the looks at it, and other work."""
         first, last = self.healthy[0], self.healthy[-1]
         names = [f"stat/cpu{cpu}/{mode}" for cpu in cpus for mode in _BUSY]
         busy_s = sum(last[name] - first[name] for name in names) / _TICKS_PER_S
-        job_s = (last["job/cpuacct.usage"] - first["job/cpuacct.usage"]) / 1e9
+        job_s, looks_s = ((last[name] - first[name]) / 1e9 for name in ("job/cpuacct.usage", LOOKS_CPU))
+        known_s = job_s + looks_s * (set(cpus_of_looks) <= set(cpus))
         elapsed_s = sum(last[n] - first[n] for cpu in cpus for n in _all_modes(cpu)) / _TICKS_PER_S
         return {
             "healthy_cpu_s": round(elapsed_s, 2),
             "busy_s": round(busy_s, 2),
             "job_s": round(job_s, 2),
-            "foreign_s": round(max(busy_s - job_s, 0.0), 2),
+            "looks_s": round(looks_s, 2),
+            "foreign_s": round(max(busy_s - known_s, 0.0), 2),
         }
 
 
@@ -198,7 +208,13 @@ def _all_modes(cpu: int) -> list[str]:
 
 
 def _record(
-    run: PlannedRun, schedule: RunSchedule, scene: Scene, writer: RawWriter, running: _RunningProgram
+    run: PlannedRun,
+    schedule: RunSchedule,
+    scene: Scene,
+    writer: RawWriter,
+    running: _RunningProgram,
+    beside: JobGroup,
+    new_looks: Callable[[], list[RecordedLook]],
 ) -> _Imposed:
     imposed, over = _Imposed(), threading.Event()
     director = threading.Thread(target=_direct, args=(run, schedule, scene, imposed, over), daemon=True)
@@ -209,8 +225,10 @@ def _record(
         while director.is_alive():
             time.sleep(1.0 - time.time() % 1.0)
             now_s = time.time()
-            sample = read_counters(groups)
+            sample = read_counters(groups) | {LOOKS_CPU: beside.cpu_ns()}
             writer.add(now_s, sample)
+            for look in new_looks():
+                writer.add_look(look)
             if time.monotonic() - started_s < schedule.healthy_s:
                 imposed.healthy = [*imposed.healthy[:1], sample]
                 imposed.process_names |= process_names(scene.job)
@@ -239,7 +257,7 @@ def _direct(run: PlannedRun, schedule: RunSchedule, scene: Scene, imposed: _Impo
             try:
                 with fault.impose(scene):
                     label["imposed_s"] = round(time.time(), 3)
-                    over.wait(schedule.fault_s)
+                    over.wait(schedule.fault_s * fault.longer)
                     label["end_s"] = round(time.time(), 3)
             except TwinError as error:
                 label |= {"end_s": round(time.time(), 3), "error": describe(error)}
