@@ -255,14 +255,15 @@ def measure(
     length_s: int,
     loads_of: Callable[[], Loads],
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """Start a service for each part one after the other, then measure all of them together."""
+    """Start a service for each part, then measure all of them together."""
     pipes = []
     for part in range(chosen.parts):
         ours, theirs = spawn.Pipe()
         own = names[part :: chosen.parts]
         spawn.Process(target=watch, args=(theirs, url, own, clock, chosen.stride, length_s), daemon=True).start()
-        ours.recv()  # it has scored once
         pipes.append(ours)
+    for pipe in pipes:
+        pipe.recv()  # it has scored once
     clock.sleep(WARM_S)
     loads = loads_of()
     for pipe in pipes:
