@@ -38,10 +38,14 @@ def add(
 ) -> None:
     """Add a maintenance window."""
     from clustertwin.core.durations import parse_duration
+    from clustertwin.core.errors import SettingsError
     from clustertwin.service.store.quiet_periods import MaintenanceWindow
 
     now_s = time.time()
-    start_s = begins.timestamp() if begins else now_s
+    try:
+        start_s = begins.timestamp() if begins else now_s
+    except (ValueError, OverflowError):
+        raise SettingsError(f"--from {begins}: this time is beyond the calendar") from None
     window = MaintenanceWindow(tuple(nodes), start_s, start_s + parse_duration(lasts), reason, getpass.getuser())
     _print([open_store(home).quiet_periods.add_maintenance(window, now_s)], json)
 
