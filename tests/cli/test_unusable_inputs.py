@@ -4,8 +4,12 @@ import io
 import sys
 
 import pytest
+import typer
 
 import clustertwin as ct
+from clustertwin import cli
+from clustertwin.cli.options import MOST_SEED
+from clustertwin.core.extras import load
 
 #: The words of a command; {} is the input.
 COMMANDS = [
@@ -60,6 +64,48 @@ def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command
     said = result.stderr.strip().splitlines()[-1]
     assert unusable in said
     assert not said.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "campaign simulate --out new --hours nan",
+        "campaign simulate --out new --hours inf",
+        "sched simulate tiny.swf --bound-s nan",
+        "sched simulate tiny.swf --bound-s -5",
+        "sched simulate tiny.swf --procs 100000000000000000000",
+        "sched train tiny.swf --out new --ppo-rounds -1",
+        "trace generate tiny.swf --out new.swf --nodes 1000000000000000000000",
+        "learn run --home new --day 0001-01-01",
+        "learn run --home new --day 9999-12-31",
+    ],
+)
+def test_an_odd_number_is_refused_in_one_sentence(twin_here, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    ct.write_log(ct.example_log(), tmp_path / "tiny.swf")
+    result = twin_here(*words.split())
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert not list(tmp_path.glob("new*"))
+
+
+@pytest.mark.medium
+def test_no_command_takes_a_seed_that_a_generator_refuses():
+    seeds = [
+        (name, option)
+        for name, (path, _) in cli.COMMANDS.items()
+        for command in _leaves(load(path))
+        for option in command.params
+        if option.name == "seed"
+    ]
+    assert len(seeds) > 15
+    assert [name for name, option in seeds if (option.type.min, option.type.max) != (0, MOST_SEED)] == []
+
+
+def _leaves(app):
+    """The commands of an app; `exporter` and `evidence` parse their own arguments."""
+    command = typer.main.get_command(app)
+    return getattr(command, "commands", {"": command}).values()
 
 
 def test_a_missing_recording_is_not_called_a_damaged_one(twin_here, tmp_path):

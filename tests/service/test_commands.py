@@ -87,7 +87,6 @@ def test_odd_numbers_times_and_names_are_refused_in_one_sentence(twin_here, home
     assert twin_here("maintenance", "list", "--home", home).returncode == 0
 
 
-
 def test_serve_refuses_to_listen_beyond_loopback_without_tls_and_tokens(twin_here, tmp_path):
     config = tmp_path / "twin.toml"
     config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")

@@ -133,8 +133,10 @@ def _text(value: Any) -> str:
 def _check(array: NDArray[Any], shape: tuple[int, ...], dtype: Any, least: Any = None, most: Any = None) -> None:
     """Raise ValueError if an array is not what it should be. Numbers that are not known are allowed."""
     # The shape first: arrays of other shapes could be compared to one of billions of rows.
-    if array.shape != shape or array.dtype != dtype or (
-        least is not None and bool(((array < least) | (array > most)).any())
+    if (
+        array.shape != shape
+        or array.dtype != dtype
+        or (least is not None and bool(((array < least) | (array > most)).any()))
     ):
         raise ValueError(f"an array of {array.shape} is not the {shape} that it should be, or has other numbers")
 
