@@ -8,7 +8,6 @@ import typer
 
 import clustertwin as ct
 from clustertwin import cli
-from clustertwin.cli.options import MOST_SEED
 from clustertwin.core.extras import load
 
 #: The words of a command; {} is the input.
@@ -90,22 +89,24 @@ def test_an_odd_number_is_refused_in_one_sentence(twin_here, tmp_path, monkeypat
 
 
 @pytest.mark.medium
-def test_no_command_takes_a_seed_that_a_generator_refuses():
-    seeds = [
-        (name, option)
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_no_command_takes_a_seed_that_a_generator_refuses(twin_here, seed):
+    with_seed = [
+        (name, *filter(None, [command]))
         for name, (path, _) in cli.COMMANDS.items()
-        for command in _leaves(load(path))
-        for option in command.params
-        if option.name == "seed"
+        for command, options in _options(load(path)).items()
+        if "seed" in options
     ]
-    assert len(seeds) > 15
-    assert [name for name, option in seeds if (option.type.min, option.type.max) != (0, MOST_SEED)] == []
+    assert len(with_seed) > 15
+    for words in with_seed:
+        assert "Invalid value for '--seed'" in twin_here(*words, "--seed", seed).stderr, words
 
 
-def _leaves(app):
-    """The commands of an app; `exporter` and `evidence` parse their own arguments."""
+def _options(app):
+    """Command -> the names of its options; "" is the app itself."""
     command = typer.main.get_command(app)
-    return getattr(command, "commands", {"": command}).values()
+    commands = getattr(command, "commands", {"": command})
+    return {name: [option.name for option in each.params] for name, each in commands.items()}
 
 
 def test_a_missing_recording_is_not_called_a_damaged_one(twin_here, tmp_path):
