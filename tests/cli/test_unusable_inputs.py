@@ -74,6 +74,7 @@ def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command
         "sched simulate tiny.swf --bound-s -5",
         "sched simulate tiny.swf --procs 100000000000000000000",
         "sched train tiny.swf --out new --ppo-rounds -1",
+        "sched start --squeue queue.txt --procs 8 --like 4cpus,99999999999999999999h",
         "trace generate tiny.swf --out new.swf --nodes 1000000000000000000000",
         "learn run --home new --day 0001-01-01",
         "learn run --home new --day 9999-12-31",
@@ -82,6 +83,7 @@ def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command
 def test_an_odd_number_is_refused_in_one_sentence(twin_here, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     ct.write_log(ct.example_log(), tmp_path / "tiny.swf")
+    (tmp_path / "queue.txt").write_text("2|ada|PENDING|4|1|1:00:00|0:00|Resources\n")
     result = twin_here(*words.split())
     assert result.returncode == 2
     assert result.stdout == ""
