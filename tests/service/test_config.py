@@ -182,8 +182,8 @@ def test_the_example_of_the_docs_is_valid_and_states_the_default_stride():
     assert parse_config(example, "service.md", {}).scoring.stride_s == ServiceConfig().scoring.stride_s
 
 
-def test_every_setting_of_events_but_the_technical_step_can_be_set():
-    names = {each.name for each in fields(EventSettings)} - {"longest_step_s"}
+def test_every_setting_of_events_but_the_technical_ones_can_be_set():
+    names = {each.name for each in fields(EventSettings)} - {"longest_step_s", "resume_s"}
     assert set(EventsSection.model_fields) == names
     config = parse_config("[events]\nchance_per_node_day = 0.1\n", "twin.toml", {})
     assert config.loop_settings().events.chance_per_node_day == 0.1
