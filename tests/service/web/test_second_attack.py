@@ -106,3 +106,10 @@ def test_a_version_that_no_file_can_be_named_for_is_refused(client, version):
     answer = client.post(f"/api/v1/models/{version}/promote", json={})
     assert answer.status_code == 409
     assert "no version" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/", "/clusters"])
+def test_a_search_for_thousands_of_words_is_refused(client, path):
+    """16,000 words and 5,000 jobs kept all other threads waiting for a minute; any local user could send them."""
+    assert client.get(path, params={"q": "a " * 140}).status_code == 200
+    assert client.get(path, params={"q": "a " * 8000}).status_code == 422
