@@ -87,6 +87,17 @@ def test_odd_numbers_times_and_names_are_refused_in_one_sentence(twin_here, home
     assert twin_here("maintenance", "list", "--home", home).returncode == 0
 
 
+def test_a_window_beyond_the_calendar_that_an_earlier_release_stored_is_listed(twin_here, home):
+    store = Store(home / "state.sqlite")
+    with store.database.transaction() as connection:
+        connection.execute("INSERT INTO maintenance VALUES (1, '[\"n1\"]', 0, 9e14, '', '')")
+        connection.execute("INSERT INTO silences VALUES (1, 'n1', '', '', '', 9e14, '', '')")
+    store.close()
+    for command in ("maintenance", "silence"):
+        done = twin_here(command, "list", "--home", home)
+        assert (done.returncode, "n1" in done.stdout) == (0, True)
+
+
 def test_serve_refuses_to_listen_beyond_loopback_without_tls_and_tokens(twin_here, tmp_path):
     config = tmp_path / "twin.toml"
     config.write_text(f"[service]\nhost = '0.0.0.0'\nport = 0\nhome = '{tmp_path / 'home'}'\n")
