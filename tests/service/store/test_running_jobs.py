@@ -13,6 +13,7 @@ from tests.service.conftest import Clock
 
 from clustertwin.core.errors import InputError
 from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.store import running_jobs
 from clustertwin.service.store.home_check import check_home
 from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.running_jobs import (
@@ -163,6 +164,21 @@ def test_a_damaged_file_is_named_and_nothing_of_it_is_used(tmp_path, data):
     file.save(past_of(), BEGIN_S + 100)
     assert file.problem == ""
     assert read_jobs(tmp_path / FILE).jobs.places == (("42", "n1"),)
+
+
+def test_a_file_that_would_be_too_long_to_read_has_fewer_jobs(tmp_path, monkeypatch):
+    memory = past_of(blocks=5)
+    for job in range(7):
+        row = np.array([memory.past._add(("\U0001f600" * 200 + str(job), "n1"))])
+        signals = np.full((1, memory.past._blocks.shape[2]), 0.25, np.float32)
+        memory.past.append(row, signals, np.zeros(signals.shape, np.bool_), BEGIN_S)
+    monkeypatch.setattr(running_jobs, "MOST_PARTS", 8)
+    monkeypatch.setattr(running_jobs, "MOST_BYTES", len(jobs_document(memory, MemoryWatch(), BEGIN_S + 200)) - 1)
+    (tmp_path / FILE).write_bytes(jobs_document(memory, MemoryWatch(), BEGIN_S + 200))
+    stored = read_jobs(tmp_path / FILE)
+    assert stored is not None
+    assert stored.jobs.places[0] == ("42", "n1")
+    assert len(stored.jobs.places) == 2
 
 
 def test_a_part_whose_last_block_is_from_the_future_is_refused(tmp_path):

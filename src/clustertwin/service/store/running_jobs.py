@@ -50,9 +50,15 @@ class StoredJobs:
 
 def jobs_document(memory: QuestionMemory, watch: MemoryWatch, end_s: int) -> bytes:
     """The file: the jobs with the longest past, within the bounds."""
+    content = _document(memory, watch, end_s, MOST_PARTS)
+    # Names are as long as sources like, and a file over the limit would not be read.
+    return content if len(content) <= MOST_BYTES else _document(memory, watch, end_s, MOST_PARTS // 4)
+
+
+def _document(memory: QuestionMemory, watch: MemoryWatch, end_s: int, most: int) -> bytes:
     from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
 
-    running, kept = memory.running(MOST_PARTS), watch.kept(MOST_PARTS)
+    running, kept = memory.running(most), watch.kept(most)
     names = {
         "version": VERSION,
         "end_s": end_s,
