@@ -33,5 +33,8 @@ def test_a_file_of_labels_that_is_too_long_loses_its_oldest_lines(tmp_path, monk
     for second in range(100):
         label_log.append(tmp_path / "labels.jsonl", [replace(SPAN, start_s=float(second))])
         assert (tmp_path / "labels.jsonl").stat().st_size <= 4000
+    label_log.rewrite(tmp_path / "longer.jsonl", [replace(SPAN, start_s=float(second)) for second in range(100)])
+    label_log.shorten(tmp_path / "longer.jsonl")  # of an earlier release
+    assert len(label_log.read(tmp_path / "longer.jsonl")) == 2000 // len(label_log._line(SPAN))
     starts_s = [span.start_s for span in label_log.read(tmp_path / "labels.jsonl")]
     assert starts_s == list(range(100 - len(starts_s), 100))

@@ -236,6 +236,7 @@ class Recorder:
     def _mend_labels(self) -> None:
         """Remove an incomplete last line, and let jobs without an end finish at the last second of their node."""
         path = self.directory / layout.LABELS
+        label_log.shorten(path)  # an earlier release did not, and a longer file is not read
         spans = [
             dataclasses.replace(span, end_s=self._writer(self.description.threads(span.node)).next_s or span.start_s)
             if math.isinf(span.end_s)

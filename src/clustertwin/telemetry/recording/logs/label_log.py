@@ -31,8 +31,16 @@ _SHOWN = ("job", "job_type", "owner", "anomaly", "name", "user", "account")
 def append(path: Path, spans: Iterable[JobSpan]) -> None:
     """The labels are on disk when this returns. A file that is too long loses its oldest lines."""
     files.append(path, b"".join(map(_line, spans)))
-    if path.stat().st_size > MOST_KEPT_BYTES:
-        newest = path.read_bytes()[-MOST_KEPT_BYTES // 2 :]
+    shorten(path)
+
+
+def shorten(path: Path) -> None:
+    """Drop the oldest lines of a file that is too long."""
+    size = path.stat().st_size if path.is_file() else 0
+    if size > MOST_KEPT_BYTES:
+        with path.open("rb") as file:
+            file.seek(size - MOST_KEPT_BYTES // 2)
+            newest = file.read()
         files.write(path, newest[newest.find(b"\n") + 1 :])
 
 
