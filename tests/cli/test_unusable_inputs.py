@@ -4,8 +4,11 @@ import io
 import sys
 
 import pytest
+import typer
 
 import clustertwin as ct
+from clustertwin import cli
+from clustertwin.core.extras import load
 
 #: The words of a command; {} is the input.
 COMMANDS = [
@@ -60,6 +63,52 @@ def test_an_unusable_input_is_named_in_one_sentence(twin_here, unusable, command
     said = result.stderr.strip().splitlines()[-1]
     assert unusable in said
     assert not said.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "campaign simulate --out new --hours nan",
+        "campaign simulate --out new --hours inf",
+        "sched simulate tiny.swf --bound-s nan",
+        "sched simulate tiny.swf --bound-s -5",
+        "sched simulate tiny.swf --procs 100000000000000000000",
+        "sched train tiny.swf --out new --ppo-rounds -1",
+        "sched start --squeue queue.txt --procs 8 --like 4cpus,99999999999999999999h",
+        "trace generate tiny.swf --out new.swf --nodes 1000000000000000000000",
+        "learn run --home new --day 0001-01-01",
+        "learn run --home new --day 9999-12-31",
+    ],
+)
+def test_an_odd_number_is_refused_in_one_sentence(twin_here, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    ct.write_log(ct.example_log(), tmp_path / "tiny.swf")
+    (tmp_path / "queue.txt").write_text("2|ada|PENDING|4|1|1:00:00|0:00|Resources\n")
+    result = twin_here(*words.split())
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert not list(tmp_path.glob("new*"))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_no_command_takes_a_seed_that_a_generator_refuses(twin_here, seed):
+    with_seed = [
+        (name, *filter(None, [command]))
+        for name, (path, _) in cli.COMMANDS.items()
+        for command, options in _options(load(path)).items()
+        if "seed" in options
+    ]
+    assert len(with_seed) > 15
+    for words in with_seed:
+        assert "Invalid value for '--seed'" in twin_here(*words, "--seed", seed).stderr, words
+
+
+def _options(app):
+    """Command -> the names of its options; "" is the app itself."""
+    command = typer.main.get_command(app)
+    commands = getattr(command, "commands", {"": command})
+    return {name: [option.name for option in each.params] for name, each in commands.items()}
 
 
 def test_a_missing_recording_is_not_called_a_damaged_one(twin_here, tmp_path):

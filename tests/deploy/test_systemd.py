@@ -41,3 +41,15 @@ def test_every_timer_has_its_service():
     assert timers
     for timer in timers:
         assert timer.with_suffix(".service") in SERVICES
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)
+def test_systemd_never_gives_up_on_a_service(unit: Path):
+    """Five starts within ten seconds are its limit: an exporter whose address came late stayed dead."""
+    keys = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line and line[0] != "#")
+    assert "Restart" not in keys or float(keys["RestartSec"]) * 5 > 10
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)
+def test_no_unit_puts_a_password_into_arguments(unit: Path):
+    assert not [line for line in unit.read_text().splitlines() if "FLAGS=" in line and "PASSWORD" in line]

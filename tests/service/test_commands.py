@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -66,6 +67,35 @@ def test_an_error_is_one_sentence(twin_here, tmp_path, monkeypatch, words, messa
     assert done.returncode != 0
     assert len(done.stderr.strip().splitlines()) == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("maintenance end 99999999999999999999", "there is no maintenance window 99999999999999999999"),
+        ("silence end 99999999999999999999", "there is no silence 99999999999999999999"),
+        ("maintenance add n1 --from 0001-01-01", "beyond the calendar"),
+        ("maintenance add n1 --from 9999-12-31 --for 3000d", "must end after it begins"),
+        ("maintenance add ''", "needs at least one node"),
+        ("digest --days inf", "36525"),
+    ],
+)
+def test_odd_numbers_times_and_names_are_refused_in_one_sentence(twin_here, home, words, message):
+    done = twin_here(*shlex.split(words), "--home", home)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert twin_here("maintenance", "list", "--home", home).returncode == 0
+
+
+def test_a_window_beyond_the_calendar_that_an_earlier_release_stored_is_listed(twin_here, home):
+    store = Store(home / "state.sqlite")
+    with store.database.transaction() as connection:
+        connection.execute("INSERT INTO maintenance VALUES (1, '[\"n1\"]', 0, 9e14, '', '')")
+        connection.execute("INSERT INTO silences VALUES (1, 'n1', '', '', '', 9e14, '', '')")
+    store.close()
+    for command in ("maintenance", "silence"):
+        done = twin_here(command, "list", "--home", home)
+        assert (done.returncode, "n1" in done.stdout) == (0, True)
 
 
 def test_serve_refuses_to_listen_beyond_loopback_without_tls_and_tokens(twin_here, tmp_path):

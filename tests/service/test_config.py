@@ -236,6 +236,8 @@ def test_twin_up_has_the_same_defaults():
         ("[hand]\nevery_s = 1e308", "x.toml:2: hand.every_s: Input should be less than"),
         ('[service]\nhome = "a\\u0000b"', "x.toml:2: service.home: 'a.x00b' has characters that cannot be printed"),
         ('[service]\nnames = ["a", "b\\r\\n"]', "x.toml:2: service.names: .* has characters that cannot be printed"),
+        ("[service]\nport = true", "x.toml:2: service.port: Input should be a number"),
+        ('[service]\nhome = ""', "x.toml:2: service.home: String should have at least 1 character"),
         (f"a = {'[' * 100_000}", "x.toml: the document is nested too deeply"),
         # Deeper than the recursion limit that some packages set when they are imported.
         (f"a = {'{a=' * 100_000}1", "x.toml: the document is nested too deeply"),

@@ -119,6 +119,14 @@ def test_a_small_parquet_file_of_very_many_equal_rows_is_refused_before_it_is_re
         formats.read(tmp_path / "log", format="parquet")
 
 
+def test_a_column_of_texts_is_refused_before_it_is_read(tmp_path, monkeypatch) -> None:
+    """A file of kilobytes can repeat a text of a megabyte in each of its rows."""
+    pq.write_table(pa.table({"submit_s": [0.0], "run_s": ["x" * 1000]}), tmp_path / "log")
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *args, **options: pytest.fail("it was read"))
+    with pytest.raises(TraceError, match="'run_s' holds string, not numbers"):
+        formats.read(tmp_path / "log", format="parquet")
+
+
 def test_columns_that_no_job_log_has_are_not_read(tmp_path, monkeypatch) -> None:
     table = pa.table({"submit_s": [0.0], "run_s": [1.0], "payload": [b"x" * 1000]})
     pq.write_table(table, tmp_path / "log")

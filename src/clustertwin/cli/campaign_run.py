@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clustertwin.cli.campaign_zoo import check_catalogue, run_zoo, show_zoo
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, err, print_json, print_table
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class CampaignOptions:
     rounds: Annotated[
         int, typer.Option(min=1, help="Number of recordings, each train, validation or test; of the zoo: per program.")
     ] = 3
-    seed: Annotated[int, typer.Option(help="Random seed of the order, lengths and sizes of the jobs.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the order, lengths and sizes of the jobs.")
+    ] = 0
     job_seconds: Annotated[tuple[float, float], typer.Option(help="Shortest and longest job.")] = (105.0, 150.0)
     types: Annotated[
         list[str],

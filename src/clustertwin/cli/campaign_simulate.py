@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.recorded_command import recorded_command
 
@@ -20,9 +20,11 @@ class SimulationOptions:
     out: Annotated[Path, typer.Option(help="New directory with one recording per round.")]
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = 5
     threads: Annotated[int, typer.Option(help="Hardware threads of a node.")] = 32
-    hours: Annotated[float, typer.Option(help="Length of a round.")] = 2.0
+    hours: Annotated[float, typer.Option(max=24 * 366, help="Length of a round, in hours.")] = 2.0
     rounds: Annotated[int, typer.Option(min=1, help="Number of recordings. Each is train, validation or test.")] = 3
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Random seed; the same seed gives the same bytes.")
+    ] = 0
     types: Annotated[
         str, typer.Option(help="Job types, such as np,mpi-8. Default: np, good-io and several sizes of mpi.")
     ] = ""
@@ -72,7 +74,7 @@ def simulate(options: SimulationOptions) -> None:
 def fit(
     recordings: list[Path] = typer.Argument(help="Recordings, or directories that contain them."),
     out: Path = typer.Option(Path("signatures.json"), "--out", help="File to write."),
-    seed: int = typer.Option(0, help="Random seed of the draws that calibrate the spectra."),
+    seed: int = typer.Option(0, min=0, max=MOST_SEED, help="Random seed of the draws that calibrate the spectra."),
     json: bool = Json,
 ) -> None:
     """Fit the stochastic process of each kind of job to recordings."""
@@ -97,7 +99,9 @@ def compare(
     out: Path = typer.Option(..., "--out", help="Directory for the figures, one per kind of job."),
     length_s: int = typer.Option(100, help="Window length in seconds."),
     stride_s: int | None = typer.Option(None, help="Seconds between windows. Default: the window length."),
-    seed: int = typer.Option(0, help="Random seed of the classifier and of the choice of windows."),
+    seed: int = typer.Option(
+        0, min=0, max=MOST_SEED, help="Random seed of the classifier and of the choice of windows."
+    ),
     json: bool = Json,
 ) -> None:
     """Compare simulated with recorded windows by marginals, spectra and the AUC of a classifier."""

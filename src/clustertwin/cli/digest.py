@@ -18,8 +18,10 @@ app = group()
 @app.command()
 def digest(
     home: Path = Home,
-    days: float = typer.Option(7.0, min=0.01, help="Length of the period that the digest covers, in days."),
-    send: list[str] = typer.Option([], help="Also send the digest to these Apprise URLs."),
+    days: float = typer.Option(7.0, min=0.01, max=36_525, help="Length of the period that the digest covers, in days."),
+    send: list[str] = typer.Option(
+        [], envvar="CLUSTERTWIN_DIGEST_SEND", help="Also send the digest to these Apprise URLs."
+    ),
     link: str = typer.Option("", help="Address of the service, for links to events."),
     json: bool = Json,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.foreign_files import expanded
-from clustertwin.service.store.home_format import DEFAULT_HOME, create_home, open_home
+from clustertwin.service.store.home_format import DEFAULT_HOME, create_home, is_home, open_home
 
 if TYPE_CHECKING:
     from clustertwin.service.store.event_store import Store
@@ -26,9 +26,9 @@ Home = typer.Option(
 
 
 def existing_home(home: Path) -> Path:
-    """The directory of a home. A wrong --home must not create another one."""
+    """The directory of a home. A wrong --home must not become another one."""
     home = expanded(home)
-    if not home.is_dir():
+    if not is_home(home):
         raise SettingsError(f"{home}: no service has run here; start one with `twin up`, or set --home")
     return home
 

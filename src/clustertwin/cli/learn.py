@@ -13,7 +13,7 @@ import typer
 from clustertwin.cli import endpoint
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, existing_home, open_store, recording_of
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, print_json, print_table
 from clustertwin.cli.recorded_command import recorded_command
 from clustertwin.cli.step_progress import step_progress
@@ -47,7 +47,7 @@ class RunOptions:
     architectures: Annotated[
         str, typer.Option("--models", help="Architectures to train, such as linear,ae. Default: all.")
     ] = ""
-    budget_s: Annotated[float, typer.Option("--budget-s", help="Wall time for all training.")] = 480.0
+    budget_s: Annotated[float, typer.Option("--budget-s", min=0, max=1e9, help="Wall time for all training.")] = 480.0
     workers: Annotated[int, typer.Option(min=1, help="How many challengers train at the same time.")] = 2
     gate: Annotated[
         bool,
@@ -129,7 +129,7 @@ def simulate(
     days: int = typer.Option(30, min=1, help="Length of the month."),
     strategies: str = typer.Option("", help="Strategies to run, such as never,warm+replay. Default: all."),
     out: Path = typer.Option(..., "--out", help="Output directory. A strategy whose file exists is not run again."),
-    seed: int = typer.Option(0, help="Random seed of the month."),
+    seed: int = typer.Option(0, min=0, max=MOST_SEED, help="Random seed of the month."),
     workers: int = typer.Option(2, min=1, help="Strategies to run at the same time; the numbers do not depend on it."),
     unseen: float = typer.Option(0.0, min=0, max=1, help="Part of the jobs whose programs were never recorded."),
     foreign: bool = typer.Option(False, help="A foreign site: its usual programs were never recorded either."),

@@ -14,6 +14,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.formatting import local_time
 
 if TYPE_CHECKING:
     from clustertwin.service.store.quiet_periods import MaintenanceWindow
@@ -38,10 +39,14 @@ def add(
 ) -> None:
     """Add a maintenance window."""
     from clustertwin.core.durations import parse_duration
+    from clustertwin.core.errors import SettingsError
     from clustertwin.service.store.quiet_periods import MaintenanceWindow
 
     now_s = time.time()
-    start_s = begins.timestamp() if begins else now_s
+    try:
+        start_s = begins.timestamp() if begins else now_s
+    except (ValueError, OverflowError):
+        raise SettingsError(f"--from {begins}: this time is beyond the calendar") from None
     window = MaintenanceWindow(tuple(nodes), start_s, start_s + parse_duration(lasts), reason, getpass.getuser())
     _print([open_store(home).quiet_periods.add_maintenance(window, now_s)], json)
 
@@ -62,12 +67,8 @@ def _print(windows: list[MaintenanceWindow], json: bool) -> None:
         print_json([asdict(window) for window in windows])
         return
     rows = [
-        (window.id, " ".join(window.nodes), *map(_local, (window.start_s, window.end_s)), window.reason, window.who)
+        (window.id, " ".join(window.nodes), *map(local_time, (window.start_s, window.end_s)), window.reason, window.who)
         for window in windows
     ]
     columns = ("number", "nodes", "from", "until", "reason", "who")
     print_table("", columns, rows, ("number", "nodes"), instead="No maintenance windows.")
-
-
-def _local(time_s: float) -> str:
-    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M}"

@@ -21,6 +21,8 @@ from functools import wraps
 from typing import Any, TypeVar, get_type_hints
 
 Options = TypeVar("Options")
+#: Of every generator of random numbers that a command uses: numpy refuses negative seeds, torch refuses longer ones.
+MOST_SEED = 2**32 - 1
 
 
 def options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:

@@ -138,7 +138,7 @@ def _epoch_s(text: str, option: str) -> int:
         return (
             int(float(text)) if text.replace(".", "", 1).isdecimal() else int(datetime.fromisoformat(text).timestamp())
         )
-    except ValueError:
+    except (ValueError, OverflowError):
         raise SettingsError(f"{option} {text!r}: use epoch seconds or a date like 2026-11-15T22:00:00+00:00") from None
 
 

@@ -9,10 +9,13 @@ from typing import Annotated, Literal
 import typer
 
 from clustertwin.cli.log_argument import log_argument
+from clustertwin.cli.options import MOST_SEED
 from clustertwin.cli.output import Json
 
 TraceArgument = Annotated[Path, log_argument("A job log: SWF, sacct, CSV or Parquet")]
-Procs = Annotated[int, typer.Option(help="Size of the machine; by default the size that the log states.")]
+Procs = Annotated[
+    int, typer.Option(min=0, max=2**31, help="Size of the machine; by default the size that the log states.")
+]
 Unit = Annotated[Literal["cpus", "nodes"], typer.Option(help="What jobs and the machine are counted in.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Repair faulty lines of the log instead of refusing it.")]
 Backfill = Annotated[
@@ -23,8 +26,8 @@ Hold = Annotated[
     bool | None,
     typer.Option("--hold/--no-hold", help="Whether a selected job keeps the head of the queue until it fits."),
 ]
-PpoRounds = Annotated[int, typer.Option(help="Rounds of PPO; 0 skips this stage.")]
-EvolveRounds = Annotated[int, typer.Option(help="Rounds of evolution; 0 skips this stage.")]
+PpoRounds = Annotated[int, typer.Option(min=0, help="Rounds of PPO; 0 skips this stage.")]
+EvolveRounds = Annotated[int, typer.Option(min=0, help="Rounds of evolution; 0 skips this stage.")]
 Sequences = Annotated[
     int,
     typer.Option(min=1, help="Training sequences per generation; six times as many select the best candidate."),
@@ -50,11 +53,13 @@ class SimulateOptions:
         float, typer.Option(min=0.0, help="Jobs that have waited this many hours go first, the oldest first; 0: never.")
     ] = 0.0
     procs: Procs = 0
-    gpus: Annotated[int, typer.Option(help="GPUs of the machine; 0 ignores GPUs.")] = 0
+    gpus: Annotated[int, typer.Option(min=0, max=2**31, help="GPUs of the machine; 0 ignores GPUs.")] = 0
     unit: Unit = "cpus"
     kill_at_limit: Annotated[bool, typer.Option("--kill-at-limit", help="End jobs at their time limit.")] = False
     hold: Hold = None
-    bound_s: Annotated[float, typer.Option(help="Bound of the bounded slowdown, in seconds.")] = 10.0
+    bound_s: Annotated[float, typer.Option(min=0.001, max=1e9, help="Bound of the bounded slowdown, in seconds.")] = (
+        10.0
+    )
     trim: Annotated[float, typer.Option(help="Share of the jobs to leave out of the metrics at each end.")] = 0.0
     out: Annotated[
         Path | None, typer.Option(help="Write the first schedule to this file, as a log with simulated waits (.swf).")
@@ -139,7 +144,7 @@ class TrainOptions:
     real: Annotated[
         bool, typer.Option("--real/--no-real", help="With --no-real, train on the synthetic jobs only.")
     ] = True
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
     engine: Annotated[
         Literal["here", "ray"],
         typer.Option(help="Where rollouts run: this process, or the Ray cluster at RAY_ADDRESS."),
@@ -169,8 +174,8 @@ class SchedStudyOptions:
     stretches: Annotated[
         int, typer.Option(min=1, help="Cut the log into this number of stretches and hold out the end of each.")
     ] = 1
-    windows: Annotated[int, typer.Option(help="Windows of 1,024 held-out jobs to evaluate on.")] = 10
-    seeds: Annotated[int, typer.Option(help="Trainings per source.")] = 3
+    windows: Annotated[int, typer.Option(min=1, help="Windows of 1,024 held-out jobs to evaluate on.")] = 10
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings per source.")] = 3
     both: Annotated[
         bool, typer.Option("--both/--no-both", help="Also train on the real and a synthetic log together.")
     ] = True
@@ -197,16 +202,21 @@ class WhatifOptions:
         field(default_factory=lambda: ["easy"])
     )
     procs: Annotated[
-        list[int], typer.Option(help="A machine size to try; by default the size from sinfo. Repeat it for more.")
+        list[int],
+        typer.Option(
+            min=1, max=2**31, help="A machine size to try; by default the size from sinfo. Repeat it for more."
+        ),
     ] = field(default_factory=list)
     unit: Unit = "cpus"
     past: Annotated[
         Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
     ] = None
-    load: Annotated[float, typer.Option(help="Rate of new jobs, relative to the log of the past.")] = 1.0
-    futures: Annotated[int, typer.Option(help="Number of futures to draw.")] = 20
-    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted.")] = 24.0
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    load: Annotated[float, typer.Option(min=0, max=1e6, help="Rate of new jobs, relative to the log of the past.")] = (
+        1.0
+    )
+    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
+    hours: Annotated[float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted.")] = 24.0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
     json: bool = Json
 
 
@@ -231,17 +241,21 @@ class StartOptions:
         typer.Option(metavar="JOB[=SURE]", help="A running job that hangs and runs to its limit: 4711, or 4711=0.9."),
     ] = field(default_factory=list)
     within_h: Annotated[
-        float, typer.Option(min=0.0, help="Also print the probability of a start within these hours.")
+        float, typer.Option(min=0.0, max=24 * 366, help="Also print the probability of a start within these hours.")
     ] = 1.0
-    procs: Annotated[int, typer.Option(help="Size of the machine; by default the size from sinfo.")] = 0
+    procs: Annotated[
+        int, typer.Option(min=0, max=2**31, help="Size of the machine; by default the size from sinfo.")
+    ] = 0
     unit: Unit = "cpus"
     futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 100
     replay: Annotated[
         Path | None, typer.Option(help="Judge forecasts on this log instead: ask at submissions, then see the starts.")
     ] = None
     asked: Annotated[int, typer.Option(min=2, help="With --replay: jobs of each half of the log to ask about.")] = 200
-    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    hours: Annotated[
+        float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")
+    ] = 24.0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
     json: bool = Json
 
 
@@ -264,7 +278,7 @@ class SearchOptions:
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False
     jobs: Annotated[int, typer.Option(min=0, help="Take only the first jobs of the log; 0 takes all.")] = 0
-    seed: Annotated[int, typer.Option(help="Random seed of the candidates.")] = 0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the candidates.")] = 0
     json: bool = Json
 
 
@@ -288,6 +302,8 @@ class TryOptions:
     ] = None
     past: Annotated[Path | None, typer.Option(help="A sacct log; run times and new jobs are drawn from it.")] = None
     futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
-    hours: Annotated[float, typer.Option(help="For how many hours new jobs are submitted; 0: none.")] = 24.0
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
+    hours: Annotated[
+        float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")
+    ] = 24.0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
     json: bool = Json

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from clustertwin.cli.log_argument import log_argument
+from clustertwin.cli.options import MOST_SEED
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.core.formatting import counted
@@ -85,7 +86,7 @@ def compare_config(
     site: list[Path] = typer.Option(..., "--site", help=f"Twice: the old site, then the new one. {SITE_HELP}"),
     jobs: int = FirstJobs,
     futures: int = typer.Option(0, min=0, help="Also schedule this number of logs with other run times."),
-    seed: int = typer.Option(0, help="Random seed of the futures."),
+    seed: int = typer.Option(0, min=0, max=MOST_SEED, help="Random seed of the futures."),
     json: bool = Json,
 ) -> None:
     """Schedule a log under two configurations and show who waits longer and who shorter."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import time
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.formatting import local_time
 
 if TYPE_CHECKING:
     from clustertwin.service.store.quiet_periods import Silence
@@ -66,7 +66,7 @@ def _print(silences: list[Silence], json: bool) -> None:
         (
             silence.id,
             *(pattern or "any" for pattern in (silence.node, silence.job, silence.owner, silence.view)),
-            f"{datetime.fromtimestamp(silence.until_s):%Y-%m-%d %H:%M}",
+            local_time(silence.until_s),
             silence.reason,
             silence.who,
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from clustertwin.cli.app import group
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, print_json, print_table
 from clustertwin.cli.recorded_command import recorded_command
 
@@ -37,7 +37,7 @@ class StudyOptions:
     )
     window_s: Annotated[int, typer.Option(help="Window length in seconds, if recordings are given.")] = 100
     stride_s: Annotated[int, typer.Option(min=0, help="Seconds between windows; 0: the window length.")] = 0
-    seed: Annotated[int, typer.Option(help="Random seed of the simulated cluster.")] = 1
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the simulated cluster.")] = 1
     engine: Annotated[str, typer.Option(help="here, or ray for the cluster at RAY_ADDRESS.")] = "here"
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0: one per CPU.")] = 0
     umap: Annotated[bool, typer.Option(help="Plot embeddings with UMAP instead of PCA.")] = False

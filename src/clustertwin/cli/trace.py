@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from clustertwin.cli.app import group
 from clustertwin.cli.log_argument import log_argument
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
@@ -230,7 +230,9 @@ def compare(
     synthetic: list[Path] = typer.Argument(help="Synthetic logs."),
     out: Path = typer.Option(None, help="Output directory for report.html and scorecard.json."),
     procs: int = Procs,
-    seed: int = typer.Option(0, help="Random seed of the bootstrap and of the classifier's folds."),
+    seed: int = typer.Option(
+        0, min=0, max=MOST_SEED, help="Random seed of the bootstrap and of the classifier's folds."
+    ),
     lenient: bool = Lenient,
     force: bool = Force,
     json: bool = Json,

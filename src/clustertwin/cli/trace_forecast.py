@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clustertwin.cli.log_argument import log_argument
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import err, print_json, print_table
 from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
@@ -21,7 +21,9 @@ class TraceForecastOptions:
     weeks: Annotated[int, typer.Option(min=1, help="Number of weeks after the last submission.")] = 26
     draws: Annotated[int, typer.Option(min=2, help="Number of synthetic continuations.")] = 20
     share: Annotated[float, typer.Option(help="Share of the draws that an interval holds.")] = 0.8
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same forecast.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Random seed; the same seed gives the same forecast.")
+    ] = 0
     procs: Annotated[int | None, typer.Option(min=1, help="Size of the machine in nodes (or cpus).")] = None
     plot: Annotated[Path | None, typer.Option(help="Also plot it: a .png, .svg, .pdf or .html file.")] = None
     lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines of the log.")] = False

@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress
 
 from clustertwin.cli.log_argument import log_argument
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.core.errors import SettingsError
 
@@ -32,12 +32,14 @@ class TraceGenerateOptions:
     out: Annotated[Path, typer.Option(help="Output file; its suffix chooses the format.")]
     generator: Annotated[str, typer.Option(help="Generator; `twin trace generators` lists them.")] = "crossover"
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of jobs (default: as many as the log has).")] = None
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same jobs.")] = 0
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed; the same seed gives the same jobs.")] = 0
     load: Annotated[float, typer.Option(help="Factor for the work per day, such as 1.3.")] = 1.0
     nodes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Size of another machine with the same utilisation: the same users submit more or less."
+            min=1,
+            max=2**31,
+            help="Size of another machine with the same utilisation: the same users submit more or less.",
         ),
     ] = None
     feedback: Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clustertwin.cli.log_argument import log_argument
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import err, print_json, print_table
 from clustertwin.cli.step_progress import step_progress
 
@@ -29,7 +29,9 @@ class TraceShareOptions:
     figures: Annotated[
         bool, typer.Option(help="State fidelity and attacks on the card; the guarantee does not cover these figures.")
     ] = True
-    seed: Annotated[int, typer.Option(help="Random seed of the synthetic jobs. The noise has no seed.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the synthetic jobs. The noise has no seed.")
+    ] = 0
     lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")] = False
     timezone: Annotated[str | None, typer.Option(help="Time zone of the log, such as Europe/Rome.")] = None
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False

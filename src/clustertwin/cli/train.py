@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from clustertwin.cli.app import group
-from clustertwin.cli.options import options
+from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, print_json
 from clustertwin.cli.recorded_command import recorded_command
 from clustertwin.core import files
@@ -25,7 +25,9 @@ class ModelTrainOptions:
         Path, typer.Option(help="Directory of the model. An interrupted run resumes from the checkpoint in it.")
     ]
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training windows.")] = 30
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same weights.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Random seed; the same seed gives the same weights.")
+    ] = 0
     window_s: Annotated[int, typer.Option(help="Window length in seconds.")] = 100
     stride_s: Annotated[int, typer.Option(help="Seconds between the starts of two windows; 0: the window length.")] = 0
     force: Annotated[

@@ -79,6 +79,11 @@ def clock(epoch_s: float | None) -> str:
     return iso_time(epoch_s).replace("T", " ").replace("Z", " UTC") or UNKNOWN
 
 
+def local_time(epoch_s: float) -> str:
+    """Date and time where this machine is, for the terminal; a dash beyond the calendar."""
+    return f"{datetime.fromtimestamp(epoch_s):%Y-%m-%d %H:%M}" if 0 <= epoch_s < _YEAR_10000_S - 86_400 else UNKNOWN
+
+
 def ranges(cpus: Iterable[int]) -> str:
     """A list of CPUs as the kernel writes it.
 

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from clustertwin.core.errors import InputError, SettingsError
 from clustertwin.core.foreign_files import expanded, parse_toml
@@ -61,6 +61,14 @@ _YEARS_S, _YEARS_DAYS = 10**9, 36_525
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, value: Any, about: ValidationInfo) -> Any:
+        """`port = true` would be port 1."""
+        if isinstance(value, bool) and cls.model_fields[str(about.field_name)].annotation in (int, float):
+            raise ValueError("Input should be a number")
+        return value
+
     @field_validator("*", mode="after")
     @classmethod
     def _printable(cls, value: Any) -> Any:
@@ -77,7 +85,7 @@ class ServiceSection(_Section):
     names: tuple[str, ...] = _BINDING.names
     certificate: str = _BINDING.certificate
     key: str = _BINDING.key
-    home: str = DEFAULT_HOME
+    home: str = Field(default=DEFAULT_HOME, min_length=1)  # an empty path is the working directory
 
     def settings(self) -> Binding:
         return Binding(**self.model_dump(exclude={"home"}))

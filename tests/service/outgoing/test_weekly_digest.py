@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.service.sample_state import EVENT, WHY
 
+from clustertwin.service.outgoing import notifications
 from clustertwin.service.outgoing.weekly_digest import digest, text, wilson
 from clustertwin.service.store.event_store import Store
 
@@ -65,3 +66,13 @@ def test_a_home_without_a_service_is_refused(twin_here, tmp_path):
     assert done.returncode == 2
     assert "no service has run" in done.stderr
     assert not (tmp_path / "state.sqlite").exists()
+
+
+def test_addresses_with_passwords_come_from_the_environment(twin_here, tmp_path, monkeypatch):
+    """Every local user can read the arguments of a process."""
+    sent = []
+    monkeypatch.setattr(notifications, "deliver_now", lambda urls, title, body: sent.extend(urls))
+    monkeypatch.setenv("CLUSTERTWIN_DIGEST_SEND", "mailto://a json://b")
+    Store(tmp_path / "state.sqlite").close()
+    assert twin_here("digest", "--home", tmp_path).returncode == 0
+    assert sent == ["mailto://a", "json://b"]

@@ -106,9 +106,24 @@ def test_a_home_that_does_not_exist_is_not_created(tmp_path):
     assert not open_home(tmp_path / "home").exists()
 
 
-def test_an_empty_directory_is_a_new_home_and_needs_no_migration(tmp_path):
-    open_home(tmp_path, (pytest.fail,))
-    assert stamp(tmp_path) == 1
+def test_a_new_home_needs_no_migration(tmp_path):
+    day = tmp_path / "replay" / "2026-11-14" / "train.safetensors"
+    day.parent.mkdir(parents=True)
+    day.touch()
+    create_home(tmp_path)
+    assert stamp(tmp_path) == len(MIGRATIONS)
+    assert day.exists()
+
+
+@pytest.mark.parametrize("command", ["audit", "digest", "learn", "model"])
+def test_a_directory_that_is_no_home_stays_as_it_is(tmp_path, twin_here, command):
+    """A mistake in --home wrote format.json there, and moved what looked like an older rehearsal memory."""
+    mine = tmp_path / "mine"
+    day = mine / "replay" / "2026-11-14" / "train.safetensors"
+    day.parent.mkdir(parents=True)
+    day.write_text("mine")
+    assert twin_here(*WITH_HOME[command], "--home", mine).returncode != 0
+    assert [path for path in mine.rglob("*") if path.is_file()] == [day]
 
 
 def test_migrations_run_in_order_and_once(old_home):

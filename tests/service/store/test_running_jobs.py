@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.service.conftest import Clock
 
 from clustertwin.core.errors import InputError
 from clustertwin.service.live.feeds.live_feed import LiveFeed
+from clustertwin.service.store import running_jobs
 from clustertwin.service.store.home_check import check_home
 from clustertwin.service.store.home_format import create_home
 from clustertwin.service.store.running_jobs import (
@@ -162,6 +164,45 @@ def test_a_damaged_file_is_named_and_nothing_of_it_is_used(tmp_path, data):
     file.save(past_of(), BEGIN_S + 100)
     assert file.problem == ""
     assert read_jobs(tmp_path / FILE).jobs.places == (("42", "n1"),)
+
+
+def test_a_file_that_would_be_too_long_to_read_has_fewer_jobs(tmp_path, monkeypatch):
+    memory = past_of(blocks=5)
+    for job in range(7):
+        row = np.array([memory.past._add(("\U0001f600" * 200 + str(job), "n1"))])
+        signals = np.full((1, memory.past._blocks.shape[2]), 0.25, np.float32)
+        memory.past.append(row, signals, np.zeros(signals.shape, np.bool_), BEGIN_S)
+    monkeypatch.setattr(running_jobs, "MOST_PARTS", 8)
+    monkeypatch.setattr(running_jobs, "MOST_BYTES", len(jobs_document(memory, MemoryWatch(), BEGIN_S + 200)) - 1)
+    (tmp_path / FILE).write_bytes(jobs_document(memory, MemoryWatch(), BEGIN_S + 200))
+    stored = read_jobs(tmp_path / FILE)
+    assert stored is not None
+    assert stored.jobs.places[0] == ("42", "n1")
+    assert len(stored.jobs.places) == 2
+
+
+def test_a_part_whose_last_block_is_from_the_future_is_refused(tmp_path):
+    """Its job would get no further block, and so keep its past of now for ever."""
+    arrays = load(document())
+    (tmp_path / FILE).write_bytes(save(arrays | {"end_s": arrays["end_s"] + 1000}))
+    with pytest.raises(InputError):
+        read_jobs(tmp_path / FILE)
+
+
+def test_an_array_of_another_shape_is_not_compared_with_all_parts(tmp_path):
+    """A column of a million numbers against a row of four thousand is four gigabytes."""
+    places = [[str(job), "n1"] for job in range(4096)]
+    content = document(
+        places=places, labels=[["", ""]] * 4096, filled=np.ones(4096, np.int64), first=np.zeros((1 << 20, 1), np.int64),
+        blocks=np.zeros((4096, 27), np.float16), flagged=np.zeros((4096, 27), np.bool_),
+    )  # fmt: skip
+    (tmp_path / FILE).write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        read_jobs(tmp_path / FILE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(content)
 
 
 def test_a_pipe_in_its_place_is_no_file(tmp_path):

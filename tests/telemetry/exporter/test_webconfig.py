@@ -97,3 +97,23 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     config = parse_web_config("tls_server_config: {cert_file: a.pem, key_file: b.pem}", str(tmp_path / "web.yml"))
     with pytest.raises(SettingsError, match=r"a\.pem"):
         server_context(config.tls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"basic_auth_users:\n  alice: {HASH}\nbasic_auth_users:\n",
+        f"basic_auth_users:\n  alice: {HASH}\n  alice: {HASH}\n",
+        "[" * 20_000,
+    ],
+)
+def test_a_key_that_is_set_twice_and_deep_nesting_are_refused(text):
+    with pytest.raises(SettingsError, match=r"web.yml: not YAML"):
+        parse_web_config(text, "web.yml")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (2 << 20)])
+def test_a_file_that_is_no_text_or_has_no_end_is_one_sentence(tmp_path, content):
+    (tmp_path / "web.yml").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"web.yml"):
+        read_web_config(str(tmp_path / "web.yml"))

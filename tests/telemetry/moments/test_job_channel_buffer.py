@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from clustertwin.core.channels import CPU, JOB, Schema
@@ -67,6 +69,15 @@ def test_a_node_that_invents_jobs_does_not_fill_the_memory(monkeypatch) -> None:
     for second in range(50):
         buffer.push(trace("n1", second, {f"{second}-{i}": [0.5] for i in range(20)}))
     assert len(buffer._rings) <= 32
+
+
+def test_a_thousand_new_jobs_a_second_do_not_stop_the_loop() -> None:
+    buffer = JobChannelBuffer(300)
+    traces = [trace("n1", second, {f"{second}-{i}": [0.5] for i in range(1000)}) for second in range(5)]
+    begun_s = time.thread_time()
+    for each in traces:
+        buffer.push(each)
+    assert time.thread_time() - begun_s < 0.6
 
 
 def test_channels_of_another_version_are_matched_by_name() -> None:

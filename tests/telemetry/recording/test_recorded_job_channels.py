@@ -11,7 +11,7 @@ import pytest
 from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.traces import JobChannels, NodeChannels, Trace
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
-from clustertwin.telemetry.recording.logs.job_slots import SLOTS
+from clustertwin.telemetry.recording.logs.job_slots import HELD_S, SLOTS, JobSlots, read
 
 START_S = 1_700_000_000
 SETTINGS = RecordingSettings(chunk_s=60, flush_s=5)
@@ -57,12 +57,20 @@ def test_jobs_read_back_over_chunks_and_a_gap_is_nan(tmp_path: Path) -> None:
 
 def test_a_slot_is_used_again_and_each_job_keeps_its_own_seconds(tmp_path: Path) -> None:
     with recorder_in(tmp_path / "r") as recorder:
-        for second in range(SLOTS * 3):
-            recorder.append(trace(second, {f"job{second // 2}": 0.1}))
+        for second in range(SLOTS * 10):
+            recorder.append(trace(second, {f"job{second // 5}": 0.1}))
     values = memory(Recording.open(tmp_path / "r"))
-    assert len(values) == SLOTS * 3 // 2
-    for number in range(SLOTS * 3 // 2):
-        assert np.flatnonzero(~np.isnan(values[f"job{number}"])).tolist() == [2 * number, 2 * number + 1]
+    assert len(values) == SLOTS * 2
+    for number in range(SLOTS * 2):
+        seconds = list(range(5 * number, 5 * number + 5))
+        assert np.flatnonzero(~np.isnan(values[f"job{number}"])).tolist() == seconds
+
+
+def test_a_node_whose_jobs_change_every_second_does_not_fill_the_disk(tmp_path: Path) -> None:
+    slots = JobSlots(tmp_path / "jobs.jsonl")
+    for second in range(300):
+        slots.place("n0", [f"{second}-{i}" for i in range(20)], second)
+    assert len(read(tmp_path / "jobs.jsonl")) == SLOTS * 300 // HELD_S
 
 
 def test_jobs_beyond_the_slots_are_left_out_and_running_ones_keep_theirs(tmp_path: Path) -> None:

@@ -59,9 +59,8 @@ class LiveRecorder:
                 if self._recorder is None or not self._recorder.is_lost():
                     raise
                 self._begin_again(trace)
-            for span in self._jobs.changed(trace):
-                if self._recorder is not None:
-                    self._recorder.label(span)
+            if self._recorder is not None:
+                self._recorder.label(*self._jobs.changed(trace))
             self.problem = self._note
         except Exception as error:
             self.lost += 1
@@ -109,8 +108,7 @@ class LiveRecorder:
         if self._recorder is None:
             return
         try:
-            for span in self._jobs.ended():
-                self._recorder.label(span)
+            self._recorder.label(*self._jobs.ended())
             self._recorder.close()
         except Exception as error:
             self.problem = f"recording failed: {describe(error)}"

@@ -22,7 +22,7 @@ from clustertwin.core.errors import InputError, OutputError, SettingsError, Twin
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.core.formatting import visible
 from clustertwin.service.store import database_rescue
-from clustertwin.service.store.home_format import ASIDE, HomeFormatError, open_home
+from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
 from clustertwin.service.store.program_tables import FILE as PROGRAMS
 from clustertwin.service.store.program_tables import read_tables
@@ -146,7 +146,7 @@ def _format(home: _Home) -> Iterator[HomeFinding]:
 
     def renew() -> str:
         target = home.set_aside(path)
-        open_home(home.path)
+        create_home(home.path)
         return f"moved to {target}, and written again"
 
     try:

@@ -27,6 +27,8 @@ DEFAULT_HOME = "~/.local/share/clustertwin"
 FILE = "format.json"
 ASIDE = "set-aside"  # where files of a home go that cannot be used
 MOST_BYTES = 1 << 16  # the file has one line
+#: Every home without format.json has one of these files. Another directory is a mistake in --home, and stays as it is.
+PARTS = ("state.sqlite", "champion.json", "learning.json")
 
 
 class HomeFormatError(InputError, SettingsError):
@@ -49,17 +51,13 @@ MIGRATIONS: tuple[Callable[[Path], None], ...] = (_stamp, _name_rehearsal)
 
 
 def open_home(home: Path, migrations: tuple[Callable[[Path], None], ...] = MIGRATIONS) -> Path:
-    """Check the format of an existing home and migrate it if it is older. A home that does not exist stays absent."""
-    if not home.is_dir():
-        return home
+    """Check the format of an existing home and migrate it if it is older. What is no home stays as it is."""
     current = len(migrations)
-    if _read(home, current) == current:
+    if not home.is_dir() or _read(home, current) in (None, current):
         return home
     with _locked(home):
         version = _read(home, current)
-        if version is None:  # a new home needs no migration
-            _write(home, current)
-            return home
+        assert version is not None
         for step in range(version, current):
             migrations[step](home)
             _write(home, step + 1)
@@ -76,7 +74,14 @@ def create_home(home: Path) -> Path:
             f"{home}: every user of this machine can write to it, and so replace the model and the events; "
             f"run chmod o-w {home}, or choose another --home"
         )
+    if not is_home(home):  # a new home needs no migration
+        _write(home, len(MIGRATIONS))
     return open_home(home)
+
+
+def is_home(path: Path) -> bool:
+    """Whether a directory is a home. HomeFormatError if a newer release wrote it."""
+    return path.is_dir() and _read(path, len(MIGRATIONS)) is not None
 
 
 def refuse_newer(where: Path, version: int, supported: int, written_by: str = "a newer release") -> None:
@@ -90,13 +95,13 @@ def refuse_newer(where: Path, version: int, supported: int, written_by: str = "a
 
 
 def _read(home: Path, current: int) -> int | None:
-    """The format of a home; None for an empty directory."""
+    """The format of a home; None for a directory that is none."""
     path = home / FILE
     try:
         content = parse_json(read_regular(path, MOST_BYTES))
         version, written_by = int(content["format"]), str(content.get("written_by", "a newer release"))
     except FileNotFoundError:
-        return 0 if any(home.iterdir()) else None
+        return 0 if any((home / name).exists() for name in PARTS) else None
     except OSError as error:
         raise InputError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, OverflowError) as error:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.foreign_files import LATEST_S
 from clustertwin.service.store import audit_log
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.name_patterns import NamePatterns, check, is_pattern, matches
@@ -86,7 +87,7 @@ class QuietPeriods:
         self._db = database
 
     def add_maintenance(self, window: MaintenanceWindow, now_s: float) -> MaintenanceWindow:
-        if not window.nodes or not max(window.start_s, now_s) < window.end_s:
+        if not all(window.nodes or [""]) or not max(window.start_s, now_s) < window.end_s <= LATEST_S:
             raise SettingsError(
                 "a maintenance window needs at least one node, and must end after it begins and after now"
             )
@@ -142,6 +143,8 @@ class QuietPeriods:
         return self._end("silence", "silences", "until_s", number, who, now_s)
 
     def _end(self, noun: str, table: str, column: str, number: int, who: str, now_s: float) -> bool:
+        if not 0 < number < 2**63:  # SQLite has no larger numbers
+            return False
         with self._db.transaction() as connection:
             done = connection.execute(
                 f"UPDATE {table} SET {column} = ? WHERE id = ? AND {column} > ?", (now_s, number, now_s)

@@ -34,7 +34,7 @@ MOST_PARTS = 4096
 SAVE_S = 300.0
 #: A service that was away for longer begins again.
 LONGEST_AWAY_S = 3600
-_LATEST_S, _MOST_COUNT = 1 << 40, 1 << 30
+_LATEST_S, _MOST_COUNT = 10**11, 1 << 30
 _LARGEST = 6e4  # a number in half precision
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -50,9 +50,15 @@ class StoredJobs:
 
 def jobs_document(memory: QuestionMemory, watch: MemoryWatch, end_s: int) -> bytes:
     """The file: the jobs with the longest past, within the bounds."""
+    content = _document(memory, watch, end_s, MOST_PARTS)
+    # Names are as long as sources like, and a file over the limit would not be read.
+    return content if len(content) <= MOST_BYTES else _document(memory, watch, end_s, MOST_PARTS // 4)
+
+
+def _document(memory: QuestionMemory, watch: MemoryWatch, end_s: int, most: int) -> bytes:
     from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
 
-    running, kept = memory.running(MOST_PARTS), watch.kept(MOST_PARTS)
+    running, kept = memory.running(most), watch.kept(most)
     names = {
         "version": VERSION,
         "end_s": end_s,
@@ -97,7 +103,7 @@ def _checked(names: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> StoredJo
     places, memory_places = _places(names["places"]), _places(names["memory_places"])
     labels = tuple(JobLabel(_text(program), _text(user)) for program, user in names["labels"])
     end_s, piece = names["end_s"], names["memory_piece"]
-    if type(end_s) is not int or type(piece) is not int or len(labels) != len(places):
+    if type(end_s) is not int or type(piece) is not int or len(labels) != len(places) or end_s > _LATEST_S:
         raise ValueError("its names do not fit together")
     n, most = len(places), QuestionSettings().most_blocks
     _check(arrays["filled"], (n,), np.int64, 1, most)
@@ -105,8 +111,8 @@ def _checked(names: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> StoredJo
     _check(arrays["blocks"], (total, len(SIGNALS)), np.float16, -_LARGEST, _LARGEST)
     _check(arrays["flagged"], (total, len(SIGNALS)), np.bool_)
     _check(arrays["first"], (n,), np.int64, 0, arrays["filled"])
-    _check(arrays["end_s"], (n,), np.int64, 0, _LATEST_S)
-    _check(arrays["begun_s"], (n,), np.int64, 0, _LATEST_S)
+    _check(arrays["end_s"], (n,), np.int64, 0, end_s)
+    _check(arrays["begun_s"], (n,), np.int64, 0, end_s)
     _check(arrays["episodes"], (n, len(SIGNALS)), np.uint8)
     _check(arrays["threads"], (n,), np.int64, 0, _MOST_COUNT)
     _check(arrays["rest"], (n, 3), np.int64, 0, _MOST_COUNT)
@@ -132,8 +138,12 @@ def _text(value: Any) -> str:
 
 def _check(array: NDArray[Any], shape: tuple[int, ...], dtype: Any, least: Any = None, most: Any = None) -> None:
     """Raise ValueError if an array is not what it should be. Numbers that are not known are allowed."""
-    outside = least is not None and bool(((array < least) | (array > most)).any())
-    if array.shape != shape or array.dtype != dtype or outside:
+    # The shape first: arrays of other shapes could be compared to one of billions of rows.
+    if (
+        array.shape != shape
+        or array.dtype != dtype
+        or (least is not None and bool(((array < least) | (array > most)).any()))
+    ):
         raise ValueError(f"an array of {array.shape} is not the {shape} that it should be, or has other numbers")
 
 

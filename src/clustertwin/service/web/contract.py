@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.tokens import Role
@@ -14,6 +15,8 @@ from clustertwin.service.store.tokens import Role
 MAX_BODY_BYTES = 1 << 20
 #: … and of a form. The event loop itself takes forms apart, which can need a second for a megabyte.
 MAX_FORM_BYTES = 1 << 16
+#: What a person searches for. Each word is compared with every job or node while the loop waits, so it is short.
+Search = Annotated[str, Query(max_length=300)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

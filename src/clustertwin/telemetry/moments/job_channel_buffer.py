@@ -73,9 +73,10 @@ class JobChannelBuffer:
         for job, row in list(node.row.items()):
             if not end_s - self.length_s < self._heard_s[row] <= end_s + self.length_s:
                 self._rings.free_row(node.row.pop(job))
-        while len(node.row) > MOST_JOBS:  # those that ended first
-            job = min(node.row, key=lambda job: self._heard_s[node.row[job]])
-            self._rings.free_row(node.row.pop(job))
+        surplus = len(node.row) - MOST_JOBS
+        if surplus > 0:  # those that ended first; sorted once, because a node can send a thousand new jobs a second
+            for job in sorted(node.row, key=lambda job: self._heard_s[node.row[job]])[:surplus]:
+                self._rings.free_row(node.row.pop(job))
 
     def _row(self, node: _NodeRows, job: str) -> int:
         row = node.row.get(job)

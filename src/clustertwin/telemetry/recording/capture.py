@@ -42,7 +42,7 @@ def take(
     if (directory / DOCUMENT).exists():  # before anybody waits for the first second
         raise OutputError(f"{directory}: already holds a recording")
     recorder: Recorder | None = None
-    jobs = JobLabels()
+    jobs, names = JobLabels(), set[str]()
     start_s, end_s, unknown, interrupted = 0, 0, 0, False
     with ExitStack() as stack:
         try:
@@ -56,19 +56,18 @@ def take(
                 known = with_cpus(trace, recorder.description.nodes[trace.node])
                 unknown += (len(trace.cpus) - len(known.cpus)) * trace.valid.shape[1]
                 recorder.append(known)
-                for span in jobs.changed(trace):
-                    recorder.label(span)
+                recorder.label(*jobs.changed(trace))
+                names.update(span.job for span in trace.spans)
                 start_s, end_s = min(start_s, trace.start_s), max(end_s, trace.end_s)
                 on_trace(trace)
         except KeyboardInterrupt:
             interrupted = True
         if recorder is None:
             raise NoSamples("there was no complete second: nothing is recorded")
-        for span in jobs.ended():
-            recorder.label(span)
+        recorder.label(*jobs.ended())
         nodes = recorder.description.nodes
     threads = sum(map(len, nodes.values()))
-    return Taken(start_s, end_s, len(nodes), threads, jobs.count, recorder.refused, unknown, interrupted)
+    return Taken(start_s, end_s, len(nodes), threads, len(names), recorder.refused, unknown, interrupted)
 
 
 def hour_by_hour(
@@ -93,35 +92,30 @@ class JobLabels:
     """The spans of trace after trace -> one label when a job begins, and one when it has ended."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str, tuple[int, ...]], JobSpan] = {}  # its span so far
-        self._jobs: set[tuple[str, str]] = set()
-
-    @property
-    def count(self) -> int:
-        return len({job for _, job in self._jobs})
+        self._running: dict[str, dict[tuple[str, tuple[int, ...]], JobSpan]] = {}  # node -> job -> its span so far
 
     def changed(self, trace: Trace) -> list[JobSpan]:
         """The labels to write after this trace."""
         labels, here = [], set()
+        running = self._running.setdefault(trace.node, {})
         for span in sorted(trace.spans, key=lambda span: span.start_s):
-            key = span.node, span.job, span.cpus
+            key = span.job, span.cpus
             here.add(key)
-            known = self._running.get(key)
+            known = running.get(key)
             if known is not None and span.start_s <= known.end_s + SAME_JOB_S:
-                self._running[key] = replace(known, end_s=max(known.end_s, span.end_s))
+                running[key] = replace(known, end_s=max(known.end_s, span.end_s))
                 continue
             if known is not None:
                 labels.append(known)
             labels.append(replace(span, end_s=math.inf))
-            self._running[key] = span
-            self._jobs.add(key[:2])
-        for key in [key for key in self._running if key[0] == trace.node and key not in here]:
-            labels.append(self._running.pop(key))
+            running[key] = span
+        for key in [key for key in running if key not in here]:
+            labels.append(running.pop(key))
         return labels
 
     def ended(self) -> list[JobSpan]:
         """The labels of the jobs that still run when the recording ends."""
-        return list(self._running.values())
+        return [span for running in self._running.values() for span in running.values()]
 
 
 def with_cpus(trace: Trace, cpus: tuple[int, ...]) -> Trace:

@@ -38,6 +38,7 @@ class Recorder:
             self._add_arrays(node)
         self._retention = Retention(settings.keep_s, settings.keep_bytes)
         self._slots = JobSlots(directory / layout.JOB_SLOTS)
+        self._cleaned_s = -math.inf  # the logs have no older lines
 
     @classmethod
     def create(
@@ -146,11 +147,13 @@ class Recorder:
         writer = self._writer(array)
         self._apply_retention(writer, writer.append(_rows_of_jobs(trace, array, slots)))
 
-    def label(self, span: JobSpan) -> None:
-        """Add the label of a job; it is on disk when this returns."""
+    def label(self, *spans: JobSpan) -> None:
+        """Add the labels of jobs; they are on disk when this returns."""
         with self._mutex:
-            self._known(span.node)
-            label_log.append(self.directory / layout.LABELS, span)
+            for span in spans:
+                self._known(span.node)
+            if spans:
+                label_log.append(self.directory / layout.LABELS, spans)
 
     def flush(self) -> None:
         """Everything appended so far is on disk when this returns."""
@@ -228,11 +231,12 @@ class Recorder:
         for chunk in expired:
             self._arrays[chunk.array].delete(chunk.number)
         if expired:
-            self._delete_old_labels()
+            self._clean_logs()
 
     def _mend_labels(self) -> None:
         """Remove an incomplete last line, and let jobs without an end finish at the last second of their node."""
         path = self.directory / layout.LABELS
+        label_log.shorten(path)  # an earlier release did not, and a longer file is not read
         spans = [
             dataclasses.replace(span, end_s=self._writer(self.description.threads(span.node)).next_s or span.start_s)
             if math.isinf(span.end_s)
@@ -242,16 +246,14 @@ class Recorder:
         if spans:
             label_log.rewrite(path, spans)
 
-    def _delete_old_labels(self) -> None:
-        oldest_end_s = self._retention.oldest_end_s
-        path = self.directory / layout.LABELS
-        spans = label_log.read(path)
-        chunk_s = self.description.settings.chunk_s
-        remaining = [s for s in spans if oldest_end_s is None or s.end_s > oldest_end_s - chunk_s]
-        if len(remaining) < len(spans):
-            label_log.rewrite(path, remaining)
-        if oldest_end_s is not None:
-            job_slots.prune(self.directory / layout.JOB_SLOTS, oldest_end_s - chunk_s)
+    def _clean_logs(self) -> None:
+        """Delete what the logs say about seconds that are gone; once in a chunk, not once for each node."""
+        oldest_end_s, chunk_s = self._retention.oldest_end_s, self.description.settings.chunk_s
+        if oldest_end_s is None or oldest_end_s < self._cleaned_s + chunk_s:
+            return
+        self._cleaned_s = oldest_end_s
+        label_log.drop_before(self.directory / layout.LABELS, oldest_end_s - chunk_s)
+        job_slots.prune(self.directory / layout.JOB_SLOTS, oldest_end_s - chunk_s)
 
 
 def _rows_of_channels(trace: Trace, array: ArrayLayout) -> Trace:

@@ -34,7 +34,7 @@ def read_raw(
         table = _table(path)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the name of a column may be no text
         raise TraceError(path, f"cannot read the file as Parquet: {error}") from error
-    columns = {name: _floats(path, table, name) for name in table.column_names}
+    columns = {name: table.column(name).to_numpy().astype(np.float64) for name in table.column_names}
     try:
         facts = _facts(table)
     except (ValueError, TypeError, AttributeError) as error:
@@ -61,6 +61,11 @@ def _table(path: Path) -> Any:
                 raise TraceError(path, f"column {needed!r} is missing; the file has {', '.join(present)[:500]}")
         if twice := next((name for name in COLUMNS if present.count(name) > 1), None):
             raise TraceError(path, f"column {twice!r} occurs twice")
+        for name in COLUMNS:
+            kind = file.schema_arrow.field(name).type if name in present else pa.float64()
+            # Checked before the column is read: a long text that every row repeats would fill the memory.
+            if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                raise TraceError(path, f"column {name!r} holds {kind}, not numbers")
         rows, size = file.metadata.num_rows, path.stat().st_size
         if rows > MOST_ROWS_PER_BYTE * size:
             raise TraceError(path, f"{rows:,} rows in {size:,} bytes: no job log is so regular")
@@ -96,13 +101,6 @@ def _texts(words: Any, name: str) -> tuple[str, ...]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(name)
     return tuple(words)
-
-
-def _floats(path: Path, table: Any, name: str) -> Any:
-    column = table.column(name)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise TraceError(path, f"column {name!r} holds {column.type}, not numbers")
-    return column.to_numpy().astype(np.float64)
 
 
 def write(parts: Iterable[Jobs], out: BinaryIO) -> int:

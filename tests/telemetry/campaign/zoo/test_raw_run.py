@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import os
+import zlib
 
 import numpy as np
 import pytest
@@ -53,7 +55,7 @@ def test_a_run_that_was_killed_is_not_complete():
         parse_raw_run(b'{"program": "a"}\n["+","x"]\n[0,0,1]\n')
 
 
-@pytest.mark.parametrize("line", [b"[0,5]", b'["-",9]', b"{", b"[]", b'["x"]'])
+@pytest.mark.parametrize("line", [b"[0,5]", b'["-",9]', b"{", b"[]", b'["x"]', b"[0,7,1]", b"[0,-1,1]", b"[0,0.5,1]"])
 def test_a_damaged_line_is_named(line):
     with pytest.raises(RecordingError, match=r"run:2: "):
         parse_raw_run(b"{}\n" + line + b"\n{}", "run")
@@ -72,6 +74,30 @@ def test_an_unpacked_file_has_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr("clustertwin.telemetry.campaign.zoo.raw_run._MOST_BYTES", 100)
     with pytest.raises(RecordingError, match="more than"):
         read_raw_run(path)
+
+
+def test_a_file_that_asks_for_gigabytes_of_memory_is_refused(tmp_path):
+    path = tmp_path / "a-0.jsonl.xz"
+    packed = bytearray(lzma.compress(b"{}\n{}\n", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]))
+    block = slice(12, 12 + 4 * (packed[12] + 1))
+    packed[block.start + 4] = 40  # the largest dictionary: 4 GB
+    packed[block.stop - 4 : block.stop] = zlib.crc32(packed[block.start : block.stop - 4]).to_bytes(4, "little")
+    path.write_bytes(packed)
+    with pytest.raises(RecordingError, match="Memory usage limit"):
+        read_raw_run(path)
+
+
+def test_short_lines_that_repeat_many_values_are_refused(monkeypatch):
+    monkeypatch.setattr("clustertwin.telemetry.campaign.zoo.raw_run._MOST_VALUES", 1000)
+    names = b"[" + b",".join(b'"%d"' % i for i in range(100)) + b"]"
+    with pytest.raises(RecordingError, match="more than 1,000 values"):
+        parse_raw_run(b'{}\n["+",' + names[1:] + b"\n" + b"[1]\n" * 50 + b"{}")
+
+
+def test_a_pipe_is_no_run(tmp_path):
+    os.mkfifo(tmp_path / "a-0.jsonl.xz")
+    with pytest.raises(RecordingError, match="not a regular file"):
+        read_raw_run(tmp_path / "a-0.jsonl.xz")
 
 
 def test_two_recorders_cannot_record_the_same_run(tmp_path):

@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from clustertwin.service.live.members.member_board import MemberBoard, MemberState
 from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.web.api.json_values import plain
-from clustertwin.service.web.contract import RouteGroup
+from clustertwin.service.web.contract import RouteGroup, Search
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
@@ -30,7 +30,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.monotonic) -> 
         return {"totals": plain(shown.totals(now_s)), "clusters": [_cluster(each, now_s) for each in shown.members]}
 
     @api.get("/clusters/nodes", summary="List nodes of all watched clusters, highest score first")
-    def nodes(request: Request, q: str = "", limit: Limit = 100) -> dict[str, Any]:
+    def nodes(request: Request, q: Search = "", limit: Limit = 100) -> dict[str, Any]:
         found = board(request).nodes(clock(), q)
         rows = [{"cluster": member.name, **plain(node.model_dump())} for member, node in found[:limit]]
         return {"total": len(found), "nodes": rows}

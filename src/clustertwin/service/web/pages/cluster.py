@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
 from clustertwin.service.store.event_store import Filter
-from clustertwin.service.web.contract import Page
+from clustertwin.service.web.contract import Page, Search
 from clustertwin.service.web.pages import canvas_data
 from clustertwin.service.web.pages.rendering import render
 
@@ -21,7 +21,7 @@ def router(state: ServiceState) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/")
-    def show(request: Request, q: str = "") -> HTMLResponse:
+    def show(request: Request, q: Search = "") -> HTMLResponse:
         nodes = [node for node in state.snapshot.nodes if q.lower() in node.node.lower()]
         closed = [] if state.snapshot.events else state.store.events(Filter(open=False), 1)
         values: dict[str, Any] = {"q": q, "nodes": nodes[:ROWS], "matches": len(nodes), "newest_closed": closed[:1]}

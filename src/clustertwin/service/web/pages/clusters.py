@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from clustertwin.service.live.members.member_board import MemberBoard
 from clustertwin.service.live.snapshot import ServiceState
-from clustertwin.service.web.contract import Page
+from clustertwin.service.web.contract import Page, Search
 from clustertwin.service.web.pages.rendering import render
 
 ROWS = 100
@@ -21,7 +21,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.monotonic) -> 
     routes = APIRouter()
 
     @routes.get("/clusters")
-    def show(request: Request, q: str = "") -> HTMLResponse:
+    def show(request: Request, q: Search = "") -> HTMLResponse:
         board = (state.members or MemberBoard(())).shown_to(request.state.who, request.state.role)
         now_s = clock()
         nodes, events = board.nodes(now_s, q), board.events(now_s)

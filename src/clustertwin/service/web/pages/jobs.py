@@ -9,11 +9,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.live.snapshot import JobState, ServiceState
 from clustertwin.service.outgoing import job_report
 from clustertwin.service.store.event_store import Filter
 from clustertwin.service.web.channel_lines import job_channel_lines
-from clustertwin.service.web.contract import Page
+from clustertwin.service.web.contract import Page, Search
 from clustertwin.service.web.pages.rendering import render
 from clustertwin.telemetry.detection.events.causes import cause_of
 from clustertwin.telemetry.detection.events.event_title import information_text
@@ -30,22 +30,11 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
     routes = APIRouter()
 
     @routes.get("/jobs")
-    def show_list(request: Request, q: str = "") -> HTMLResponse:
-        words = q.lower().split()
-        jobs = [
-            job
-            for job in state.snapshot.jobs
-            if all(
-                word in f"{job.job} {job.name} {job.owner} {job.account} {job.job_type} {' '.join(job.nodes)}".lower()
-                for word in words
-            )
-        ]
+    def show_list(request: Request, q: Search = "") -> HTMLResponse:
+        words = set(q.lower().split())
+        jobs = [job for job in state.snapshot.jobs if _has(_text(job), words)]
         board = state.starts
-        waiting = [
-            job
-            for job in (board.waiting if board else ())
-            if all(word in f"{job.job} {job.user}".lower() for word in words)
-        ]
+        waiting = [job for job in (board.waiting if board else ()) if _has(f"{job.job} {job.user}", words)]
         values: dict[str, Any] = {
             "board": board,
             "age_s": board.age_s(clock()) if board else 0.0,
@@ -80,3 +69,13 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
 
 
 PAGE = Page(title="Jobs", key="j", paths=("/jobs",), router=router)
+
+
+def _text(job: JobState) -> str:
+    """What a search for a job looks at."""
+    return f"{job.job} {job.name} {job.owner} {job.account} {job.job_type} {' '.join(job.nodes)}"
+
+
+def _has(text: str, words: set[str]) -> bool:
+    text = text.lower()
+    return all(word in text for word in words)

@@ -27,10 +27,15 @@ from numpy.typing import NDArray
 
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, RecordingError
+from clustertwin.core.foreign_files import read_regular
 from clustertwin.telemetry.campaign.zoo.recorded_look import MARK, RecordedLook, line_of, parse_line
 
 SUFFIX = ".jsonl.xz"
-_MOST_BYTES = 256 << 20  # of an unpacked run
+_MOST_BYTES = 256 << 20  # of an unpacked run, and of its file
+#: Of the dictionary of a file, which a reader needs too. Ours has 64 MB; a header can ask for 4 GB.
+_MOST_MEMORY = 128 << 20
+#: Names times samples. A short line repeats the values of all names.
+_MOST_VALUES = 100_000_000
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
 
 
@@ -134,8 +139,8 @@ def _lock(file: BinaryIO) -> bool:
 def read_raw_run(path: Path) -> RawRun:
     """A complete run; a file that is damaged, unfinished or too large is refused."""
     try:
-        unpacker = lzma.LZMADecompressor()
-        text = unpacker.decompress(path.read_bytes(), max_length=_MOST_BYTES)
+        unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
+        text = unpacker.decompress(read_regular(path, _MOST_BYTES), max_length=_MOST_BYTES)
     except (OSError, lzma.LZMAError) as error:
         raise RecordingError(path, f"cannot be read: {error}") from error
     if not unpacker.eof:
@@ -151,7 +156,7 @@ def parse_raw_run(text: bytes, where: object = "raw run") -> RawRun:
     times: list[float] = []
     samples: list[dict[int, int]] = []
     looks: list[RecordedLook] = []
-    complete = False
+    complete, left = False, _MOST_VALUES
     for number, line in enumerate(text.splitlines(), 1):
         try:
             content = orjson.loads(line)
@@ -167,7 +172,12 @@ def parse_raw_run(text: bytes, where: object = "raw run") -> RawRun:
                     del now[index]
             else:
                 for index, change in zip(content[1::2], content[2::2], strict=True):
+                    if type(index) is not int or not 0 <= index < len(names):
+                        raise ValueError(f"there is no name {str(index)[:20]}")
                     now[index] = now.get(index, 0) + change
+                left -= len(names)
+                if left < 0:
+                    raise ValueError(f"more than {_MOST_VALUES:,} values")
                 times.append(content[0] / 1000)
                 samples.append(dict(now))
         except (ValueError, KeyError, IndexError, TypeError, InputError) as error:

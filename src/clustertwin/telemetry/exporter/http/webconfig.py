@@ -17,6 +17,10 @@ CLIENT_AUTH["RequireAndVerifyClientCert"] = "CERT_REQUIRED"
 VERSIONS = {"TLS12": "TLSv1_2", "TLS13": "TLSv1_3"}
 
 
+#: Of the file: a thousand users take 100,000.
+MOST_CHARS = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
     """Paths are absolute, or relative to the configuration file."""
@@ -41,9 +45,13 @@ def read_web_config(path: str) -> WebConfig:
     """The configuration of a file."""
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = file.read(MOST_CHARS + 1)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or a zero byte in the path
+        raise SettingsError(f"{path!r}: {error}") from error
+    if len(text) > MOST_CHARS:
+        raise SettingsError(f"{path}: longer than {MOST_CHARS:,} characters, so it is not a web configuration")
     return parse_web_config(text, path)
 
 
@@ -51,9 +59,18 @@ def parse_web_config(text: str, path: str) -> WebConfig:
     """The configuration of a text. `path` is used in messages and to resolve relative file names."""
     import yaml
 
+    class Strict(yaml.SafeLoader):
+        """Refuses a key that is set twice: of two lists of users, the second one would count, and it may be empty."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            names = [str(key.value) for key, _ in node.value]
+            if len(set(names)) < len(names):
+                raise yaml.constructor.ConstructorError(None, None, "a key is set twice", node.start_mark)
+            return super().construct_mapping(node, deep)
+
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document = yaml.load(text, Strict)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, RecursionError) as error:
         raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     top = _mapping(document if document is not None else {}, path, "the file")
     _refuse_unknown(top, {"tls_server_config", "basic_auth_users"}, path)

@@ -32,9 +32,9 @@ def day_of(name: str, zone: tzinfo | None = None) -> Day:
     """The day with this name, by default in this machine's time zone."""
     try:
         day = date.fromisoformat(name)
-    except ValueError as error:
+        return Day(day.isoformat(), _midnight_s(day, zone), _midnight_s(day + timedelta(days=1), zone))
+    except (ValueError, OverflowError) as error:  # the first and the last day of the calendar have no neighbour
         raise SettingsError(f"{name!r} is not a day; write it as 2026-11-15") from error
-    return Day(day.isoformat(), _midnight_s(day, zone), _midnight_s(day + timedelta(days=1), zone))
 
 
 def yesterday(now_s: float, zone: tzinfo | None = None) -> Day:

@@ -18,6 +18,8 @@ from clustertwin.core.foreign_files import LATEST_S, read_regular
 
 #: Jobs of a node whose channels are recorded at the same time. Each takes 36 KB of memory while an hour is written.
 SLOTS = 8
+#: A slot keeps its job for at least this long: a node whose jobs change every second must not fill the disk.
+HELD_S = 30
 #: An assignment has about 80 bytes.
 MOST_BYTES = 1 << 28
 
@@ -37,6 +39,7 @@ class JobSlots:
         self._path = path
         self._jobs: dict[str, dict[int, str]] = {}  # node -> slot -> job
         self._heard_s: dict[tuple[str, int], int] = {}
+        self._begun_s: dict[tuple[str, int], int] = {}  # since when a slot has its job
         assignments = read(path)
         if assignments and not path.read_bytes().endswith(b"\n"):  # a crash interrupted the last line
             files.write(path, b"".join(map(_line, assignments)))
@@ -51,9 +54,12 @@ class JobSlots:
         here = self._jobs.setdefault(node, {})
         slots = {job: slot for slot, job in here.items() if job in jobs}
         free = sorted(set(range(SLOTS)) - set(slots.values()), key=lambda slot: self._heard_s.get((node, slot), 0))
-        for job, slot in zip([job for job in dict.fromkeys(jobs) if job not in slots], free, strict=False):
-            files.append(self._path, _line(Assignment(node, slot, job, start_s)))
-            here[slot] = job
+        free = [slot for slot in free if not 0 <= start_s - self._begun_s.get((node, slot), -HELD_S) < HELD_S]
+        new = list(zip([job for job in dict.fromkeys(jobs) if job not in slots], free, strict=False))
+        if new:
+            files.append(self._path, b"".join(_line(Assignment(node, slot, job, start_s)) for job, slot in new))
+        for job, slot in new:
+            here[slot], self._begun_s[node, slot] = job, start_s
             slots[job] = slot
         for slot in slots.values():
             self._heard_s[node, slot] = start_s

@@ -7,6 +7,7 @@ A later line for the same job, node, threads and start replaces the earlier one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,59 @@ from clustertwin.core.foreign_files import read_regular
 from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan
 
-#: A label has about 200 bytes.
+#: A label has about 200 bytes. A file that is longer is not read.
 MOST_BYTES = 1 << 28
+#: Bytes that a recorder keeps: the older half of a longer file is dropped.
+MOST_KEPT_BYTES = 1 << 27
 #: What pages, messages and commands show. A recording may come from elsewhere.
 _SHOWN = ("job", "job_type", "owner", "anomaly", "name", "user", "account")
 
 
-def append(path: Path, span: JobSpan) -> None:
-    """The label is on disk when this returns."""
-    files.append(path, _line(span))
+def append(path: Path, spans: Iterable[JobSpan]) -> None:
+    """The labels are on disk when this returns. A file that is too long loses its oldest lines."""
+    files.append(path, b"".join(map(_line, spans)))
+    shorten(path)
+
+
+def shorten(path: Path) -> None:
+    """Drop the oldest lines of a file that is too long."""
+    size = path.stat().st_size if path.is_file() else 0
+    if size > MOST_KEPT_BYTES:
+        with path.open("rb") as file:
+            file.seek(size - MOST_KEPT_BYTES // 2)
+            newest = file.read()
+        files.write(path, newest[newest.find(b"\n") + 1 :])
+
+
+def drop_before(path: Path, before_s: float) -> None:
+    """Remove the lines at the beginning of the file whose jobs had ended by this second.
+
+    Lines are in the order of their events, so the first line of a later event ends the search: a long file is not
+    parsed as a whole. The lines of jobs that still run stay.
+    """
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+    running: dict[tuple[Any, ...], bytes] = {}
+    at = 0
+    while end := data.find(b"\n", at) + 1:
+        try:
+            row = orjson.loads(data[at:end])
+            job = row["job"], row["node"], *row["cpus"], row["start_s"]
+            if (row["start_s"] if row["end_s"] is None else row["end_s"]) > before_s:
+                break
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordingError(path, f"not a label ({error})") from error
+        running.pop(job, None)
+        if row["end_s"] is None:
+            running[job] = data[at:end]
+        at = end
+    kept = b"".join(running.values())
+    if len(kept) < at:
+        files.write(path, kept + data[at:])
 
 
 def rewrite(path: Path, spans: list[JobSpan]) -> None:

@@ -30,7 +30,7 @@ from clustertwin.workload.run_times.run_time_history import (
     remember,
 )
 from clustertwin.workload.simulator.admission import admit
-from clustertwin.workload.simulator.forecast.squeue import LiveQueue
+from clustertwin.workload.simulator.forecast.squeue import LONGEST_S, LiveQueue
 from clustertwin.workload.simulator.forecast.start_distribution import (
     Arrivals,
     FutureSettings,
@@ -103,7 +103,7 @@ def parse_like(text: str) -> LikeJob:
             gpus, gpu_type = int(asked[1] or asked[3] or 1), (asked[2] or "").lower()
         else:
             raise SettingsError(f"--like does not understand {part!r}; write for example '4 nodes, 2 h, user ada'")
-    if size < 1 or limit_s <= 0:
+    if size < 1 or not 0 < limit_s <= LONGEST_S:
         raise SettingsError(f"--like needs a size and a time limit, for example '4 nodes, 2 h', not {text!r}")
     return LikeJob(
         size, limit_s, unit="nodes" if unit == "nodes" else "cpus", gpus=gpus, gpu_type=gpu_type, **names
