@@ -1,6 +1,6 @@
 """How late scores are if a cluster too large for this machine is read through a real Prometheus, in slow motion.
 
-    python benchmarks/slow_motion.py [--threads 102400] [--parts 10] [--slow 8] [--stride 10] [--seconds 60] [--json]
+    python benchmarks/slow_motion.py [--threads 102400] [--parts 10] [--slow 12] [--stride 10] [--seconds 20] [--json]
 
 A second of the simulated cluster lasts `slow` seconds. Its exporters answer with the times of the cluster, and a real
 Prometheus scrapes each of them once a second of the cluster. As many services as there are parts read it, each its own
@@ -34,7 +34,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
+from clustertwin.service.live.feeds.prometheus_feed import LONGEST_REST_S, PrometheusFeed
 from clustertwin.service.live.loop import Loop
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.snapshot import ServiceState, Snapshot
@@ -133,6 +133,8 @@ def watch(parent: Connection, url: str, names: list[str], clock: SlowClock, stri
         state, stop = SlowState(Path(place), clock), threading.Event()
         endpoint = Endpoint(url, deadline_s=120.0, compressed=False)
         feed = SlowFeed(Prometheus(endpoint, node_channels=True, matchers=instances(names)), clock)
+        parent.send(None)
+        parent.recv()
         begun_s = int(clock()) - 3
         past = PrometheusWithPast(feed, names, traces, begun_s)
         passed_s = begun_s - int(clock.begun_s)  # of the pages of the exporters
@@ -174,9 +176,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=102_400)
     parser.add_argument("--parts", type=int, default=10)
-    parser.add_argument("--slow", type=int, default=8)
+    parser.add_argument("--slow", type=int, default=12)
     parser.add_argument("--stride", type=int, default=10)
-    parser.add_argument("--seconds", type=int, default=60, help="of the cluster")
+    parser.add_argument("--seconds", type=int, default=20, help="of the cluster")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     names = [f"n{i:05d}" for i in range(max(chosen.threads // NODE_THREADS, chosen.parts))]
@@ -262,6 +264,11 @@ def measure(
         own = names[part :: chosen.parts]
         spawn.Process(target=watch, args=(theirs, url, own, clock, chosen.stride, length_s), daemon=True).start()
         pipes.append(ours)
+    for pipe in pipes:
+        pipe.recv()  # it has loaded what it needs
+    for pipe in pipes:  # services of a real site do not read in step either
+        pipe.send(None)
+        clock.sleep(LONGEST_REST_S / len(pipes))
     for pipe in pipes:
         pipe.recv()  # it has scored once
     clock.sleep(WARM_S)
