@@ -174,3 +174,16 @@ def test_a_rest_in_suspension_excuses_no_hang_after_it() -> None:
 def test_a_suspended_job_that_is_harmed_is_still_found() -> None:
     waits = a_job((400, BUSY), (300, (0.01, 0.01, 0.9)), disk_traffic=(0.0, 0.0))
     assert "stalled-io" in opened(watch(waits, label="cfd", suspended_s=range(400, 800)))
+
+
+def test_rounds_whose_last_tasks_end_late_are_a_phase_after_the_second() -> None:
+    """Tasks of a list run on six threads; in each round the longest two go on. The next list begins a minute later."""
+    works = Phase(70, BUSY, memory=(0.3, 0.3), page_faults=FAULTS)
+    ends = Phase(300, [BUSY, BUSY, *[IDLE] * 4], memory=(0.1, 0.1), page_faults=FAULTS)
+    assert pages(draw([replace(works, seconds=180), ends, works, ends, works, ends], 6)) == {}
+
+
+def test_reading_the_input_again_is_no_straggler() -> None:
+    reads = Phase(240, [(0.35, 0.05, 0.4), *[IDLE] * 3], disk=120)
+    works = Phase(500, (0.85, 0.01, 0.0))
+    assert pages(draw([reads, works, reads, works], 4)) == {}

@@ -20,8 +20,9 @@ Place = tuple[str, str]  # job, node
 Rows = NDArray[np.intp]
 #: What is stored of each part, beside its blocks.
 _STORED = ("filled", "first", "end_s", "begun_s", "episodes", "threads", "rest")
-#: The loads of ranks drift apart in healthy programs: particles move, meshes are refined. Faults set in at once.
-_MAY_DRIFT = np.isin(SIGNALS, ("apart", "closest"))
+#: How far threads are apart. The loads of ranks drift apart in healthy programs: particles move, meshes are refined.
+#: Faults set in at once.
+_DISTANCES = np.isin(SIGNALS, ("apart", "closest"))
 #: A part that keeps fewer threads busy rests.
 AT_REST = 0.1
 #: A part that rested before may rest again for this many times as long.
@@ -179,12 +180,14 @@ class OwnPast:
         settings, filled = self.settings, self._filled[rows]
         counted = np.maximum(filled - settings.lag_blocks, 0)
         recurring = self._episodes[rows] >= settings.recurring_after
+        # Both distances are of the same threads. The one over 100 s does not see that two phases are less apart.
+        recurring[:, _DISTANCES] = recurring[:, _DISTANCES].any(axis=1, keepdims=True)
         counts = ~self._flagged[rows] | recurring[:, None]
         # Once a past is long, its last five minutes do not count: a slow drift must not become usual as it goes.
         first, block = self._first[rows], np.arange(settings.most_blocks)
         lag = np.where(filled - first >= 2 * settings.drift_blocks, settings.drift_blocks, settings.lag_blocks)
         recent = block >= (filled - lag)[:, None]
-        counts &= ~recent[:, :, None] | _MAY_DRIFT
+        counts &= ~recent[:, :, None] | _DISTANCES
         counts &= (block >= first[:, None])[:, :, None]
         tables = nothing_usual(len(rows))
         summarise_blocks(self._blocks[rows], counts, counted, settings.least_blocks, *tables)
