@@ -97,14 +97,14 @@ class SlowState(ServiceState):
 
     def __init__(self, home: Path, clock: SlowClock) -> None:
         super().__init__(home, Store(home / "state.sqlite"))
-        self._clock, self.turn_begun_s = clock, 0.0
+        self.clock, self.turn_begun_s = clock, 0.0
         self.waits: list[tuple[float, float]] = []  # (when, time since the sample)
 
     def publish(self, snapshot: Snapshot, detector: Detector | None) -> None:
         scored = self.snapshot.scored
         super().publish(snapshot, detector)
         took_s = time.monotonic() - self.turn_begun_s
-        now_s = self._clock() + took_s * (1 - 1 / self._clock.slow)
+        now_s = self.clock() + took_s * (1 - 1 / self.clock.slow)
         if snapshot.scored is not scored and snapshot.scored is not None:
             self.waits.append((now_s, now_s - snapshot.scored.end_s))
 
@@ -117,10 +117,8 @@ class SlowLoop(Loop):
     def turn(self) -> Snapshot:
         self.state.turn_begun_s = time.monotonic()
         snapshot = super().turn()
-        self.slow.extend(time.monotonic() - self.state.turn_begun_s)
+        self.state.clock.extend(time.monotonic() - self.state.turn_begun_s)
         return snapshot
-
-    slow: SlowClock
 
 
 def watch(parent: Connection, url: str, names: list[str], clock: SlowClock, stride_s: int, seconds: int) -> None:
@@ -144,7 +142,6 @@ def watch(parent: Connection, url: str, names: list[str], clock: SlowClock, stri
         ]
         past.nodes = [(name, later[int(name[1:]) % VARIANTS]) for name in names]
         loop = SlowLoop(state, past, handover, LoopSettings(stride_s=stride_s))
-        loop.slow = clock
         worker = threading.Thread(target=run_on_one_core, args=(loop, stop))
         worker.start()
         while not state.waits:
