@@ -25,7 +25,6 @@ from clustertwin.service.live.feeds.job_names import (
     NamedFeed,
     names_in_slurm,
     owners_in_prometheus,
-    suspended_in_slurm,
     user_of,
 )
 from clustertwin.telemetry.ingest.rates import Faults
@@ -107,18 +106,6 @@ def test_the_number_of_remembered_jobs_is_bounded(monkeypatch):
     assert names.named(JobSpan("99", "n1", (0,), 0, 1)).user == "ada"
 
 
-@pytest.fixture
-def squeue(tmp_path: Path):
-    def write(script: str) -> str:
-        path = tmp_path / "squeue"
-        mark = "mark=${3#--format=}; mark=${mark%%|*}"  # squeue prints what comes before its fields
-        path.write_text(f"#!/bin/sh\n{mark}\n{script}\n")
-        path.chmod(0o755)
-        return str(path)
-
-    return write
-
-
 def test_slurm_is_asked_with_one_command(squeue):
     answer = names_in_slurm(squeue('echo "$mark|17|ada|phys|my|job"; echo "$mark|damaged"; echo damaged'))()
     assert answer == {"17": JobName("ada", "my|job", "phys")}
@@ -135,29 +122,6 @@ def test_a_job_whose_name_ends_the_line_speaks_for_no_other_job(squeue, end):
 def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
     monkeypatch.setattr(job_names, "ANSWER_S", 0.2)
     assert names_in_slurm(squeue("exec sleep 60"))() == {}
-
-
-def test_slurm_names_the_jobs_that_it_suspended(squeue):
-    assert suspended_in_slurm(squeue('[ "$2" = --states=SUSPENDED,STOPPED ] && printf "17\\n18\\n"'))() == {"17", "18"}
-    assert suspended_in_slurm(squeue("echo 17; exit 1"))() is None
-
-
-def test_slurm_is_asked_every_minute_which_jobs_are_suspended():
-    """A job that has its name can be suspended at any time. While Slurm does not answer, it resumes no job."""
-    clock, answers = Clock(), iter([frozenset(), frozenset({"17"}), None, OSError, frozenset()])
-
-    def source():
-        if (answer := next(answers)) is OSError:
-            raise OSError
-        return answer
-
-    names, known = JobNames([], clock, source), []
-    for clock.now_s in range(0, 300, 20):
-        names.look_for(["17"])
-        names._asking_suspended.result()
-        known.append(names.suspended)
-    suspended = frozenset({"17"})
-    assert known[::3] == [frozenset(), suspended, suspended, suspended, frozenset()]
 
 
 def test_user_ids_become_logins_and_unknown_ones_stay_numbers():
@@ -210,15 +174,14 @@ def test_a_feed_gives_its_jobs_their_names():
         def close(self):
             self.closed = True
 
-    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock(), lambda: frozenset({"17"}))
+    names = JobNames([lambda: {"17": JobName("ada", "solver")}], Clock())
     feed = NamedFeed(Feed(), names)
     feed.take()
-    names._asking_suspended.result()
-    assert feed.suspended == {"17"}
     while names._asking is not None:
         names.look_for(())
     (trace,) = feed.take()
     assert (trace.spans[0].owner, trace.spans[0].name) == ("ada", "solver")
+    assert (feed.suspended, feed.problems) == (frozenset(), ())  # no Slurm is here
     feed.close()
 
 

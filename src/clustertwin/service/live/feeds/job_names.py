@@ -2,7 +2,6 @@
 
 Both are asked in the background, at most once a minute, and only while a job without a name runs. What they answer is
 kept and bounded. A source that fails or hangs leaves the names empty: they are for people, and no score needs them.
-Slurm is also asked every minute which jobs it has suspended, because such a job rests without a fault.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from clustertwin.core.foreign_files import read_output
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.contract import Feed
+from clustertwin.service.live.feeds.job_places import JobPlaces, places_in_slurm
 from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
@@ -44,8 +43,6 @@ class JobName(NamedTuple):
 
 #: Asks for the jobs that run now.
 NameSource = Callable[[], Mapping[str, JobName]]
-#: Asks for the jobs that are suspended now; None if there is no answer.
-SuspendedSource = Callable[[], frozenset[str] | None]
 
 
 def owners_in_prometheus(server: Prometheus, clock: Callable[[], float] = time.time) -> NameSource:
@@ -85,17 +82,6 @@ def names_in_slurm(squeue: str) -> NameSource:
     return ask
 
 
-def suspended_in_slurm(squeue: str) -> SuspendedSource:
-    """The jobs that Slurm has suspended, or whose tasks it has stopped."""
-
-    def ask() -> frozenset[str] | None:
-        command = [squeue, "--noheader", "--states=SUSPENDED,STOPPED", "--format=%A"]
-        answer = read_output(command, MOST_BYTES, ANSWER_S)
-        return None if answer.returncode else frozenset(answer.stdout.decode(errors="replace").split())
-
-    return ask
-
-
 def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
     """Lines of job id, user, account and name. A name may contain the separator; "(null)" is no account.
 
@@ -112,16 +98,8 @@ def parse_queue(lines: Iterable[str]) -> Iterator[tuple[str, JobName]]:
 class JobNames:
     """The names that are known, and the sources to ask for more."""
 
-    def __init__(
-        self,
-        sources: Sequence[NameSource],
-        clock: Callable[[], float] = time.monotonic,
-        suspended: SuspendedSource | None = None,
-    ) -> None:
-        self._sources, self._clock, self._suspended_source = sources, clock, suspended
-        self.suspended: frozenset[str] = frozenset()  # the last answer: while Slurm does not answer, it resumes no job
-        self._next_suspended_s = float("-inf")
-        self._asking_suspended: Future[None] | None = None
+    def __init__(self, sources: Sequence[NameSource], clock: Callable[[], float] = time.monotonic) -> None:
+        self._sources, self._clock = sources, clock
         self._known: dict[str, JobName] = {}
         self._seen_s: dict[str, float] = {}  # when each of them was there last
         self._next_s = float("-inf")
@@ -157,15 +135,6 @@ class JobNames:
             self._next_s = now_s + EVERY_S
             self._asking = self._pool.submit(self._ask)
 
-        if self._suspended_source and now_s >= self._next_suspended_s and _is_over(self._asking_suspended):
-            self._next_suspended_s = now_s + EVERY_S
-            self._asking_suspended = self._pool.submit(self._ask_suspended, self._suspended_source)
-
-    def _ask_suspended(self, source: SuspendedSource) -> None:
-        with suppress(Exception):  # as for names
-            answer = source()
-            self.suspended = self.suspended if answer is None else answer
-
     def _ask(self) -> dict[str, JobName]:
         answers: dict[str, JobName] = {}
         for source in self._sources:
@@ -189,17 +158,13 @@ class JobNames:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _is_over(asking: Future[None] | None) -> bool:
-    return asking is None or asking.done()
-
-
 class NamedFeed:
-    """A live feed whose jobs have owners and names."""
+    """A live feed whose jobs have owners and names, and run only where Slurm runs them, if Slurm is here."""
 
     patient = False
 
-    def __init__(self, feed: Feed, names: JobNames) -> None:
-        self.feed, self._names = feed, names
+    def __init__(self, feed: Feed, names: JobNames, places: JobPlaces | None = None) -> None:
+        self.feed, self._names, self._places = feed, names, places
         self.source, self.pace = feed.source, feed.pace
 
     def now_s(self) -> float:
@@ -207,13 +172,16 @@ class NamedFeed:
 
     def take(self) -> list[Trace]:
         traces = self.feed.take()
+        if self._places:
+            self._places.ask()
+            traces = self._places.checked(traces)
         self._names.look_for({span.job for trace in traces for span in trace.spans})
         return [replace(trace, spans=tuple(map(self._names.named, trace.spans))) for trace in traces]
 
     @property
     def suspended(self) -> frozenset[str]:
         """The jobs that Slurm has suspended."""
-        return self._names.suspended
+        return self._places.suspended if self._places else frozenset()
 
     @property
     def faults(self) -> Faults:
@@ -221,16 +189,18 @@ class NamedFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return self.feed.problems
+        return (*self.feed.problems, *(self._places.problems if self._places else ()))
 
     def close(self) -> None:
         self._names.close()
+        if self._places:
+            self._places.close()
         self.feed.close()
 
 
-def names_known_here(*sources: NameSource) -> JobNames | None:
-    """The names that these sources know, and Slurm if its command is installed here; None if nothing knows any."""
+def named(feed: Feed, *sources: NameSource) -> Feed:
+    """The feed with what these sources know of its jobs, and Slurm if its command is installed here."""
     squeue = shutil.which("squeue")
     if squeue:
-        return JobNames([names_in_slurm(squeue), *sources], suspended=suspended_in_slurm(squeue))
-    return JobNames(sources) if sources else None
+        return NamedFeed(feed, JobNames([names_in_slurm(squeue), *sources]), JobPlaces(places_in_slurm(squeue)))
+    return NamedFeed(feed, JobNames(sources)) if sources else feed

@@ -14,7 +14,7 @@ from clustertwin.core.errors import InputError, NoSamples, SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import read_secret
 from clustertwin.service.live.feeds.contract import Feed
-from clustertwin.service.live.feeds.job_names import NamedFeed, NameSource, names_known_here, owners_in_prometheus
+from clustertwin.service.live.feeds.job_names import NamedFeed, named, owners_in_prometheus
 from clustertwin.service.live.feeds.live_feed import LiveFeed
 from clustertwin.service.live.feeds.prometheus_feed import PrometheusFeed
 from clustertwin.service.live.feeds.replay_feed import ReplayFeed
@@ -74,21 +74,21 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
         from clustertwin.telemetry.ingest.sources.local_host import Host
 
         host = Host()
-        return _named(LiveFeed("this host", [(host.node, host)]))
+        return named(LiveFeed("this host", [(host.node, host)]))
     if source.kind == "exporters":
         from clustertwin.service.live.feeds.exporter_feed import ExporterFeed, raise_file_limit
 
         urls = source.shard_urls
         raise_file_limit(len(urls))
         ends = [source.endpoint(url, deadline_s=5.0) for url in urls]
-        return _named(ExporterFeed([replace(end, most_bytes=EXPORTER_BYTES) for end in ends]))
+        return named(ExporterFeed([replace(end, most_bytes=EXPORTER_BYTES) for end in ends]))
     if source.kind == "remote-write":
         from clustertwin.service.live.feeds.remote_write_feed import RemoteWriteFeed
 
         require("cramjam", "remote-write")
         pushed = RemoteWriteFeed()
         pushed.prepare()
-        return _named(pushed, pushed.owners)
+        return named(pushed, pushed.owners)
     from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 
     # Ask once, so that a wrong address is an error at start. A server that goes down later is waited for.
@@ -98,7 +98,7 @@ def live_feed(source: SourceSettings, now_s: float) -> Feed:
     live = replace(source.endpoint(source.url), compressed=False)
     history = Prometheus(live, matchers=source.match, node_channels=True)
     names = Prometheus(source.endpoint(source.url, deadline_s=10.0), matchers=source.match)
-    return _named(PrometheusFeed(f"prometheus {source.url}", history), owners_in_prometheus(names))
+    return named(PrometheusFeed(f"prometheus {source.url}", history), owners_in_prometheus(names))
 
 
 def receiver_of(feed: Feed, source: SourceSettings) -> RemoteWriteFeed | None:
@@ -109,12 +109,6 @@ def receiver_of(feed: Feed, source: SourceSettings) -> RemoteWriteFeed | None:
 
     inner = feed.feed if isinstance(feed, NamedFeed) else feed
     return inner if isinstance(inner, RemoteWriteFeed) else None  # a replay is another feed
-
-
-def _named(feed: Feed, *sources: NameSource) -> Feed:
-    """The feed with the owners and names of its jobs, if anything here knows them."""
-    names = names_known_here(*sources)
-    return NamedFeed(feed, names) if names else feed
 
 
 def replay_feed(directory: Path, speed: float) -> ReplayFeed:
