@@ -68,6 +68,14 @@ def test_a_mistake_in_the_web_config_ends_with_2_and_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("missing", ["absent", "."])
+def test_a_rootfs_without_proc_is_refused(tmp_path, capsys, missing):
+    """It was served as a node without any thread."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["--once", f"--path.rootfs={tmp_path / missing}"])
+    assert "proc is not a directory" in capsys.readouterr().err
+
+
 def test_a_port_in_use_ends_with_2(tree, serve, capsys):
     tree.node()
     assert main([f"--web.listen-address=127.0.0.1:{serve().port}"]) == 2

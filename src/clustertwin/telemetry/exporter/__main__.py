@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--path.rootfs",
         dest="rootfs",
+        type=_rootfs,
         default="/",
         metavar="DIR",
         help="where /proc and /sys of the node are mounted (%(default)s)",
@@ -119,6 +120,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--version", action="version", version=f"clustertwin {__version__}")
     return parser
+
+
+def _rootfs(text: str) -> str:
+    if not os.path.isdir(os.path.join(text, "proc")):
+        raise argparse.ArgumentTypeError(f"{os.path.join(text, 'proc')} is not a directory")
+    return text
 
 
 def _seconds(text: str) -> float:
