@@ -260,32 +260,31 @@ def _damaged_logs(home: _Home, directory: Path) -> Iterator[HomeFinding]:
     """Lines of labels.jsonl and jobs.jsonl that are not what they should be; the other lines stay."""
     from clustertwin.telemetry.recording.logs import job_slots, label_log
 
-    readers: dict[str, Callable[[Path], object]] = {layout.LABELS: label_log.read, layout.JOB_SLOTS: job_slots.read}
-    for name, read in readers.items():
+    logs: tuple[tuple[str, Callable[[Path], object], Callable[[bytes], object]], ...] = (
+        (layout.LABELS, label_log.read, label_log.parse),
+        (layout.JOB_SLOTS, job_slots.read, job_slots.parse),
+    )
+    for name, read, parse in logs:
         path = directory / name
         try:
             read(path)
         except TwinError as error:
 
-            def mend(path: Path = path, read: Callable[[Path], object] = read) -> str:
+            def mend(path: Path = path, parse: Callable[[bytes], object] = parse) -> str:
                 target = home.set_aside(path)
                 lines = target.read_bytes().splitlines(keepends=True) if target.is_file() else []
-                sound = [line for line in lines if line.endswith(b"\n") and _is_sound(read, path, line)]
+                sound = [line for line in lines if line.endswith(b"\n") and _is_sound(parse, line)]
                 files.write(path, b"".join(sound))
                 return f"moved to {target}; {len(sound)} of {len(lines)} lines were kept"
 
             yield home.finding(path, str(error), mend)
 
 
-def _is_sound(read: Callable[[Path], object], path: Path, line: bytes) -> bool:
-    draft = path.with_name(f".{path.name}.line.new")
-    files.write(draft, line)
+def _is_sound(parse: Callable[[bytes], object], line: bytes) -> bool:
     try:
-        read(draft)
+        parse(line)
     except TwinError:
         return False
-    finally:
-        draft.unlink()
     return True
 
 

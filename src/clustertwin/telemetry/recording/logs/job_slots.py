@@ -69,11 +69,15 @@ class JobSlots:
 def read(path: Path) -> list[Assignment]:
     """The assignments in the order of their starts; empty if there is no file."""
     try:
-        data = read_regular(path, MOST_BYTES)
+        return parse(read_regular(path, MOST_BYTES), path)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+
+
+def parse(data: bytes, where: object = "jobs") -> list[Assignment]:
+    """The assignments of complete lines."""
     assignments = []
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
@@ -84,7 +88,7 @@ def read(path: Path) -> list[Assignment]:
                 raise ValueError("there is no such slot or second")
             assignments.append(assignment)
         except (ValueError, TypeError) as error:
-            raise RecordingError(path, f"not an assignment of a job ({error})", number) from error
+            raise RecordingError(where, f"not an assignment of a job ({error})", number) from error
     return sorted(assignments, key=lambda assignment: assignment.start_s)
 
 
