@@ -20,6 +20,7 @@ from clustertwin.service.act.execution import Executor
 from clustertwin.service.act.savings import read_overruns
 from clustertwin.service.act.slurm_commands import RunCommand, partitions, read_facts
 from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
+from clustertwin.service.live.feeds.job_places import places_in_slurm
 from clustertwin.service.store.event_store import Store
 from clustertwin.workload.simulator.forecast.squeue import COMMAND, parse_squeue
 
@@ -152,6 +153,26 @@ def test_a_component_of_a_heterogeneous_job_is_left_alone(slurm, journal, tmp_pa
     assert (done.state, "is a part of the heterogeneous job" in done.result) == ("failed", True)
     assert read_facts(f"{job}+1", run).state == "RUNNING"
     slurm.run("scancel", job)
+
+
+def test_slurm_says_where_its_jobs_are_and_which_are_suspended(slurm, monkeypatch):
+    """A job of one node, one of both, and a heterogeneous one, whose steps span the nodes of its components."""
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    run = commands(slurm)
+    one = submit(slurm, run, "n1")
+    both = submit(slurm, run, "n[1-2]", "--nodes=2", "--ntasks=2")
+    slurm.run("scontrol", "suspend", one)
+    places = places_in_slurm("squeue")()
+    assert (places.nodes[one], places.nodes[both]) == (["n1"], ["n[1-2]"])
+    assert places.suspended == {one}
+    slurm.run("scancel", one, both)
+    wait_for(lambda: not places_in_slurm("squeue")().nodes)
+    each = ("--mem=1", "--ntasks=1")
+    lead = slurm.run("sbatch", "--parsable", *each, "-wn1", ":", *each, "-wn2", "--wrap=exec sleep 300").strip()
+    wait_for(lambda: read_facts(f"{lead}+1", run).state == "RUNNING")
+    places = places_in_slurm("squeue")()
+    assert [sorted(places.nodes[job]) for job in (lead, str(int(lead) + 1))] == [["n1", "n2"]] * 2
+    slurm.run("scancel", lead)
 
 
 def answers(run: RunCommand) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from tests.service.conftest import Clock
-from tests.slurm import Slurm
 
 from clustertwin.core.channels import CPU, JOB
 from clustertwin.core.traces import JobChannels, JobSpan, Trace
@@ -181,43 +179,3 @@ def test_a_feed_takes_only_what_slurm_knows():
     assert [span.job for span in feed.take()[0].spans] == ["18"]
     assert (feed.problems[0], len(feed.problems)) == ("disk", 2)
     feed.close()
-
-
-@pytest.mark.real
-def test_a_real_slurm_says_where_its_jobs_are(slurm: Slurm, monkeypatch: pytest.MonkeyPatch):
-    """A job of one node, one of both nodes, and a heterogeneous one."""
-    for name in ("SLURM_CONF", "PATH"):
-        monkeypatch.setenv(name, slurm.env[name])
-    sleep = ["--wrap", "sleep 120"]
-    one = slurm.run("sbatch", "--parsable", "--overcommit", "--oversubscribe", "-wn1", *sleep).strip()
-    wait_until_runs(slurm, one)
-    places = JobPlaces(places_in_slurm("squeue"), clock := Clock())
-    traces = [trace("n1", one), trace("n2", one)]
-    assert jobs_after(places, clock, traces, 2 * SOON_S) == {"n1": [one], "n2": []}
-    slurm.run("scontrol", "suspend", one)
-    jobs_after(places, clock, traces, EVERY_S)
-    assert places.suspended == {one}
-    slurm.run("scancel", one)
-
-    both = slurm.run("sbatch", "--parsable", "-N2", *sleep).strip()
-    wait_until_runs(slurm, both)
-    traces = [trace("n1", both), trace("n2", both), trace("n3", both)]
-    assert jobs_after(places, clock, traces, 2 * EVERY_S) == {"n1": [both], "n2": [both], "n3": []}
-    slurm.run("scancel", both)
-
-    slurm.run("sbatch", "--parsable", "-wn1", ":", "-wn2", *sleep)
-    het = wait_until_runs(slurm)
-    assert len(het) == 2
-    traces = [trace(node, *het) for node in ("n1", "n2", "n3")]
-    assert jobs_after(places, clock, traces, 2 * EVERY_S) == {"n1": het, "n2": het, "n3": []}
-    slurm.run("scancel", *het)
-
-
-def wait_until_runs(slurm: Slurm, job: str = "") -> list[str]:
-    """Wait until this job, or any, runs, and return the ids of all that run."""
-    for _ in range(300):
-        running = sorted(slurm.run("squeue", "--noheader", "--states=RUNNING", "--format=%A").split())
-        if job in running or (not job and running):
-            return running
-        time.sleep(0.2)
-    raise AssertionError(slurm.run("squeue"))
