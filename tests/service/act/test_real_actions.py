@@ -167,7 +167,7 @@ def test_slurm_says_where_its_jobs_are_and_which_are_suspended(slurm, monkeypatc
     assert places.suspended == {one}
     slurm.run("scancel", one, both)
     wait_for(lambda: not places_in_slurm("squeue")().nodes)
-    each = ("--mem=1", "--ntasks=1")
+    each = ("--mem=1", "--ntasks=1", "--output=/dev/null", "--chdir=/")
     lead = slurm.run("sbatch", "--parsable", *each, "-wn1", ":", *each, "-wn2", "--wrap=exec sleep 300").strip()
     wait_for(lambda: read_facts(f"{lead}+1", run).state == "RUNNING")
     places = places_in_slurm("squeue")()

@@ -276,9 +276,10 @@ def test_what_a_real_prometheus_pushes_is_what_is_read_from_it(tmp_path: Path):
 
 
 def same_seconds(one: dict[str, Any], other: dict[str, Any]) -> int:
-    """The number of seconds that two services both have, with the same values to the last digit in all of them.
+    """The number of seconds that two services both have with the same values to the last digit; 0 if others differ.
 
-    A sampler at the half second is a hair from either second, so one service may label all of them one higher.
+    A sampler at the half second is a hair from either second, so one service may label all of them one higher. On a
+    busy host a sample comes late: a read that begins there may take it for the next second, so three may differ.
     """
     assert one["cpus"] == other["cpus"]
     assert one["channels"] == other["channels"]
@@ -291,7 +292,8 @@ def same_seconds(one: dict[str, Any], other: dict[str, Any]) -> int:
             :, begin_s - other["start_s"] - shift_s : end_s - other["start_s"] - shift_s
         ]
         both = ~np.isnan(a).any((0, 2)) & ~np.isnan(b).any((0, 2))
-        found.append(int(both.sum()) if np.array_equal(a[:, both], b[:, both]) else 0)
+        same = both & (a == b).all((0, 2))
+        found.append(int(same.sum()) if (both & ~same).sum() <= 3 else 0)
     return max(found)
 
 

@@ -60,7 +60,7 @@ def of(*processes: ProcessEvidence, **counters: int) -> JobEvidence:
 
 
 def stat(parent: int, cpu_s: float, children_cpu_s: float = 0.0, started: int = 1) -> ProcessStat:
-    return ProcessStat("S", parent, 0, cpu_s, children_cpu_s, 1, started)
+    return ProcessStat("S", parent, 0, cpu_s, children_cpu_s, 1, started, 0)
 
 
 def eventually(holds) -> None:

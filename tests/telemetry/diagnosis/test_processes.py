@@ -79,6 +79,25 @@ def settled(process: subprocess.Popen[bytes], state: str) -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("last", [False, True])
+def test_the_time_of_a_wait_is_by_the_clock_of_its_cpu(start, last):
+    """The clocks of CPUs differ by what a hypervisor took from each, and by their interrupts."""
+    allowed = os.sched_getaffinity(0)
+    own, other = sorted((min(allowed), max(allowed)), reverse=last)
+    begin_s = time.time()
+    program = f"import os, time; os.sched_setaffinity(0, {{{other}}}); print('ready', flush=True); time.sleep(1e4)"
+    process = start(program)
+    settled(process, "S")
+    os.sched_setaffinity(0, {own})
+    try:
+        seen = take("1", only(process), "n1", QUICK).processes[0]
+        assert os.sched_getaffinity(0) == {own}
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert begin_s - 1 < seen.since_s < time.time() - QUICK.window_s / 2
+
+
+@pytest.mark.medium
 def test_a_blocked_read_names_its_file(start, tmp_path):
     fifo = tmp_path / "endless"
     os.mkfifo(fifo)

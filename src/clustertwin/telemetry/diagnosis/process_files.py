@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
+import threading
 from dataclasses import dataclass
 
 from clustertwin.telemetry.diagnosis.evidence import Waiting, clean
@@ -34,6 +34,7 @@ class ProcessStat:
     children_cpu_s: float  # of children that have ended, if the process waited for them
     threads: int
     started_ticks: int  # since boot; with the pid it names one process, also after the pid is used again
+    cpu: int  # on which it ran last
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class ProcessLook:
     wchan: str
     waiting: Waiting | None
     kernel_stack: tuple[str, ...]
-    ran_s: float | None  # when it ran last, on the scheduler's clock (`scheduler_clock_s`)
+    ran_s: float | None  # when it ran last, on the clock of that CPU's scheduler (`scheduler_clock_s`)
+    cpu: int  # on which it ran last
     threads: int = 1
     is_frozen: bool = False  # by the freezer of its cgroup
     other_can_run: bool | None = False  # whether another thread uses a CPU or waits for one; None: there are too many
@@ -62,7 +64,7 @@ def stat_of(pid: int, thread: int | None = None) -> ProcessStat | None:
     stat = _read(pid, "stat" if thread is None else f"task/{thread}/stat")
     # The name of a program may contain blanks and parentheses; the fields begin after the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
-    if len(fields) < 20:
+    if len(fields) < 37:
         return None
     return ProcessStat(
         state=fields[0].decode("ascii", "replace"),
@@ -72,6 +74,7 @@ def stat_of(pid: int, thread: int | None = None) -> ProcessStat | None:
         children_cpu_s=(int(fields[13]) + int(fields[14])) * TICK_S,
         threads=int(fields[17]),
         started_ticks=int(fields[19]),
+        cpu=int(fields[36]),
     )
 
 
@@ -96,6 +99,7 @@ def look(pid: int) -> ProcessLook | None:
             clean(name.decode("ascii", "replace")) for name in _KERNEL_FRAME.findall(_read(pid, "stack"))
         ),
         ran_s=float(started[1]) / 1000 if started else None,
+        cpu=stat.cpu,
         threads=stat.threads,
     )
 
@@ -126,10 +130,22 @@ def _other_threads_s(pid: int, cpu_s: float) -> float:
     return max(cpu_s - first.cpu_s, 0.0) if first else 0.0
 
 
-def scheduler_clock_s() -> float:
-    """The scheduler's clock now. It begins at boot and stands still while a hypervisor takes the CPU away."""
-    started = _EXEC_START.search(_read(os.getpid(), "sched")[:2048])
-    return float(started[1]) / 1000 if started else time.clock_gettime(time.CLOCK_MONOTONIC)
+def scheduler_clock_s(cpu: int) -> float | None:
+    """The clock of this CPU's scheduler now; None if this thread may not run there.
+
+    Each CPU has its own. It begins at boot, and stands still during interrupts and while a hypervisor takes the CPU
+    away, so after months they differ by hours.
+    """
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {cpu})  # the kernel moves this thread before the call returns
+    except OSError:
+        return None
+    try:
+        started = _EXEC_START.search(_read(threading.get_native_id(), "sched")[:2048])
+    finally:
+        os.sched_setaffinity(0, allowed)
+    return float(started[1]) / 1000 if started else None
 
 
 def waiting_of(pid: int) -> Waiting | None:

@@ -24,6 +24,8 @@ from clustertwin.telemetry.diagnosis.stack_tools import native_stack, stack_of
 #: Threads of a job that are looked at, beside the first one of each process.
 MOST_THREADS = 8192
 MOST_BESIDE_THREADS = 64  # of each process beside a rank
+#: For the clocks of CPUs: on a busy CPU this thread waits for its turn.
+CLOCKS_S = 0.5
 SPENT = "the budget for stacks was spent"
 
 
@@ -52,6 +54,26 @@ class _Half:
     cgroup: dict[str, int] = field(default_factory=dict)
 
 
+class _Clocks:
+    """The clocks of the CPUs' schedulers as Unix time. To read one, this thread must run on its CPU."""
+
+    def __init__(self) -> None:
+        self._begun_s: dict[int, float | None] = {}  # CPU -> the Unix time at which its clock would be 0
+        self._left_s = CLOCKS_S
+
+    def ran_s(self, seen: ProcessLook) -> float | None:
+        """When a process ran last."""
+        if seen.ran_s is None:
+            return None
+        if seen.cpu not in self._begun_s and self._left_s > 0:
+            begin_s = time.monotonic()
+            now_s = scheduler_clock_s(seen.cpu)
+            self._begun_s[seen.cpu] = None if now_s is None else time.time() - now_s
+            self._left_s -= time.monotonic() - begin_s
+        begun_s = self._begun_s.get(seen.cpu)
+        return None if begun_s is None else min(begun_s + seen.ran_s, time.time())
+
+
 def take(
     job: str,
     processes: JobProcesses,
@@ -78,13 +100,14 @@ def take(
     window_s, end = time.monotonic() - looked_s, job_activity.moment(processes)  # on a busy node stacks take time, too
     last = _half(ranks, mappings, left_s)
     _look_at_threads(ranks, first, last)
+    clocks = _Clocks()
     whole = job_activity.activity(begin, end, unread=processes.refused + processes.left_out)
     return JobEvidence(
         job=job,
         nodes=(node,),
         taken_s=begin_s,
         window_s=round(window_s, 1),
-        processes=tuple(_process(node, process, first, last) for process in ranks),
+        processes=tuple(_process(node, process, first, last, clocks) for process in ranks),
         size=processes.size,
         wanted_nodes=processes.nodes,
         messages_pass=_messages_pass(first, last, processes.nodes > 1),
@@ -168,7 +191,7 @@ def _messages_pass(first: _Half, last: _Half, several_nodes: bool) -> bool | Non
     return network if several_nodes else shared
 
 
-def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> ProcessEvidence:
+def _process(node: str, process: RankProcess, first: _Half, last: _Half, clocks: _Clocks) -> ProcessEvidence:
     pid = process.pid
     before, after = first.looks[pid], last.looks[pid]
     stacks = tuple(half.stacks[pid] for half in (first, last) if pid in half.stacks)
@@ -182,7 +205,7 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
     if does == "spins" and pid not in last.running[pid].cpu_s:
         # The first thread sleeps. Where it does says nothing of the loop.
         stack = Stack(native_stack(pid, thread=max(last.running[pid].cpu_s)).frames)
-    blocked = does in ("stopped", "blocked", "sleeps") and after is not None and after.ran_s is not None
+    blocked = does in ("stopped", "blocked", "sleeps")
     return ProcessEvidence(
         node=node,
         pid=pid,
@@ -194,7 +217,7 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
         mpi_call=mpi_call(stack),
         stack=stack,
         kernel_stack=after.kernel_stack if after else (),
-        since_s=_unix_s(after.ran_s) if blocked and after and after.ran_s is not None else None,
+        since_s=clocks.ran_s(after) if blocked and after else None,
         cpu_s=round(after.cpu_s - before.cpu_s, 3) if before and after else 0.0,
         faults=after.faults - before.faults if before and after else 0,
         io_bytes=after.io_bytes - before.io_bytes if before and after else 0,
@@ -205,10 +228,6 @@ def _process(node: str, process: RankProcess, first: _Half, last: _Half) -> Proc
 
 def _is_running(seen: ProcessLook | None) -> bool:
     return seen is not None and seen.state == "R"
-
-
-def _unix_s(ran_s: float) -> float:
-    return time.time() - max(scheduler_clock_s() - ran_s, 0.0)
 
 
 def used_cpu_s() -> float:
