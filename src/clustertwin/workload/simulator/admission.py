@@ -30,7 +30,7 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
     if procs <= 0 or gpus < 0:
         raise SettingsError(f"a machine with {procs} processors and {gpus} GPUs cannot run jobs")
     if max(procs, gpus) > LARGEST_MACHINE:
-        raise SettingsError(f"a machine with {max(procs, gpus):,} processors is too large; set a size with --procs")
+        raise SettingsError(f"a machine of {max(procs, gpus):,} is too large; the limit is {LARGEST_MACHINE:,}")
     size = job_sizes(jobs, unit)
     limited = jobs.request_s > 0
     refused = {
