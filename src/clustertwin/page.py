@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from clustertwin.core.extras import require
+from clustertwin.core.formatting import visible
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #66727f; --line: #d9dee4; --back: #fff; --tint: #f4f6f8; }
@@ -50,6 +51,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], baselines: i
         cells = "".join(f"<td>{escape(f'{cell:.4g}' if isinstance(cell, float) else str(cell))}</td>" for cell in row)
         lines.append(f"<tr{' class=yard' if i < baselines else ''}>{cells}</tr>")
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+
+
+def plot_text(name: str) -> str:
+    r"""A name as a text of matplotlib, which takes what stands between dollar signs for a formula.
+
+    >>> plot_text("job$n$1")
+    'job\\$n\\$1'
+    """
+    return visible(name).replace("$", r"\$")
 
 
 def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:

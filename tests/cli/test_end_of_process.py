@@ -1,7 +1,8 @@
-"""The end of `twin serve`: a thread that hangs keeps the process for a while only."""
+"""The end of a process: a thread that hangs keeps it for a while only, and standard streams may be unusable."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -28,3 +29,33 @@ cli.process()
 def test_a_thread_that_hangs_does_not_keep_a_service_that_was_stopped(code: str, status: int) -> None:
     ended = subprocess.run([sys.executable, "-c", HANGS.format(code=code)], check=False, timeout=60)
     assert ended.returncode == status
+
+
+#: Standard streams as a service manager, a full disk or an old terminal gives them, and how the command ends.
+STREAMS = {
+    "trace generators >&-": (0, ""),
+    "trace describe - <&-": (1, "twin: {}: the file is empty"),
+    "version >/dev/full": (1, "twin: cannot write the output: No space left on device"),
+    "trace generators --json >/dev/full": (1, "twin: cannot write the output: No space left on device"),
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("line", STREAMS)
+def test_a_standard_stream_that_is_closed_or_full_is_no_traceback(line: str) -> None:
+    command = f"{sys.executable} -m clustertwin {line.replace('version', '--version')}"
+    ended = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    code, sentence = STREAMS[line]
+    assert ended.returncode == code
+    before, _, after = sentence.partition("{}")
+    assert ended.stderr.startswith(before)
+    assert ended.stderr.rstrip("\n").endswith(after)
+    assert len(ended.stderr.splitlines()) == bool(sentence)
+
+
+@pytest.mark.medium
+def test_a_terminal_without_a_character_gets_its_number() -> None:
+    code = "import clustertwin.cli as cli; cli._main = lambda: print('5 \u2013 6'); cli.process()"
+    command, ascii_only = [sys.executable, "-c", code], os.environ | {"PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(command, env=ascii_only, stdout=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "5 \\u2013 6\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 
 import numpy as np
 import pytest
 
-from clustertwin.cli.output import print_table
+from clustertwin.cli.output import print_json, print_table
 from clustertwin.core.channels import CPU
 from clustertwin.core.formatting import visible_lines
 from clustertwin.core.traces import JobSpan, Trace
@@ -16,6 +18,8 @@ from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.ingest.sources.http import refused
 from clustertwin.telemetry.recording import Recorder
+from clustertwin.workload import formats
+from clustertwin.workload.example_log import example_log
 
 #: A new title of the terminal, red text, another writing direction, and markup of rich that is closed but never opened.
 HOSTILE = "\x1b]0;pwned\x07\x1b[31m\u202e\x00 [/red] [link=http://evil]x[/link]"
@@ -75,3 +79,24 @@ def test_the_names_of_nodes_in_a_digest_do_not_act_on_the_terminal(tmp_path, twi
     assert done.returncode == 0
     assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
     assert "\\x1b]0;pwned" in done.stdout
+
+
+#: A formula of matplotlib without its end, and bytes that are not UTF-8 as Python names them.
+ODD_FILE = os.fsdecode(b"a$\\frac$\xff.swf")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("command", ["describe {} --out {}", "forecast {} --weeks 1 --draws 2 --plot {}"])
+@pytest.mark.parametrize("plot", ["plot.svg", "page.html"])
+def test_the_name_of_a_log_is_neither_a_formula_nor_an_error_of_a_plot(tmp_path, twin_here, command, plot):
+    log, out = tmp_path / ODD_FILE, tmp_path / plot
+    formats.write(example_log(300), log)
+    done = twin_here("trace", *command.format(log, out).split(), "--json")
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    json.loads(done.stdout)
+    assert out.stat().st_size > 0
+
+
+def test_a_file_name_in_a_document_may_have_bytes_that_are_not_utf_8(capsys):
+    print_json({"out": ODD_FILE, "jobs": [np.int64(3)]})
+    assert json.loads(capsys.readouterr().out) == {"out": "a$\\frac$\\udcff.swf", "jobs": [3]}

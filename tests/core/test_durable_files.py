@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from clustertwin.core import files
+from clustertwin.core.errors import OutputError
 
 
 @pytest.mark.parametrize(("private", "mode"), [(False, 0o640), (True, 0o600)])
@@ -29,3 +31,15 @@ def test_the_umask_of_the_process_is_never_changed(tmp_path: Path, monkeypatch: 
     files.write(tmp_path / "file", "new")
     assert changes == []
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/proc/self/fd/1")])
+def test_a_pipe_or_a_standard_stream_is_not_replaced_by_a_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """With --force, root replaced /dev/null for every process of the machine."""
+    path = tmp_path / "out"
+    make(path)
+    before = path.lstat()
+    with pytest.raises(OutputError, match="a device or a pipe"):
+        files.write(path, "text")
+    assert path.lstat() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]

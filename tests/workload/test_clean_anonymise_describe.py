@@ -11,6 +11,7 @@ from clustertwin.core.errors import SettingsError
 from clustertwin.workload.anonymise import anonymise, pseudonym
 from clustertwin.workload.clean import clean
 from clustertwin.workload.description.log_description import describe, running, short
+from clustertwin.workload.description.log_plots import draw
 from clustertwin.workload.fidelity.measures.offered_load import Capacity
 from clustertwin.workload.jobs import Jobs, Machine
 
@@ -97,3 +98,8 @@ def test_a_description_offers_gpus():
     assert found.load == 2 * 50 / (4 * 100)
     assert describe(replace(jobs, machine=Machine(3, 8, 4))).gpus.machine == 12
     assert describe(replace(jobs, gpus=np.zeros(2, int))).gpus is None
+
+
+def test_a_log_that_knows_no_sizes_and_no_times_is_drawn():
+    jobs = Jobs.build([0, 5], [-1, -1])
+    assert len(draw(jobs, describe(jobs)).axes) == 6

@@ -10,6 +10,7 @@ from clustertwin.api.thread_telemetry import ThreadScores, traces_of
 from clustertwin.core.cluster_traces import ClusterTraces
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Trace
+from clustertwin.page import plot_text
 from clustertwin.telemetry.recording import Recording
 from clustertwin.workload.jobs import Jobs
 
@@ -87,7 +88,9 @@ def _schedule(schedule: Schedule) -> Any:
     times_s, in_use, waiting = load_over_time(schedule)
     days = (times_s - times_s[0]) / 86_400
     top.fill_between(days, in_use / schedule.procs, step="post", alpha=0.6)
-    top.set(ylim=(0, 1.02), ylabel="utilisation", title=f"{schedule.policy}, backfilling: {schedule.backfill}")
+    top.set(
+        ylim=(0, 1.02), ylabel="utilisation", title=f"{plot_text(schedule.policy)}, backfilling: {schedule.backfill}"
+    )
     bottom.step(days, waiting, where="post")
     bottom.set(ylim=(0, None), ylabel="waiting jobs", xlabel="days")
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -89,12 +90,28 @@ LINGER_S = 10.0
 
 def process() -> None:
     """The process `twin`. It ends soon after its command, whatever the threads of that do."""
+    _make_streams_usable()
     try:
         main()
     except SystemExit as leaving:
         if sys.argv[1:2] and sys.argv[1] in SERVING:
             _end_within(LINGER_S, leaving.code)
         raise
+
+
+def _make_streams_usable() -> None:
+    """Open closed standard streams, and let no character end a command.
+
+    Otherwise the next file that is opened takes the number of a closed stream, and receives what is printed. A
+    terminal may not have a character, and a file name may have bytes that are not UTF-8.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:

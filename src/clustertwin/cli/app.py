@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -13,7 +14,7 @@ from typer.core import TyperGroup
 
 from clustertwin import __version__
 from clustertwin.cli.command_examples import attach
-from clustertwin.core.errors import TwinError
+from clustertwin.core.errors import OutputError, TwinError
 from clustertwin.core.extras import explain, load
 from clustertwin.core.formatting import visible_lines
 
@@ -35,6 +36,10 @@ def group(about: str = "") -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
     )
+
+
+#: Errors of a file system that has no room, or that fails.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class ReaderGone(Exception):
@@ -117,6 +122,16 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
         typer.echo(f"twin: {explained}", err=True)
         return explained.exit_code
     except ReaderGone:
-        # `twin … | head` is not an error; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # `twin … | head` is not an error
+    except OSError as error:
+        if error.errno not in NO_ROOM or error.filename is not None:
+            raise
+        _discard_output()
+        typer.echo(f"twin: cannot write the output: {error.strerror}", err=True)
+        return OutputError.exit_code
     return 0
+
+
+def _discard_output() -> None:
+    """Keep the interpreter from complaining at exit about output that cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,7 +35,20 @@ class OutputConsole(Console):
 def print_json(document: Any) -> None:
     """One JSON document; numpy scalars and arrays are welcome."""
     option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-    typer.echo(orjson.dumps(document, option=option).decode())
+    try:
+        text = orjson.dumps(document, option=option)
+    except TypeError:  # perhaps for a file name
+        text = orjson.dumps(_in_utf8(document), option=option)
+    typer.echo(text.decode())
+
+
+def _in_utf8(value: Any) -> Any:
+    """The value with bytes that are not UTF-8, as a file name may have, spelled out."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(item) for key, item in value.items()}
+    return [_in_utf8(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def print_table(

@@ -20,6 +20,7 @@ from clustertwin.cli.step_progress import step_progress
 from clustertwin.cli.trace_forecast import forecast
 from clustertwin.cli.trace_generate import generate, generators, study
 from clustertwin.cli.trace_share import share
+from clustertwin.core.formatting import visible
 
 app = group("Job logs: convert, describe, clean, anonymise, generate, compare, study, share, forecast.")
 
@@ -181,7 +182,7 @@ def describe(options: TraceDescribeOptions) -> None:
     parsed = _read(source, options.lenient, options.source_format, options.timezone)
     description = summarise(parsed.jobs, options.procs, options.gpus)
     if out is not None:
-        drawn = parsed.jobs, description, source.name
+        drawn = parsed.jobs, description, visible(source.name)
         write_plot(out, lambda: page(*drawn), lambda: draw(*drawn))
     if options.json:
         print_json({**asdict(description), "read": _input_document(parsed)})
@@ -194,7 +195,7 @@ def _print_description(source: Path, description: Any) -> None:
 
     period = f", {description.first} to {description.last}" if description.first else ""
     days, machine = description.span_s / 86400, description.machine
-    typer.echo(f"{source.name}: {description.jobs} jobs in {days:.1f} days{period}")
+    typer.echo(f"{visible(source.name)}: {description.jobs} jobs in {days:.1f} days{period}")
     people = f"{description.users} user{'' if description.users == 1 else 's'}"
     typer.echo(f"{people} in {description.groups} groups, Gini coefficient {description.user_gini:.2f}")
     size_from = description.machine_source
@@ -245,8 +246,8 @@ def compare(
     if out is not None:
         for name in ("report.html", "scorecard.json"):
             refuse_existing(out / name, force)
-    reference = ComparedLog.of(_read(real, lenient), real.stem)
-    others = [ComparedLog.of(_read(path, lenient), path.stem) for path in synthetic]
+    reference = ComparedLog.of(_read(real, lenient), visible(real.stem))
+    others = [ComparedLog.of(_read(path, lenient), visible(path.stem)) for path in synthetic]
     with step_progress() as show:
         cards = score(reference, others, procs, seed, show)
     if out is not None:

@@ -13,6 +13,7 @@ from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import err, print_json, print_table
 from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
+from clustertwin.core.formatting import visible
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def forecast(options: TraceForecastOptions) -> None:
         err.print("The submit times of the log are start times: forecast waits mean nothing.", style="yellow",
                   soft_wrap=True)  # fmt: skip
     if options.plot is not None:
-        title = options.real.name
+        title = visible(options.real.name)
         write_plot(options.plot, lambda: forecast_page(made, title), lambda: draw_forecast(made, title))
     if options.json:
         print_json({"log": str(options.real), **made.document()})

@@ -15,6 +15,7 @@ from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import MOST_SEED, options
 from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.formatting import visible
 
 if TYPE_CHECKING:
     from clustertwin.workload.generators.generate_log import GeneratedLog
@@ -172,9 +173,9 @@ def study(options: TraceStudyOptions) -> None:
 
     for name in ("study.html", "study.json"):
         refuse_existing(options.out / name, options.force)
-    real = ComparedLog.of(read_report(options.real, options.lenient), options.real.stem)
+    real = ComparedLog.of(read_report(options.real, options.lenient), visible(options.real.stem))
     paths = sorted(path for path in options.published.iterdir() if path.is_file()) if options.published else []
-    published = [ComparedLog.of(read_report(path, lenient=True), path.stem) for path in paths]
+    published = [ComparedLog.of(read_report(path, lenient=True), visible(path.stem)) for path in paths]
     chosen = names() if options.generators == "all" else [name.strip() for name in options.generators.split(",")]
     settings = GeneratorStudySettings(options.seeds, options.slow_seeds, options.procs)
     with err.status("") as status:

@@ -41,6 +41,7 @@ def replacing(path: Path, sync_parent: bool = True, private: bool = False) -> It
     Only its owner can read a private file.
     """
     with reporting(path):
+        _refuse_device(path)
         draft = path.with_name(f".{path.name}.{secrets.token_urlsafe(6)}.new")
         # The kernel applies the umask. To ask for it means to change it, for every thread of the process.
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
@@ -54,6 +55,13 @@ def replacing(path: Path, sync_parent: bool = True, private: bool = False) -> It
                 sync_directory(path.parent)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _refuse_device(path: Path) -> None:
+    """A device or a pipe is not replaced by a file: root would do that to /dev/null or /dev/stdout of every process."""
+    is_device = path.exists() and not (path.is_file() or path.is_dir())
+    if is_device or (path.is_symlink() and os.readlink(path).startswith("/proc/")):
+        raise OSError(errno.EINVAL, "it is a device or a pipe")
 
 
 def write(path: Path, data: bytes | str, sync_parent: bool = True) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import pytest
 from tests.service.act.paper_slurm import ALONE, record
 
 from clustertwin.core.errors import SettingsError, SourceError
-from clustertwin.service.act.slurm_commands import FACTS, check_job, commands_of, facts_command, mark_of, read_facts
+from clustertwin.service.act.slurm_commands import (
+    FACTS,
+    check_job,
+    commands_of,
+    facts_command,
+    mark_of,
+    read_facts,
+    run_command,
+)
 
 JOB = {
     **ALONE, "JobID": 42, "ArrayJobID": 42, "UserID": 1000, "UserName": "ada", "Account": "a", "Partition": "p",
@@ -128,3 +137,14 @@ def test_a_job_that_waits_has_no_nodes_and_no_start():
 @pytest.mark.parametrize("job", ["42", "42_7", "42+1"])
 def test_the_ids_that_slurm_writes_are_ids(job):
     assert check_job(job) == job
+
+
+def test_times_are_asked_for_in_seconds_whatever_format_the_site_set(tmp_path, monkeypatch):
+    """With SLURM_TIME_FORMAT=relative, every job had started in 1970."""
+    command = tmp_path / "squeue"
+    command.write_text('#!/bin/sh\nprintf %s "$SLURM_TIME_FORMAT"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    assert run_command(["squeue"]) == "%s"
+    assert read_facts("42", slurm({**JOB, "StartTime": 1_729_992_600})).start_s == 1_729_992_600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +15,8 @@ import pytest
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.service.act.counterfactual import idle_cpus
 from clustertwin.service.act.savings import CHECK_DELAYS_S, measure_action, read_overruns
-from clustertwin.service.act.slurm_commands import commands_of, partitions, read_facts
-from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest
+from clustertwin.service.act.slurm_commands import commands_of, partitions, read_facts, unix_s
+from clustertwin.service.act.slurm_rest import RestSettings, SlurmRest, account_line, job_line
 from clustertwin.workload.simulator.forecast.squeue import COMMAND, parse_squeue
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"
@@ -125,6 +126,20 @@ def test_the_accounting_has_overruns_and_the_end_of_a_job(rest):
     run = SlurmRest(RestSettings(rest.url))
     assert read_overruns(run) == (22.0,)
     assert measure_action(ACTION, 0.0, run) == pytest.approx(2 * 1_700_003_622 / 3600)
+
+
+def test_a_start_in_the_hour_that_a_clock_change_repeats_is_exact(monkeypatch):
+    """As a local time, 2:30 in winter time was read as 2:30 in summer time, an hour earlier."""
+    monkeypatch.setenv("TZ", "Europe/Rome")
+    time.tzset()
+    try:
+        for start_s in (1_729_989_000, 1_729_992_600):
+            job = {**ENDED, "time": {**ENDED["time"], "start": start_s}}
+            assert unix_s(account_line(job, ["Start"])) == start_s
+            assert f"|x|{start_s}|x|" in job_line({**JOB, "start_time": start_s}, "|x|")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_an_accounting_without_jobs_is_empty_and_no_error(rest):

@@ -226,3 +226,10 @@ def test_yardsticks_keep_every_interval_with_its_job():
         assert np.allclose(np.sort(together, axis=0), np.sort(expected, axis=0))
     even = interleaved(real, 25).real
     assert np.allclose(even.column("run")[:50], real.column("run")[np.r_[0:25, 50:75]])
+
+
+def test_a_log_of_equal_jobs_is_separated():
+    """All its rows were in one fold, and the trees of that fold saw one log only: it ended with a traceback."""
+    real, synthetic = np.random.default_rng(0).random((50, 2)), np.ones((50, 2))
+    assert auc(real, synthetic) > 0.95
+    assert auc(synthetic, synthetic) == pytest.approx(0.5, abs=0.15)

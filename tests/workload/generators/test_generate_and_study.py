@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from clustertwin.core.errors import SettingsError
 from clustertwin.workload.fidelity import ComparedLog
 from clustertwin.workload.formats import read, write
+from clustertwin.workload.generators import WorkloadChange
 from clustertwin.workload.generators.generate_log import GenerateSettings, generate
 from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.studies.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
@@ -111,6 +112,14 @@ def test_a_period_without_jobs_is_refused_and_leaves_no_file(trace, real, tmp_pa
 
 
 @pytest.mark.slow
+def test_days_of_a_log_with_one_submit_time_are_refused(tmp_path):
+    """A pass through such a log takes no time, so half a day had millions of jobs."""
+    write(Jobs.build([0] * 50, range(1, 51), cpus=[1] * 50), tmp_path / "once.swf")
+    settings = GenerateSettings(change=WorkloadChange(days=0.5))
+    with pytest.raises(SettingsError, match="one submit time"):
+        next(generate(tmp_path / "once.swf", settings).blocks)
+
+
 def test_with_feedback_the_same_jobs_are_submitted_at_other_times(trace, real, tmp_path):
     made = trace("generate", real, "--jobs", "300", "--out", tmp_path / "open.swf")
     reacting = trace("generate", real, "--jobs", "300", "--feedback", "200", "--out", tmp_path / "closed.swf", "--json")

@@ -54,6 +54,8 @@ def test_a_log_without_any_job_that_can_run_is_an_error(jobs: Jobs):
     "options",
     [
         {"procs": 0},
+        {"procs": 2**31},  # its jobs had a negative size
+        {"procs": 4, "gpus": 2**31},
         {"procs": 4, "backfill": "greedy"},
         {"procs": 4, "policy": "lottery"},
         {"procs": 4, "unit": "racks"},

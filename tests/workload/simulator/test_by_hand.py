@@ -69,6 +69,12 @@ def test_conservative_keeps_a_reservation_that_easy_delays():
     assert simulate(jobs, 4, "fcfs", "conservative").start_s.tolist() == [0, 10, 20, 30]
 
 
+def test_conservative_counts_fractions_of_a_second_once():
+    # 14.6 - 4.3 rounds to 10.3, and 4.3 + 10.3 to more than 14.6: the last job would overlap the one before it.
+    jobs = table((0, 1, 14.6, 14.6), (1, 4, 5, 5), (4.3, 1, 10.3, 10.3))
+    assert simulate(jobs, 4, "fcfs", "conservative").start_s.tolist() == [0, 14.6, 19.6]
+
+
 def test_an_early_end_moves_reservations_forward():
     jobs = table((0, 4, 4, 10), (1, 4, 10, 10), (2, 2, 10, 10))
     for backfill in ("easy", "conservative"):

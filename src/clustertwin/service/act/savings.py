@@ -7,14 +7,13 @@ promise can be checked without an assumption.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from clustertwin.core.errors import TwinError
 from clustertwin.service.act.action_journal import ActionRecord, Journal
-from clustertwin.service.act.slurm_commands import RunCommand, run_command
+from clustertwin.service.act.slurm_commands import RunCommand, run_command, unix_s
 
 SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", "--duplicates", "--format=State,Start,End,NNodes")
 #: Slurm compares run times with their limits about every 30 s, so that a job exceeds its limit by up to this much.
@@ -49,9 +48,9 @@ def measure_action(action: ActionRecord, overrun_s: float = 0.0, run: RunCommand
     facts = action.plan.facts
     for line in run([*SACCT, f"--jobs={facts.target}"]).splitlines():
         fields = line.split("|")
-        if len(fields) != 4 or abs(_time(fields[1]) - facts.start_s) > 2 or not _is_count(fields[3]):
+        if len(fields) != 4 or abs(unix_s(fields[1]) - facts.start_s) > 2 or not _is_count(fields[3]):
             continue
-        end_s, nodes = _time(fields[2]), int(fields[3])
+        end_s, nodes = unix_s(fields[2]), int(fields[3])
         if not end_s:
             return None
         if _has_ended_it(action):
@@ -186,10 +185,3 @@ def _row(name: str, actions: Iterable[ActionRecord], dismissed: Callable[[str], 
 
 def _is_count(text: str) -> bool:
     return text.isdecimal() and len(text) <= 10
-
-
-def _time(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp() if re.match(r"\d{4}-", text) else 0.0
-    except (ValueError, OverflowError, OSError):
-        return 0.0

@@ -59,9 +59,10 @@ class JobFacts:
 
 
 def run_command(arguments: Sequence[str]) -> str:
-    """Run a command of Slurm."""
+    """Run a command of Slurm. Its times count seconds: local times are ambiguous, and sites set their own format."""
+    environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
     try:
-        done = read_output(list(arguments), MOST_BYTES, TIMEOUT_S, {**os.environ, "LC_ALL": "C"})
+        done = read_output(list(arguments), MOST_BYTES, TIMEOUT_S, environment)
     except FileNotFoundError as error:
         raise SourceError(f"{arguments[0]} is not installed") from error
     except subprocess.TimeoutExpired as error:
@@ -151,7 +152,7 @@ def parse_facts(job: str, fields: Mapping[str, str], nodes: tuple[str, ...]) -> 
         account=_known(fields["Account"]),
         partition=clean(fields["Partition"]),
         state=clean(fields["State"]),
-        start_s=_time(fields["StartTime"]),
+        start_s=unix_s(fields["StartTime"]),
         nodes=nodes,
         limit_s=_duration(fields["TimeLimit"]),
         priority=_count(fields["PriorityLong"], -1),
@@ -253,9 +254,10 @@ def _minutes(seconds: float) -> int:
     return max(math.ceil(seconds / 60), 1)
 
 
-def _time(text: str) -> float:
+def unix_s(text: str) -> float:
+    """Seconds since 1970, or a time as Slurm prints it by default; 0 if there is none."""
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return float(text) if re.fullmatch(r"\d{8,12}", text) else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return 0.0
 

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from clustertwin.core.errors import SettingsError, SourceError
@@ -173,7 +172,6 @@ def printed(command: str, rest: Sequence[str], answer: Mapping[str, Any]) -> str
 def job_line(job: Mapping[str, Any], mark: str) -> str:
     """A job as squeue prints `FACTS`, each with the mark after it."""
     limit = _number(job.get("time_limit"))
-    start = datetime.fromtimestamp(_number(job.get("start_time")) or 0).isoformat(timespec="seconds")
     array, task = _count(job.get("array_job_id")), _number(job.get("array_task_id"))
     het = _count(job.get("het_job_id"))
     fields = {
@@ -187,7 +185,7 @@ def job_line(job: Mapping[str, Any], mark: str) -> str:
         "Account": _word(job.get("account")),
         "Partition": _word(job.get("partition")),
         "State": _state(job),
-        "StartTime": start,
+        "StartTime": _count(job.get("start_time")),
         "NodeList": _word(job.get("nodes")),
         "TimeLimit": "UNLIMITED" if limit is None else _clock(60 * limit),
         "PriorityLong": _count(job.get("priority")),
@@ -220,11 +218,10 @@ def cpu_line(nodes: Sequence[Mapping[str, Any]]) -> str:
 def account_line(job: Mapping[str, Any], keys: Sequence[str]) -> str:
     """A job of the accounting as `sacct --parsable2` prints these keys."""
     times, state = job.get("time") or {}, (job.get("state") or {}).get("current", "")
-    start, end = _number(times.get("start")) or 0, _number(times.get("end")) or 0
     fields = {
         "State": state[0] if isinstance(state, list) else state,
-        "Start": datetime.fromtimestamp(start).isoformat(timespec="seconds") if start else "Unknown",
-        "End": datetime.fromtimestamp(end).isoformat(timespec="seconds") if end else "Unknown",
+        "Start": _count(times.get("start")) or "Unknown",
+        "End": _count(times.get("end")) or "Unknown",
         "NNodes": _count(job.get("allocation_nodes")),
         "ElapsedRaw": _count(times.get("elapsed")),
         "TimelimitRaw": _count(times.get("limit")),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustertwin.core.extras import require
+from clustertwin.page import plot_text
 from clustertwin.workload.description.log_description import LogDescription, running
 from clustertwin.workload.jobs import Jobs
 
@@ -20,7 +21,7 @@ def draw(jobs: Jobs, described: LogDescription, title: str = "") -> Any:
     """A matplotlib figure with six panels."""
     figure = require("matplotlib.figure", "plots").Figure(figsize=(13, 7.5), layout="constrained")
     panels = figure.subplots(2, 3)
-    figure.suptitle(title or f"{len(jobs)} jobs")
+    figure.suptitle(plot_text(title) or f"{len(jobs)} jobs")
     _sizes(panels[0, 0], jobs, described)
     _times(panels[0, 1], jobs)
     _users(panels[0, 2], jobs)
@@ -44,7 +45,8 @@ def _sizes(axis: Any, jobs: Jobs, described: LogDescription) -> None:
     unit = described.machine.unit
     size = getattr(jobs, unit)
     size = size[size > 0]
-    edges = np.unique(np.concatenate([2.0 ** np.arange(0, np.log2(max(size.max(), 1)) + 1), [size.max() + 1]]))
+    largest = size.max(initial=1)
+    edges = np.unique(np.concatenate([2.0 ** np.arange(0, np.log2(largest) + 1), [largest + 1]]))
     axis.hist(size, bins=edges, color=INK, weights=np.full(len(size), 1 / len(jobs)))
     axis.set(xscale="log", xlabel=f"{unit} per job", ylabel="share of jobs", title="Sizes")
 
@@ -55,7 +57,8 @@ def _times(axis: Any, jobs: Jobs) -> None:
         if len(known):
             axis.plot(known / 3600, np.arange(1, len(known) + 1) / len(known), label=label, color=colour)
     axis.set(xscale="log", xlabel="hours", ylabel="cumulative share of jobs", title="Run times and limits")
-    axis.legend(frameon=False)
+    if axis.lines:
+        axis.legend(frameon=False)
 
 
 def _users(axis: Any, jobs: Jobs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustertwin.page import COLOURS, INK, figure, svg
+from clustertwin.page import COLOURS, INK, figure, plot_text, svg
 from clustertwin.workload.fidelity.measures.arrivals import LAGS, SCALES, autocorrelations, by_hour, by_weekday, fano
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.correlation import spearman
@@ -48,7 +48,7 @@ def heat_maps(real: ComparedLog, others: list[ComparedLog], names: tuple[str, ..
         known = tuple(name for name in names if np.any(log.column(name) >= 0))
         matrix = spearman(log.table(known))
         axis.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r", aspect="auto")
-        axis.set(xticks=range(len(known)), yticks=range(len(known)), title=log.name)
+        axis.set(xticks=range(len(known)), yticks=range(len(known)), title=plot_text(log.name))
         axis.set_xticklabels(known, rotation=30, ha="right")
         axis.set_yticklabels(known)
         for i, row in enumerate(matrix):

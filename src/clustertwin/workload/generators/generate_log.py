@@ -52,6 +52,8 @@ def generate(
         fitted = load(source)
     else:
         log = read(source, lenient)
+        if settings.change.days is not None and log.submit_s[-1] == log.submit_s[0]:
+            raise SettingsError("all jobs of the log have one submit time: give a number of jobs instead of days")
         fitted = _generator(settings).fit(log, np.random.default_rng(settings.seed))
     fit_s = perf_counter() - began
     if save_to is not None:

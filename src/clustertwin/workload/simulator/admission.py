@@ -12,6 +12,9 @@ from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit, job_sizes
 from clustertwin.workload.simulator.machine_state import JOB, Records
 
+#: Job records hold sizes in 32 bits; a larger one would become another number.
+LARGEST_MACHINE = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -26,6 +29,8 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
     """The records of the jobs that fit a machine of `procs` processors (or nodes). With 0 `gpus`, GPUs do not count."""
     if procs <= 0 or gpus < 0:
         raise SettingsError(f"a machine with {procs} processors and {gpus} GPUs cannot run jobs")
+    if max(procs, gpus) > LARGEST_MACHINE:
+        raise SettingsError(f"a machine of {max(procs, gpus):,} is too large; the limit is {LARGEST_MACHINE:,}")
     size = job_sizes(jobs, unit)
     limited = jobs.request_s > 0
     refused = {

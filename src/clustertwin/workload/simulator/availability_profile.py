@@ -72,6 +72,7 @@ def earliest_fit_s(steps, n, now_s, job):  # type: ignore[no-untyped-def]
             continue
         if not fits:
             start_s, fits = max(steps[i].time_s, now_s), True
-        if i + 1 == n or steps[i + 1].time_s - start_s >= job.estimate_s:
+        # The same sum as the end of the reservation: the difference can round to another answer.
+        if i + 1 == n or start_s + job.estimate_s <= steps[i + 1].time_s:
             break
     return start_s

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from clustertwin.core import files
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
+from clustertwin.page import plot_text
 from clustertwin.workload.simulator.gantt_page import gantt_page
 from clustertwin.workload.simulator.schedule import Schedule
 
@@ -91,7 +92,11 @@ def _image(schedule: Schedule, between_s: tuple[float, float], form: str) -> byt
     shapes = PolyCollection(boxes, array=np.array(colours), cmap="tab20", linewidths=0.2, edgecolors="white")
     shapes.set_clim(0, 20)
     top.add_collection(shapes)
-    top.set(ylim=(0, schedule.procs), ylabel="processors", title=f"{schedule.policy}, backfilling: {schedule.backfill}")
+    top.set(
+        ylim=(0, schedule.procs),
+        ylabel="processors",
+        title=f"{plot_text(schedule.policy)}, backfilling: {schedule.backfill}",
+    )
     moments, in_use, waiting = load_over_time(schedule)
     middle.fill_between(hour(moments), in_use / schedule.procs, step="post", alpha=0.6)
     middle.set(ylim=(0, 1.02), ylabel="utilisation")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clustertwin.page import COLOURS, figure, page, svg
+from clustertwin.page import COLOURS, figure, page, plot_text, svg
 from clustertwin.workload.studies.site_forecast import SiteForecast
 
 LABELS = {"load": "offered load", "jobs": "jobs per week", "users": "active users", "wait_s": "mean EASY wait, hours"}
@@ -15,7 +15,7 @@ LABELS = {"load": "offered load", "jobs": "jobs per week", "users": "active user
 def draw_forecast(made: SiteForecast, title: str) -> Any:
     """A matplotlib figure with one panel for each measure."""
     drawing, axes = figure(11, 6.5, 2, 2)
-    drawing.suptitle(title)
+    drawing.suptitle(plot_text(title))
     for axis, (name, label) in zip(axes.flat, LABELS.items(), strict=True):
         unit = 3600.0 if name == "wait_s" else 1.0
         past = made.past[name] / unit

@@ -70,7 +70,11 @@ def auc(real: Floats, synthetic: Floats, seed: int = 0, identity: slice | NDArra
     table = np.concatenate([real, synthetic])
     label = np.concatenate([np.zeros(len(real)), np.ones(len(synthetic))])
     trees = ensemble.HistGradientBoostingClassifier(max_leaf_nodes=LEAVES, early_stopping=False, random_state=seed)
-    held_out = selection.PredefinedSplit(folds(table[:, identity], seed))
+    fold = folds(table[:, identity], seed)
+    if any(len(np.unique(label[fold != each])) < 2 for each in range(FOLDS)):
+        # All rows of one log are equal, or nearly: no rows of it would be left to train on.
+        fold = np.random.default_rng(seed).permutation(np.arange(len(table)) % FOLDS)
+    held_out = selection.PredefinedSplit(fold)
     # One thread: on a busy machine the threads of such small fits mostly wait for each other.
     with require("threadpoolctl", "models").threadpool_limits(1):
         probability = selection.cross_val_predict(trees, table, label, cv=held_out, method="predict_proba")[:, 1]
