@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -99,6 +100,8 @@ def process() -> None:
 
 def main() -> None:
     """Run `twin`. Ctrl-C ends it without a traceback, also while it imports."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every terminal's encoding has all of our characters
     try:
         _main()
     except KeyboardInterrupt:
