@@ -38,6 +38,11 @@ def test_info_summarises_each_recording(twin_here, campaign):
     assert first["missing_ratio"] == 0
 
 
+def test_a_recording_that_is_too_short_for_a_window_says_so(twin_here, campaign):
+    said = twin_here("recording", "windows", campaign / "train", "--window-s", 301).stdout
+    assert said.strip().endswith("no windows; a window is 301 s of one thread with one job, or without a job")
+
+
 def test_windows_are_counted_by_type_anomaly_and_split(twin_here, campaign):
     rows = json.loads(twin_here("recording", "windows", campaign, "--json").stdout)
     assert [tuple(row.values()) for row in rows] == [

@@ -56,6 +56,26 @@ def test_simulate_draws_a_chart(log: Path, tmp_path: Path, suffix: str):
     assert start.startswith(b"\x89PNG" if suffix == ".png" else b"<!doctype html>")
 
 
+@pytest.mark.parametrize("option", ["--out", "--gantt"])
+def test_simulate_overwrites_no_file_without_force(log: Path, tmp_path: Path, option: str):
+    target = tmp_path / ("kept.swf" if option == "--out" else "kept.html")
+    target.write_text("earlier")
+    refused = CliRunner().invoke(app, ["simulate", str(log), option, str(target)])
+    assert "already exists; use --force" in str(refused.exception)
+    assert target.read_text() == "earlier"
+
+
+def test_simulate_refuses_hours_that_end_before_they_start(log: Path):
+    with pytest.raises(SettingsError, match="--hours 5 1: the end must be after the start"):
+        call("simulate", log, "--hours", 5, 1)
+
+
+@pytest.mark.parametrize("window", ["300:400", "100:100", "200:100"])
+def test_evaluate_names_a_window_without_jobs(log: Path, window: str):
+    with pytest.raises(SettingsError, match=f"--window {window} has no job; the log has jobs 0:300"):
+        call("evaluate", log, "--policy", "sjf", "--window", window)
+
+
 def test_evaluate_prints_the_mean_over_windows(log: Path):
     (row,) = call("evaluate", log, "--policy", "sjf", "--window", "0:100", "--window", "100:200", "--json")
     assert row["bounded_slowdown"] == pytest.approx(np.mean(row["windows"]))

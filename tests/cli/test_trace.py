@@ -92,6 +92,15 @@ def test_a_plot_in_an_unknown_format_is_refused(twin, source, tmp_path):
     assert ".png, .svg, .pdf, .html" in refused.stderr
 
 
+def test_compare_and_study_refuse_an_out_that_is_a_file_before_the_work(twin_here, source, tmp_path, monkeypatch):
+    for work in ("clustertwin.workload.fidelity.compare", "clustertwin.workload.studies.generator_study.study"):
+        monkeypatch.setattr(work, lambda *arguments, **options: pytest.fail("the work began"))
+    for words in (("compare", source, source), ("study", source)):
+        refused = twin_here("trace", *words, "--out", source)
+        assert refused.returncode == 1
+        assert f"{source}: cannot write: File exists" in refused.stderr
+
+
 @pytest.mark.slow
 def test_compare_writes_a_scorecard_and_one_self_contained_page(twin, source, tmp_path):
     pytest.importorskip("sklearn")

@@ -34,7 +34,7 @@ def test_the_document_has_an_interval_of_every_measure_for_every_week(twin_here,
     for measure in ("load", "jobs", "users", "wait_s"):
         interval = document["weeks"][0][measure]
         assert interval["low"] <= interval["median"] <= interval["high"]
-    assert any("the tide of the year" in reason for reason in document["not_learnt"])
+    assert any("the seasons of the year" in reason for reason in document["not_learnt"])
     assert "<svg" in (tmp_path / "coming.html").read_text()
 
 

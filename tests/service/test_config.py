@@ -64,6 +64,16 @@ def test_a_home_of_nobody_is_one_sentence():
         _ = config.home
 
 
+@pytest.mark.parametrize(
+    "tables", ["[source]\nkind = 'exporters'\nurls = ['http://n1:9752']", "[recording]\non = false"]
+)
+def test_a_night_without_stored_data_is_refused_by_the_check(tmp_path, twin_here, tables):
+    (tmp_path / "twin.toml").write_text(f"{tables}\n[learning]\nnightly = '02:30'\n")
+    refused = twin_here("serve", "--config", tmp_path / "twin.toml", "--check")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "learning.nightly: the data of the day is not stored" in refused.stderr
+
+
 def test_nightly_learning_is_off_by_default():
     assert parse_config("", "twin.toml", {}).learning.hour is None
     assert parse_config("[learning]\nnightly = '02:30'\n", "twin.toml", {}).learning.hour == time(2, 30)

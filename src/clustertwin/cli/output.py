@@ -22,8 +22,6 @@ err = Console(stderr=True, markup=False, emoji=False)
 
 
 WIDE = 1000  # columns
-#: A table whose words need more than this many times the terminal's width is printed row by row.
-MOST_SQUEEZED = 1.5
 
 
 class OutputConsole(Console):
@@ -74,14 +72,14 @@ def print_table(
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE  # for `grep` and `awk` nothing is cut
     needed = console.measure(table, options=console.options.update(width=WIDE)).minimum
-    if needed > MOST_SQUEEZED * console.width:
+    if needed > console.width:
         _print_records(title, columns, cells)
     else:
         console.print(table)
 
 
 def _print_records(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Each row as lines of a name and a value, for a terminal that is too narrow for the words of a table."""
+    """Each row as lines of a name and a value, for a terminal in which a table would cut words or numbers."""
     if title:
         typer.echo(title)
     for row in rows:

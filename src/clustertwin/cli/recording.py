@@ -58,7 +58,8 @@ def windows(directory: Path = Directory, window_s: int = Length, json: bool = Js
     if json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        print_table(f"Windows of {window_s} s", columns, rows)
+        instead = f"{directory}: no windows; a window is {window_s} s of one thread with one job, or without a job"
+        print_table(f"Windows of {window_s} s", columns, rows, instead=instead)
 
 
 @app.command()

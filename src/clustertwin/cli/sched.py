@@ -19,6 +19,7 @@ from clustertwin.cli.sched_options import (
     TryOptions,
     WhatifOptions,
 )
+from clustertwin.core.formatting import counted
 
 app = group("Schedule job logs: simulate a machine or a Slurm site, train policies, forecast starts.")
 
@@ -47,7 +48,7 @@ def evaluate(options: EvaluateOptions) -> None:
         print_json(rows)
         return
     print_table(
-        f"{options.trace.name}: {len(options.window)} windows, backfilling: {options.backfill}",
+        f"{options.trace.name}: {counted(len(options.window), 'window')}, backfilling: {options.backfill}",
         ["policy", "slowdown"],
         [[row["policy"], row["bounded_slowdown"]] for row in rows],
     )

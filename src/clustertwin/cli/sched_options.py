@@ -70,7 +70,7 @@ class SimulateOptions:
     ] = None
     hours: Annotated[tuple[float, float], typer.Option(help="FROM TO: draw only these hours of the log.")] = (0.0, 0.0)
     lenient: Lenient = False
-    force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False
+    force: Annotated[bool, typer.Option("--force", help="Overwrite --out and --gantt.")] = False
     json: bool = Json
 
 

@@ -11,6 +11,7 @@ from clustertwin.cli.output import err, print_table
 from clustertwin.cli.sched_notes import SIMULATING, print_remarks, print_untrained
 from clustertwin.cli.sched_options import EvaluateOptions, SimulateOptions
 from clustertwin.core.errors import SettingsError
+from clustertwin.core.files import refuse_existing
 from clustertwin.workload.formats import read, write
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import stated_machine_size
@@ -32,6 +33,11 @@ class SimulatedPolicies:
 
 def run_policies(options: SimulateOptions) -> SimulatedPolicies:
     """Schedule the log with every policy. Writes --out and --gantt from the first schedule."""
+    for file in (options.out, options.gantt):
+        if file is not None:
+            refuse_existing(file, options.force)
+    if any(options.hours) and not options.hours[0] < options.hours[1]:
+        raise SettingsError(f"--hours {options.hours[0]:g} {options.hours[1]:g}: the end must be after the start")
     jobs = read(options.trace, lenient=options.lenient)
     procs = options.procs or stated_machine_size(jobs, options.unit)
     rules: dict[str, Any] = {
@@ -103,10 +109,11 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     """The mean bounded slowdown of every policy, overall and for each window."""
     jobs = read(options.trace, lenient=options.lenient)
     procs = options.procs or stated_machine_size(jobs, options.unit)
-    windows = [
-        admit(jobs.take(slice(first, last)), procs, unit=options.unit).records
-        for first, last in parse_ranges(options.window)
-    ]
+    ranges = parse_ranges(options.window)
+    for first, last in ranges:
+        if not 0 <= first < min(last, len(jobs)):
+            raise SettingsError(f"--window {first}:{last} has no job; the log has jobs 0:{len(jobs)}")
+    windows = [admit(jobs.take(slice(first, last)), procs, unit=options.unit).records for first, last in ranges]
     policies = [find_policy(name) for name in options.policy]
     rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
     print_untrained(policies, np.concatenate(windows), procs)

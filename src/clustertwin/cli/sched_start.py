@@ -48,7 +48,11 @@ def run_start(options: StartOptions) -> Starts:
     asked_s = time.time() if options.squeue is None else None
     if options.site is not None:
         return _on_site(options, question, asked_s)
-    queue = parse_squeue(read_squeue() if options.squeue is None else read_text(options.squeue))
+    queue = (
+        parse_squeue(read_squeue())
+        if options.squeue is None
+        else parse_squeue(read_text(options.squeue), name=str(options.squeue))
+    )
     procs = options.procs or (read_size(options.unit) if options.squeue is None else 0)
     if not procs:
         raise SettingsError("a file does not contain the size of the machine; set --procs")

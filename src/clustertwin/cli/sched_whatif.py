@@ -38,7 +38,11 @@ def run_forecasts(options: WhatifOptions) -> Forecasts:
     if options.from_slurm == (options.squeue is not None):
         raise SettingsError("set either --from-slurm or --squeue FILE")
     asked_s = time.time() if options.squeue is None else None
-    queue = parse_squeue(read_squeue() if options.squeue is None else read_text(options.squeue))
+    queue = (
+        parse_squeue(read_squeue())
+        if options.squeue is None
+        else parse_squeue(read_text(options.squeue), name=str(options.squeue))
+    )
     sizes = options.procs or ([read_size(options.unit)] if options.from_slurm else [])
     if not sizes:
         raise SettingsError("a file does not contain the size of the machine; set --procs")

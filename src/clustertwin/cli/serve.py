@@ -31,6 +31,7 @@ def serve(
 
     environment = {**os.environ, **({"CLUSTERTWIN_SCORING__ENGINE": engine} if engine else {})}
     settings = read_config(config, environment)
+    settings.check_nights()
     if check:
         print_json(settings.model_dump())
         return

@@ -239,13 +239,14 @@ def compare(
     json: bool = Json,
 ) -> None:
     """Compare synthetic logs with the real log, next to real against real."""
-    from clustertwin.core.files import refuse_existing
+    from clustertwin.core.files import make_directory, refuse_existing
     from clustertwin.workload.fidelity import ComparedLog
     from clustertwin.workload.fidelity import compare as score
 
     if out is not None:
         for name in ("report.html", "scorecard.json"):
             refuse_existing(out / name, force)
+        make_directory(out)  # an --out that cannot be written is named before the long work
     reference = ComparedLog.of(_read(real, lenient), visible(real.stem))
     others = [ComparedLog.of(_read(path, lenient), visible(path.stem)) for path in synthetic]
     with step_progress() as show:
@@ -265,7 +266,6 @@ def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
     from clustertwin.core import files
     from clustertwin.workload.fidelity.fidelity_report import report
 
-    files.make_directory(out)
     option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     files.write(out / "scorecard.json", orjson.dumps([card.document() for card in cards], option=option))
     files.write(out / "report.html", report(real, synthetic, cards))

@@ -164,7 +164,7 @@ class TraceStudyOptions:
 @options(TraceStudyOptions)
 def study(options: TraceStudyOptions) -> None:
     """Compare generators on one real log, next to real against real."""
-    from clustertwin.core.files import refuse_existing
+    from clustertwin.core.files import make_directory, refuse_existing
     from clustertwin.workload.fidelity import ComparedLog
     from clustertwin.workload.formats import read_report
     from clustertwin.workload.generators import names
@@ -173,6 +173,7 @@ def study(options: TraceStudyOptions) -> None:
 
     for name in ("study.html", "study.json"):
         refuse_existing(options.out / name, options.force)
+    make_directory(options.out)  # an --out that cannot be written is named before the long work
     real = ComparedLog.of(read_report(options.real, options.lenient), visible(options.real.stem))
     paths = sorted(path for path in options.published.iterdir() if path.is_file()) if options.published else []
     published = [ComparedLog.of(read_report(path, lenient=True), visible(path.stem)) for path in paths]
@@ -216,7 +217,6 @@ def _write_study(result: Any, out: Path) -> None:
     from clustertwin.core import files
     from clustertwin.workload.studies.generator_study import study_page
 
-    files.make_directory(out)
     files.write(
         out / "study.json", orjson.dumps(result.document(), option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY)
     )

@@ -328,6 +328,14 @@ class ServiceConfig(_Section):
         """Where the service records its own host; None if it does not."""
         return self.home / "recording" if self.recording.on and self.source.kind == "host" else None
 
+    def check_nights(self) -> None:
+        """Raise if nights are to learn from data that nobody stores."""
+        if self.learning.hour and self.source.kind != "prometheus" and self.recording_directory is None:
+            raise SettingsError(
+                "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind "
+                "host with recording.on"
+            )
+
     def loop_settings(self) -> LoopSettings:
         return self.scoring.settings(self.events.settings())
 

@@ -320,6 +320,7 @@ def _nightly(config: ServiceConfig, state: ServiceState, beside: SideThreads) ->
     hour, source = config.learning.hour, config.source
     if hour is None:
         return
+    config.check_nights()
     from clustertwin.service.live.beside import night_runner
 
     flags: list[str] = []
@@ -333,11 +334,6 @@ def _nightly(config: ServiceConfig, state: ServiceState, beside: SideThreads) ->
             "--ca-file": source.ca_file,
         }
         flags = [word for option, value in options.items() if value for word in (option, value)]
-    elif config.recording_directory is None:
-        raise SettingsError(
-            "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind host "
-            "with recording.on"
-        )
     run = night_runner.learn(config.home, [*flags, *config.learning.flags], beside.stop, config.retention.log_bytes)
     nights = night_runner.NightlySchedule(hour, run, night_runner.last_begun_s(config.home, time.time()))
     fence = fence_of(state.side_problems, "nightly learning")

@@ -165,4 +165,4 @@ def test_generate_says_how_a_training_went(real, tmp_path, trace):
 @pytest.mark.slow
 def test_generate_says_what_site_model_could_not_learn(real, tmp_path, trace):
     result = trace("generate", real, "--generator", "site-model", "--out", tmp_path / "made.swf")
-    assert "not learnt: the tide of the year" in result.output
+    assert "not learnt: the seasons of the year" in result.output

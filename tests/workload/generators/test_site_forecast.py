@@ -96,5 +96,5 @@ def test_settings_that_make_no_sense_are_refused(settings, reason, log):
 def test_the_picture_has_a_panel_for_each_measure_and_the_page_says_what_is_missing(made):
     pytest.importorskip("matplotlib")
     assert len(draw_forecast(made, "log").axes) == 4
-    assert "Not learnt: the tide of the year" in forecast_page(made, "log <x>")
+    assert "Not learnt: the seasons of the year" in forecast_page(made, "log <x>")
     assert "log &lt;x&gt;" in forecast_page(made, "log <x>")

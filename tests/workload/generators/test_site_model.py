@@ -246,7 +246,7 @@ def test_a_week_only_still_works_and_says_so(make_log):
 
 def test_a_full_log_has_fewer_gaps(make_log):
     assert SiteModel().fit(make_log(days=84), rng()).not_learnt() == (
-        "the tide of the year: the log covers less than two years",
+        "the seasons of the year: the log covers less than two years",
     )
 
 

@@ -115,6 +115,13 @@ def test_faulty_lines_of_squeue_are_named():
         parse_squeue("11|anna")
     with pytest.raises(InputError, match="squeue:1: not a duration"):
         parse_squeue("11|anna|RUNNING|4|1|soon|30:00|None")
+    with pytest.raises(InputError, match=r"queue.txt:1: '2:00:00' is not a number of CPUs or nodes; the fields are %i"):
+        parse_squeue("11|anna|RUNNING|4|2:00:00|1:00:00|30:00|None", name="queue.txt")
+
+
+def test_a_start_of_now_is_not_minus_zero():
+    queue = parse_squeue("13|anna|PENDING|8|2|1:00:00|0:00|Priority\n")
+    assert str(queue.jobs.submit_s[0]) == "0.0"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pathlib import Path
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError, describe
 from clustertwin.core.foreign_files import parse_json, read_regular
-from clustertwin.core.formatting import visible
+from clustertwin.core.formatting import counted, visible
 from clustertwin.service.store import database_rescue
 from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
@@ -253,7 +253,9 @@ def _recording(home: _Home) -> Iterator[HomeFinding]:
         yield from damaged
         if not damaged:
             size_bytes = Recording.open(directory).size_bytes
-            yield HomeFinding(directory.name, True, f"{len(description.nodes)} nodes, {size_bytes / 1e6:.1f} MB")
+            yield HomeFinding(
+                directory.name, True, f"{counted(len(description.nodes), 'node')}, {size_bytes / 1e6:.1f} MB"
+            )
 
 
 def _damaged_logs(home: _Home, directory: Path) -> Iterator[HomeFinding]:
@@ -330,7 +332,7 @@ def _documents(home: _Home) -> Iterator[HomeFinding]:
             continue
         except (OSError, ValueError) as error:
             yield home.moved(path, f"not a JSON document: {describe(error)}")
-    yield HomeFinding("nights, outbox, source.json", True, f"{sound} documents can be read")
+    yield HomeFinding("nights, outbox, source.json", True, f"{counted(sound, 'document')} can be read")
 
 
 def _programs(home: _Home) -> Iterator[HomeFinding]:

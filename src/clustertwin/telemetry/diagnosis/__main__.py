@@ -39,7 +39,8 @@ def _take(options: argparse.Namespace) -> int:
         processes = find_processes(options.job, options.owner)
     if not processes.ranks:
         refused = f"; {processes.refused} belong to another user" if processes.refused else ""
-        raise SettingsError(f"job {options.job or options.tree} {NO_PROCESS}{refused}")
+        what = f"job {options.job}" if options.job else f"the tree of process {options.tree}"
+        raise SettingsError(f"{what} {NO_PROCESS}{refused}")
     # Everything that this process does counts, also its start.
     budget = Budget(window_s=options.window)
     evidence = take(options.job or str(options.tree), processes, options.node, budget, begin_cpu_s=0.0)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clustertwin.core.channels import JOB, NODE
 from clustertwin.core.errors import SourceError
+from clustertwin.core.traces import Trace
 from clustertwin.telemetry.exporter.agent import Agent, AgentSettings
 from clustertwin.telemetry.exporter.collectors.cpu import parse_cpu_lines
 from clustertwin.telemetry.exporter.http.routes import Routes
@@ -100,6 +101,28 @@ def test_watch_skips_the_seconds_of_a_stall() -> None:
     found = list(watch(Scripted(clock, stalls={102: 3.3}), 9, stream=stream, clock=clock, sleep=clock.sleep))
     assert [trace.start_s for trace in found] == [100, 101, 105, 106, 107, 108]
     assert stream.faults.gap == 3
+
+
+class Compiling(RateStream):
+    """A stream of a new installation: its third reading takes seven seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock, self.pushed = clock, 0
+
+    def push(self, reading: NodeReading) -> Trace | None:
+        self.pushed += 1
+        if self.pushed == 3:
+            self.clock.sleep(7)
+        return super().push(reading)
+
+
+def test_watch_gives_all_seconds_although_the_loops_compile_first() -> None:
+    clock = Clock(100.0)
+    source = Scripted(clock, stalls={100: 3.0})
+    found = list(watch(source, 5, stream=Compiling(clock), clock=clock, sleep=clock.sleep))
+    assert len(found) == 5
+    assert found[-1].end_s - found[0].start_s == 5
 
 
 def test_the_ring_becomes_readings_with_jobs() -> None:

@@ -95,6 +95,7 @@ def watch(
 
     If the source does not respond at all, its SourceError is raised at once. After the first response an outage is
     tolerated for up to `patience_s`, or until the end. Pass a `stream` to choose the interval and to read its `faults`.
+    The time that a new installation takes to compile its loops, before the first trace, is not part of `seconds`.
     """
     stream = stream or RateStream()
     next_s = ceil(clock())
@@ -113,11 +114,17 @@ def watch(
                 raise
             readings = []
         for reading in readings:
+            before_s = clock()
             trace = stream.push(reading)
+            if begin_s is None and clock() - before_s > 1:
+                continue  # the loops were compiled: the seconds after this trace were missed, so begin with a later one
             if trace is not None:
                 begin_s = trace.start_s if begin_s is None else begin_s
                 yield trace
                 if trace.end_s - begin_s >= seconds:
                     return
         # Seconds that passed during a stall cannot be read again; the stream counts them as a gap.
-        next_s = max(next_s + 1, floor(clock()) + (clock() % 1 > 0.5))
+        following_s = max(next_s + 1, floor(clock()) + (clock() % 1 > 0.5))
+        if begin_s is None and following_s > next_s + 1:
+            last_s = following_s + seconds + 2
+        next_s = following_s

@@ -215,7 +215,7 @@ class FittedSiteModel(Fitted):
         gaps = {
             f"how the load drifts: the log has too few whole weeks ({known}), so the width of intervals is a guess":
                 known < LEAST_WEEKS,
-            "the tide of the year: the log covers less than two years": calendar.weeks < 104,
+            "the seasons of the year: the log covers less than two years": calendar.weeks < 104,
             "how users come and go: the log names no users": not np.any(calendar.user_code >= 0),
             "how users come and go: the log has one user": len(calendar.user_code) == 1 and calendar.user_code[0] >= 0,
             "limits: they repeat the run times": self.kinds.facts["limit_is_run_time"],

@@ -71,15 +71,18 @@ def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
     return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
 
 
-def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
-    """The queue in an output of squeue (`FORMAT`). A job without a time limit gets a limit of a year."""
+def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0, name: str = "squeue") -> LiveQueue:
+    """The queue in an output of squeue (`FORMAT`). A job without a time limit gets a limit of a year.
+
+    Errors call the output `name`, which may be a file.
+    """
     lines: list[_SqueueLine] = []
     held = 0
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.strip().split("|", 7)  # a reason may be a text of a plugin: it stands last
         if len(fields) != 8:
-            raise InputError("squeue", f"{len(fields)} fields, expected 8: {FORMAT}", number)
-        name, user, state, cpus, nodes, limit, elapsed, reason = fields
+            raise InputError(name, f"{len(fields)} fields, expected 8: {FORMAT}", number)
+        job, user, state, cpus, nodes, limit, elapsed, reason = fields
         if state == "PENDING" and is_held(reason):
             held += 1
             continue
@@ -90,9 +93,9 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
             if not left_s + elapsed_s < LONGEST_S:
                 raise ValueError("a time is too long")
             sizes = _count(cpus), _count(nodes)
-            lines.append(_SqueueLine(name, number, user, state == "RUNNING", *sizes, left_s, elapsed_s))
+            lines.append(_SqueueLine(job, number, user, state == "RUNNING", *sizes, left_s, elapsed_s))
         except ValueError as error:
-            raise InputError("squeue", str(error), number) from error
+            raise InputError(name, str(error), number) from error
     lines.sort(key=lambda line: not line.is_running)  # a stable sort keeps Slurm's order
     users = {user: code for code, user in enumerate(sorted({line.user for line in lines}))}
     running = sum(line.is_running for line in lines)
@@ -100,7 +103,7 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0) -> LiveQueue:
     ahead_s = np.where(np.arange(len(lines)) < running, 1.0, 0.0)
     limits_s = np.array([line.left_s for line in lines]) + ahead_s
     jobs = Jobs.build(
-        submit_s=-ahead_s,
+        submit_s=0.0 - ahead_s,  # not -0.0, which prints as -0
         run_s=limits_s,
         request_s=limits_s,
         id=[line.line for line in lines],
@@ -125,10 +128,9 @@ def is_held(reason: str, reasons: Sequence[str] = HELD) -> bool:
 
 def _count(text: str) -> int:
     """A whole number that a job table can hold; ValueError for anything else."""
-    number = int(text)
-    if not 0 <= number < MOST_COUNTED:
-        raise ValueError(f"{text[:20]} is not a number of CPUs or nodes")
-    return number
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < MOST_COUNTED):
+        raise ValueError(f"{text[:20]!r} is not a number of CPUs or nodes; the fields are {FORMAT}")
+    return int(text)
 
 
 def read_size(unit: str) -> int:
