@@ -114,14 +114,6 @@ def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch, capsys, columns):
     assert all(number in shown for number in ("12901", "27.03", "0.7692", "0.6609"))
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_without_unicode_gets_question_marks_instead_of_a_traceback(encoding):
-    code = "import clustertwin.cli as cli; cli._main = lambda: print('21 \u2013 33'); cli.main()"
-    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert (done.stdout.strip(), done.stderr) == ("21 ? 33", "")
-
-
 def test_a_name_in_a_table_is_neither_markup_nor_a_control_sequence(capsys):
     print_table("[/title]", ["job"], [["[/x] :bomb: [red]\x1b[2J"]])
     shown = capsys.readouterr().out

@@ -116,8 +116,6 @@ def _make_streams_usable() -> None:
 
 def main() -> None:
     """Run `twin`. Ctrl-C ends it without a traceback, also while it imports."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # not every terminal's encoding has all of our characters
     try:
         _main()
     except KeyboardInterrupt:
