@@ -333,7 +333,10 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
         start = math.nan  # it never started: older versions of Slurm print its end as its start
     run_s = _run_s(cells, start, end)
     if run_s < 0:
-        raise ValueError(f"End {cells['End']} is before Start {cells['Start']}")
+        raise ValueError(
+            f"End {cells['End']} is before Start {cells['Start']}; "
+            "if the clocks were set back, print the log with SLURM_TIME_FORMAT=%s"
+        )
     cancelled = state == "CANCELLED" and math.isnan(start) and not math.isnan(end)
     if start < submit:
         report.add("assumed", "jobs that start before their submission: the start is not compared", place)
