@@ -20,6 +20,7 @@ from tests.service.sample_state import state as sample_state
 
 from clustertwin.core import files
 from clustertwin.core.errors import OutputError, SettingsError, SourceError
+from clustertwin.service.outgoing.message_process import without_mentions
 from clustertwin.service.outgoing.notifications import (
     Notifier,
     NotifySettings,
@@ -270,6 +271,18 @@ def test_a_hostile_name_cannot_write_headers_or_lines():
     assert len(message.body.split("\n")) == 4
 
 
+@pytest.mark.parametrize("name", ["@everyone", "x @Here", "<!channel>", "<@U024BE7LH>", "<@&123>", "a@all"])
+def test_a_job_name_calls_nobody_in_a_chat(name):
+    text = without_mentions(f"job {name} hangs")
+    assert name not in text
+    assert text.replace("\u2060", "") == f"job {name} hangs"
+
+
+def test_addresses_and_links_are_not_changed():
+    text = "owner ada@example.org, 3 < 4 <b>, https://twin.example.org/events/1"
+    assert without_mentions(text) == text
+
+
 def test_thousands_of_messages_become_one_of_readable_length():
     messages = [compose(Case(replace(EVENT, id=str(i)), WHY), "opened", 0, "https://t") for i in range(3000)]
     title, body = joined(messages, "https://t")
@@ -292,7 +305,8 @@ def test_apprise_posts_to_a_real_webhook(store, tmp_path):
         notifier = Notifier(tmp_path, store, replace(ONE, urls=(url,)), [sender(url)])
         notifier.spool([EVENT], 0)
         notifier.deliver(0)
-    assert [entry["title"] for entry in posted] == [f"Anomaly: {TITLE}"]
+        assert sender(url)("job @everyone", "waits")
+    assert [entry["title"] for entry in posted] == [f"Anomaly: {TITLE}", "job @\u2060everyone"]
     assert WHY.sentence in posted[0]["message"]
 
 

@@ -7,6 +7,7 @@ process has a limit of memory, and can be killed. The URL may hold a password, s
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from clustertwin.core.extras import require
 
 #: Of memory; an answer has a few kilobytes.
 MOST_BYTES = 1 << 30
+#: What chats take for a call of everybody or of a person. A job may be named so.
+_MENTION = re.compile(r"@(?=(?:everyone|here|channel|all|room)\b)|<(?=[!@#&])", re.IGNORECASE)
 
 
 def target_of(url: str) -> Any:
@@ -31,6 +34,7 @@ def target_of(url: str) -> Any:
 def send(url: str, title: str, body: str, within_s: float) -> bool:
     """Whether the target accepted the message in this time. `OSError` if no process can be started."""
     command = [sys.executable, "-m", __name__]
+    title, body = without_mentions(title), without_mentions(body)
     message = json.dumps({"url": url, "title": title, "body": body, "within_s": within_s}).encode()
     try:
         # Apprise logs to standard error, with parts of the URL.
@@ -38,6 +42,11 @@ def send(url: str, title: str, body: str, within_s: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
+
+
+def without_mentions(text: str) -> str:
+    """The text in which no name calls anybody in a chat: a word joiner, which is not seen, parts the mention."""
+    return _MENTION.sub("\\g<0>\u2060", text)
 
 
 def main() -> int:
