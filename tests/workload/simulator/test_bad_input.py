@@ -44,6 +44,13 @@ def test_unsorted_logs_are_sorted_with_a_remark():
     assert remarks(schedule)["out of order; sorted by submission time"] == [2]
 
 
+def test_a_policy_never_sees_a_group_that_is_not_in_the_log():
+    jobs = Jobs.build([0, 0, 0], [1, 1, 1], cpus=[1, 1, 1], group=[0, 2**32 - 2, 2**32 + 5], queue=[1, 1, 1])
+    schedule = simulate(jobs, procs=1, policy=lambda request, now: -request.group)
+    assert schedule.start_s.tolist() == [0, 1, 2]  # the third was 5, and started first
+    assert remarks(schedule)["group or queue number beyond 32 bits; a policy sees -1 for both"] == [2, 3]
+
+
 @pytest.mark.parametrize("jobs", [Jobs.build([], []), Jobs.build([0], [1], cpus=[8])])
 def test_a_log_without_any_job_that_can_run_is_an_error(jobs: Jobs):
     with pytest.raises(TraceError, match="no job can run on 4 processors"):

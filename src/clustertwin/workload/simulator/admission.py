@@ -12,8 +12,9 @@ from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit, job_sizes
 from clustertwin.workload.simulator.machine_state import JOB, Records
 
-#: Job records hold sizes in 32 bits; a larger one would become another number.
+#: Job records hold sizes and codes in 32 bits; a larger one would become another number.
 LARGEST_MACHINE = 2**31 - 1
+UNKNOWN_CODE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,14 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
         reasons = ", ".join(f"{int(mask.sum())} {name}" for name, mask in refused.items() if mask.any())
         raise TraceError(f"{len(jobs)} jobs", f"no job can run on {procs} processors ({reasons or 'the log is empty'})")
     over_limit = fine & limited & (jobs.run_s > jobs.request_s)
+    codes_fit = (jobs.group == jobs.group.astype("i4")) & (jobs.queue == jobs.queue.astype("i4"))
     over_limit_remark = "killed at the time limit" if kill_at_limit else "ran past the time limit; reservation extended"
     changed = {
         "run time is 0 s": fine & (jobs.run_s == 0),
         "no time limit; using the run time instead": fine & ~limited,
         over_limit_remark: over_limit,
         "out of order; sorted by submission time": fine & (np.diff(jobs.submit_s, prepend=-np.inf) < 0),
+        f"group or queue number beyond 32 bits; a policy sees {UNKNOWN_CODE} for both": fine & ~codes_fit,
     }
     remarks = {name: jobs.id[mask] for name, mask in (refused | changed).items() if mask.any()}
     admitted = np.flatnonzero(fine)
@@ -65,6 +68,7 @@ def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_li
     records["procs"] = size[admitted]
     records["gpus"] = np.maximum(jobs.gpus[admitted], 0) if gpus else 0
     records["user"] = np.unique(jobs.user[admitted], return_inverse=True)[1]
-    records["group"], records["queue"] = jobs.group[admitted], jobs.queue[admitted]
+    for name, codes in (("group", jobs.group), ("queue", jobs.queue)):
+        records[name] = np.where(codes_fit, codes, UNKNOWN_CODE)[admitted]
     records["start_s"] = np.nan
     return Admission(records, admitted, remarks)
