@@ -74,6 +74,13 @@ def test_a_night_without_stored_data_is_refused_by_the_check(tmp_path, twin_here
     assert "learning.nightly: the data of the day is not stored" in refused.stderr
 
 
+def test_an_address_for_other_machines_without_tls_is_refused_by_the_check(tmp_path, twin_here):
+    (tmp_path / "twin.toml").write_text("[service]\nhost = '0.0.0.0'\n")
+    refused = twin_here("serve", "--config", tmp_path / "twin.toml", "--check")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "0.0.0.0 can be reached from outside this machine: it needs TLS (certificate and key)" in refused.stderr
+
+
 def test_nightly_learning_is_off_by_default():
     assert parse_config("", "twin.toml", {}).learning.hour is None
     assert parse_config("[learning]\nnightly = '02:30'\n", "twin.toml", {}).learning.hour == time(2, 30)

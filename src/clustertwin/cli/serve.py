@@ -33,6 +33,9 @@ def serve(
     settings = read_config(config, environment)
     settings.check_nights()
     if check:
+        from clustertwin.service.web.binding import check_binding
+
+        check_binding(settings.service.settings())
         print_json(settings.model_dump())
         return
     from clustertwin.service.serving import run

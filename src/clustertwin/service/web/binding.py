@@ -32,14 +32,14 @@ class Binding:
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
-def check_binding(binding: Binding, tokens: Tokens) -> None:
-    """Raise unless the address is loopback, or TLS and at least one token protect it."""
+def check_binding(binding: Binding, tokens: Tokens | None = None) -> None:
+    """Raise unless the address is loopback, or TLS and at least one token protect it. None: the token is checked later."""
     if bool(binding.certificate) != bool(binding.key):
         raise SettingsError("TLS needs both a certificate and a key")
     if binding.loopback:
         return
     missing = [] if binding.certificate else ["TLS (certificate and key)"]
-    if not tokens.valid():
+    if tokens is not None and not tokens.valid():
         missing.append("at least one token that has not expired (`twin token add NAME --role admin`)")
     if missing:
         raise SettingsError(
