@@ -33,7 +33,7 @@ class Binding:
 
 
 def check_binding(binding: Binding, tokens: Tokens | None = None) -> None:
-    """Raise unless the address is loopback, or TLS and at least one token protect it. None: the token is checked later."""
+    """Raise unless the address is loopback, or TLS and at least one token protect it. If None, only TLS is checked."""
     if bool(binding.certificate) != bool(binding.key):
         raise SettingsError("TLS needs both a certificate and a key")
     if binding.loopback:
