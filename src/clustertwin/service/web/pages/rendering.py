@@ -6,6 +6,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
@@ -75,7 +76,7 @@ def render(
         "open_events": open_events(state),
         "phase": _phase(state, shadow.on),
         "shadow": shadow,
-        "here": request.url.path,
+        "here": quote(request.scope["path"]),  # of a block that is loaded again; a name may hold %, ? and #
         "who": request.state.who,
         "role": request.state.role,
         "logged_in": bool(request.state.session),
