@@ -167,6 +167,11 @@ function click(event) {
 
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
+// A text that its column cuts is shown whole under the pointer.
+document.addEventListener("mouseover", ({ target }) => {
+  const cut = target.closest?.(".cut:not([title])");
+  if (cut && cut.scrollWidth > cut.clientWidth) cut.title = cut.textContent;
+});
 document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
 // An error with HTML is the block that was asked for, with a sentence in it: show it in its place.
 document.addEventListener("htmx:beforeSwap", (event) => {
