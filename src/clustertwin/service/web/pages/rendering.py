@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ def environment() -> Environment:
     )  # fmt: skip
     jinja.filters.update({function.__name__: function for function in FILTERS})
     jinja.filters["spoken"] = label_of
+    jinja.filters["shell_word"] = shlex.quote  # of a command that people copy
     jinja.globals.update(navigation=navigation(), sparkline=formatting.sparkline, static=static())
     # A global, not an import in each template: a block that is rendered alone does not see its template's imports.
     jinja.globals["ui"] = jinja.get_template("macros.html").module
