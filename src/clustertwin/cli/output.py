@@ -85,4 +85,4 @@ def _print_records(title: str, columns: Sequence[str], rows: Sequence[Sequence[s
     for row in rows:
         typer.echo("")
         for column, cell in zip(columns, row, strict=True):
-            typer.echo(f"{column or '·'}: {cell}")
+            typer.echo(f"{column or '·'}: {cell}".replace("\n", "\n  "))  # a comment cannot pass for a field
