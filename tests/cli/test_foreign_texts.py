@@ -76,6 +76,14 @@ def test_the_job_types_of_a_model_do_not_act_on_the_terminal(tmp_path, twin_here
     assert "\\x1b]0;pwned" in done.stdout
 
 
+def test_the_name_of_a_log_does_not_act_on_the_terminal_in_notes(tmp_path, twin_here):
+    good = "1 0 10 60 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1\n"
+    (tmp_path / "a\x1b]0;pwned\x07.swf").write_text(f"{good}2 0 10 60 4\n")
+    done = twin_here("trace", "describe", tmp_path / "a\x1b]0;pwned\x07.swf", "--lenient")
+    assert not set("\x1b\x07") & set(done.stdout + done.stderr)
+    assert "a\\x1b]0;pwned\\x07.swf:2: 5 fields" in done.stderr
+
+
 @pytest.mark.parametrize("body", [b'{"error": "\\u001b[2J\\u202e"}', b"<h1>\x1b[2J\xe2\x80\xae</h1>"])
 def test_the_reason_of_a_server_is_spelled_out(body):
     """An exporter that answers 500 wrote to the terminal of `twin record` and `twin top`."""
