@@ -67,6 +67,12 @@ def test_a_job_name_in_advice_is_one_word_of_the_shell(tmp_path):
     assert text.endswith("scancel '*'")
 
 
+def test_a_long_name_leaves_the_owner_of_the_job(tmp_path):
+    usage = usage_recorded(recorded(tmp_path / "r", (300, [BUSY] * 4)), "4711")
+    text = render(replace(usage, name="W" * 200))
+    assert text.splitlines()[0].startswith(f"job 4711 {'W' * 35}… of ada ")
+
+
 @pytest.mark.parametrize("length", [8, 28, 200])
 def test_every_thread_of_a_node_with_a_long_name_has_its_number(tmp_path, length):
     usage = usage_recorded(recorded(tmp_path / "r", (300, [BUSY, *[SLEEPING] * 3])), "4711")

@@ -28,7 +28,7 @@ from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, Tra
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
-LONGEST_LABEL = 36  # characters of the name of a thread
+LONGEST_LABEL = 36  # characters of the name of a job or a thread
 RUNNING_S = 30  # a job with data in the last seconds runs
 LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
 PIECE_S = 3600  # of a node, in memory at a time
@@ -255,7 +255,8 @@ def notes(usage: JobUsage) -> list[str]:
 def render(usage: JobUsage, width: int = WIDTH) -> str:
     """The report as text. No line is longer than `width`."""
     lasted_s = usage.end_s - usage.start_s
-    head = f"job {usage.job}" + (f" {usage.name}" if usage.name else "") + (f" of {usage.owner}" if usage.owner else "")
+    name = formatting.shortened(usage.name, LONGEST_LABEL)
+    head = f"job {usage.job}" + (f" {name}" if name else "") + (f" of {usage.owner}" if usage.owner else "")
     span = f"last {lasted_s:.0f} s" if usage.running else f"{lasted_s:.0f} s"
     lines = [f"{head[: width - len(span) - 1]:<{width - len(span)}}{span}", "─" * width]
     mean = np.nanmean(usage.means, axis=0) if not np.isnan(usage.means).all() else usage.means[0]
