@@ -16,7 +16,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e9ee; --soft: #9aa7b4; --line: #36404a; --back: #14191f; --tint: #1c232b; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 76rem;
-  margin: 2rem auto; padding: 0 1rem; }
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
 p.note, figcaption { color: var(--soft); max-width: 60rem; }
 a { color: inherit; }
@@ -29,8 +29,9 @@ th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-alig
 th:first-child, td:first-child { text-align: left; }
 tr.yard td { background: var(--tint); color: var(--soft); }
 svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
-.key span { display: inline-block; margin-right: 1.2rem; } .key i { display: inline-block; width: 1.6rem;
-  height: 0.25rem; vertical-align: middle; margin-right: 0.4rem; }
+h1, td, .key > * { overflow-y: clip; }
+.key span { display: inline-block; max-width: 100%; margin-right: 1.2rem; }
+.key i { display: inline-block; width: 1.6rem; height: 0.25rem; vertical-align: middle; margin-right: 0.4rem; }
 """
 #: Colours that are distinct on light and dark backgrounds.
 COLOURS = ("#3b82c4", "#d9713c", "#4aa564", "#b05fb5", "#c9a227", "#2fa8a8", "#d4577a", "#8a7a66")

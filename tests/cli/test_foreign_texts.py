@@ -16,6 +16,7 @@ from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.quiet_periods import MaintenanceWindow, Silence
 from clustertwin.telemetry.detection.events.event import Event
+from clustertwin.telemetry.detection.events.explanation import Explanation, Ratio
 from clustertwin.telemetry.ingest.sources.http import refused
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.workload import formats
@@ -49,6 +50,38 @@ def test_numbers_and_lines_of_a_cell_stay(capsys):
     assert "one" in out
     assert "\\n" not in out
     assert visible_lines("a\n\x1b") == "a\n\\x1b"
+
+
+def test_a_comment_cannot_add_an_entry_to_the_audit_log_of_a_narrow_terminal(tmp_path, twin_here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    store = Store(tmp_path / "state.sqlite")
+    store.write([(Event("e1", (("n1", (0,)),), ("7",), "ada", 940, 990, None, 4.5, "density", "m"), None)])
+    store.vet(["e1"], "dismissed", who="eve", comment="fine\n\nwhen: 2026-01-01\nwho: root", now_s=1000.0)
+    store.close()
+    done = twin_here("audit", "--home", tmp_path)
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("who:")] == ["who: eve"]
+    assert "\n  who: root" in done.stdout
+
+
+def test_the_job_types_of_a_model_do_not_act_on_the_terminal(tmp_path, twin_here):
+    store = Store(tmp_path / "state.sqlite")
+    event = Event("e1", (("n1", (0,)),), ("7",), "ada", 940, 990, None, 4.5, "density", "m")
+    why = Explanation("density", 890, 990, 80, 1, 2, "node", (Ratio("iowait", 0.7, 0.02, None),), ((HOSTILE, 1.0),))
+    store.write([(event, why)])
+    store.close()
+    done = twin_here("events", "show", "e1", "--home", tmp_path)
+    assert done.returncode == 0
+    assert not set("\x1b\x07\x00\u202e") & set(done.stdout + done.stderr)
+    assert "\\x1b]0;pwned" in done.stdout
+
+
+def test_the_name_of_a_log_does_not_act_on_the_terminal_in_notes(tmp_path, twin_here):
+    good = "1 0 10 60 4 -1 -1 4 60 -1 1 1 1 1 1 1 -1 -1\n"
+    (tmp_path / "a\x1b]0;pwned\x07.swf").write_text(f"{good}2 0 10 60 4\n")
+    done = twin_here("trace", "describe", tmp_path / "a\x1b]0;pwned\x07.swf", "--lenient")
+    assert not set("\x1b\x07") & set(done.stdout + done.stderr)
+    assert "a\\x1b]0;pwned\\x07.swf:2: 5 fields" in done.stderr
 
 
 @pytest.mark.parametrize("body", [b'{"error": "\\u001b[2J\\u202e"}', b"<h1>\x1b[2J\xe2\x80\xae</h1>"])

@@ -61,7 +61,7 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
         return
     _print([case], json=False)
     typer.echo(visible(case.event.title))
-    typer.echo(case.why.sentence if case.why else "There is no explanation.")
+    typer.echo(visible(case.why.sentence) if case.why else "There is no explanation.")
     if case.why:
         typer.echo(f"Next step: {case.why.next_step}")
     meaning = score_meaning(case.event, None)
@@ -71,7 +71,7 @@ def show(event: str = Id, home: Path = Home, json: bool = Json) -> None:
                    f"  expected {_share(ratio.expected)}  neighbours {_share(ratio.neighbours)}")  # fmt: skip
     if case.why and case.why.nearest:
         nearest = ", ".join(f"{kind} ({distance:.2f})" for kind, distance in case.why.nearest)
-        typer.echo(f"Nearest known job types (distance): {nearest}")
+        typer.echo(visible(f"Nearest known job types (distance): {nearest}"))
     if case.verdict:
         by = f"{case.verdict} by {case.who or 'local user'}{f': {case.comment}' if case.comment else ''}"
         typer.echo(visible_lines(by))

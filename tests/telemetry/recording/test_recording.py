@@ -278,12 +278,28 @@ def test_an_empty_recording_reads(tmp_path: Path) -> None:
     assert len(recording.windows()) == 0
 
 
-@pytest.mark.parametrize("node", ["gpu/1", "..", "host:9100", "ñ ode", "zarr.json"])
+@pytest.mark.parametrize(
+    "node", ["gpu/1", "..", "host:9100", "ñ ode", "zarr.json", "é" * 255, "." + "/" * 254, "W" * 255]
+)
 def test_any_node_name_is_a_directory_inside(tmp_path: Path, node: str) -> None:
     with Recorder.create(tmp_path / "r", {node: CPUS}) as recorder:
         recorder.append(a_trace(1000, 10, node=node))
     assert same(Recording.open(tmp_path / "r").trace(node), a_trace(1000, 10, node=node))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r"]
+
+
+def test_two_long_names_have_two_directories(tmp_path: Path) -> None:
+    nodes = {f"{'é' * 254}{end}": CPUS for end in "ab"}
+    with Recorder.create(tmp_path / "r", nodes) as recorder:
+        for node in nodes:
+            recorder.append(a_trace(1000, 10 if node[-1] == "a" else 7, node=node))
+    assert [int(Recording.open(tmp_path / "r").trace(node).valid[0].sum()) for node in nodes] == [10, 7]
+
+
+def test_a_node_without_a_name_is_refused_and_the_recording_stays_readable(tmp_path: Path) -> None:
+    with Recorder.create(tmp_path / "r", {"n0": CPUS}) as recorder, pytest.raises(RecordingError, match="no name"):
+        recorder.admit("", CPUS)
+    assert list(Recording.open(tmp_path / "r").nodes) == ["n0"]
 
 
 def test_recordings_are_found_below_a_directory(tmp_path: Path) -> None:

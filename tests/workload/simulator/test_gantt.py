@@ -101,6 +101,11 @@ def test_names_cannot_become_markup_or_script(tmp_path: Path):
     assert "img" not in tags
 
 
+def test_control_characters_in_the_names_of_users_are_spelled_out(tmp_path: Path):
+    text = written(tmp_path, schedule(names=("ada", "a\u202e\x1b[2J", "Müller-Σ")))
+    assert list(document(text)["users"].values()) == ["ada", "a\\u202e\\x1b[2J", "Müller-Σ"]
+
+
 def test_the_page_loads_nothing_and_allows_its_own_script_only(tmp_path: Path):
     text = written(tmp_path, schedule(names=("ada",)))
     assert not re.search(r"https?://|\bsrc=|@import|url\(", text)
@@ -118,6 +123,20 @@ def test_hours_keep_the_jobs_that_wait_or_run_in_them(tmp_path: Path):
     wanted = planned.jobs.id[(planned.jobs.submit_s <= last_s) & (planned.end_s >= first_s)]
     assert 0 < len(wanted) < len(planned)
     assert np.cumsum(numbers(shown["columns"]["id"])).tolist() == wanted.tolist()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_long_and_tall_names_stay_in_the_key(tmp_path: Path):
+    written(tmp_path, schedule(names=("W" * 200, "z" + "\u0301" * 100)))
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        page.goto((tmp_path / "chart.html").as_uri())
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= 400
+        chart = page.locator("canvas").first
+        before = chart.screenshot()
+        page.evaluate("for (const key of document.querySelectorAll('#key button')) key.style.visibility = 'hidden'")
+        assert chart.screenshot() == before
 
 
 @pytest.mark.real

@@ -6,6 +6,7 @@ for the job's cause: that of its newest event, or the one that its last seconds 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from clustertwin.telemetry.recording.trace_archive import PrometheusArchive, Tra
 WIDTH = 78
 IDLE = 0.05  # a thread that is busy for a smaller share of its time counts as idle
 MOST_ROWS = 24
+LONGEST_LABEL = 36  # characters of the name of a job or a thread
 RUNNING_S = 30  # a job with data in the last seconds runs
 LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
 PIECE_S = 3600  # of a node, in memory at a time
@@ -227,13 +229,13 @@ def notes(usage: JobUsage) -> list[str]:
     mean = np.nanmean(usage.means, axis=0) if len(busy) else np.full(len(usage.channels), np.nan)
     total, idle = len(busy), int((busy < IDLE).sum())
     advised = total - idle if total > idle > 0 else 1
-    words = {"job": usage.job, "busy": f"{advised} of {total}", "threads": advised}
+    words = {"job": shlex.quote(usage.job), "busy": f"{advised} of {total}", "threads": advised}
     hints = [line.format(**words) for line in cause_of(usage.cause).advice] if usage.cause else []
     if usage.when[0]:
         hints.insert(0, f"From {formatting.clock(usage.when[0])} to {formatting.clock(usage.when[1])}:")
     if total and idle == total:
         if usage.cause != CAUSE_IDLE:
-            hints.append(f"All {total} threads were idle. If the job hangs: scancel {usage.job}")
+            hints.append(f"All {total} threads were idle. If the job hangs: scancel {words['job']}")
     elif idle and not usage.cause:
         nodes = {node for node, _ in usage.threads}
         directive = "--ntasks" if len(nodes) > 1 else "--cpus-per-task"
@@ -253,29 +255,36 @@ def notes(usage: JobUsage) -> list[str]:
 def render(usage: JobUsage, width: int = WIDTH) -> str:
     """The report as text. No line is longer than `width`."""
     lasted_s = usage.end_s - usage.start_s
-    head = f"job {usage.job}" + (f" {usage.name}" if usage.name else "") + (f" of {usage.owner}" if usage.owner else "")
+    name = formatting.shortened(usage.name, LONGEST_LABEL)
+    head = f"job {usage.job}" + (f" {name}" if name else "") + (f" of {usage.owner}" if usage.owner else "")
     span = f"last {lasted_s:.0f} s" if usage.running else f"{lasted_s:.0f} s"
     lines = [f"{head[: width - len(span) - 1]:<{width - len(span)}}{span}", "─" * width]
     mean = np.nanmean(usage.means, axis=0) if not np.isnan(usage.means).all() else usage.means[0]
-    for channel, share in zip(usage.channels, mean, strict=True):
-        lines.append(_bar("idle" if channel == "other" else channel, share, width))
-    lines.append("─" * width)
     order = np.argsort(-np.nan_to_num(usage.busy, nan=-1.0), kind="stable")
-    for row in order[:MOST_ROWS]:
-        node, cpu = usage.threads[row]
-        lines.append(_bar(f"{node}/{cpu}", float(usage.busy[row]), width))
+    threads = [_thread(*usage.threads[row]) for row in order[:MOST_ROWS]]
+    label = max(15, *map(len, threads)) if threads else 15
+    for channel, share in zip(usage.channels, mean, strict=True):
+        lines.append(_bar("idle" if channel == "other" else channel, share, label, width))
+    lines.append("─" * width)
+    for name, row in zip(threads, order, strict=False):
+        lines.append(_bar(name, float(usage.busy[row]), label, width))
     if len(order) > MOST_ROWS:
         lines.append(f"… and {len(order) - MOST_ROWS} more threads, which were less busy")
     hints = notes(usage) or ["No changes suggested."]
     return "\n".join([*lines, "─" * width, *(line[:width] for line in hints)])
 
 
-def _bar(name: str, share: float, width: int) -> str:
-    room = width - 16 - 8
+def _thread(node: str, cpu: int) -> str:
+    """The name of a thread. That of its node is cut, never the number."""
+    return f"{formatting.shortened(node, LONGEST_LABEL - 5)}/{cpu}"
+
+
+def _bar(name: str, share: float, label: int, width: int) -> str:
+    room = width - label - 9
     if np.isnan(share):
-        return f"{name[:15]:<16}{'?' * 3:<{room}}unknown"
+        return f"{name:<{label}} {'?' * 3:<{room}}unknown"
     full = round(float(share) * room)
-    return f"{name[:15]:<16}{'█' * full + '·' * (room - full)} {100 * share:5.1f} %"
+    return f"{name:<{label}} {'█' * full + '·' * (room - full)} {100 * share:5.1f} %"
 
 
 def _means(values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Means:

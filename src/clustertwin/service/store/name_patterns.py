@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from clustertwin.core.errors import SettingsError
 
-LONGEST = 200  # characters of a name or pattern
+LONGEST = 255  # characters of a name or pattern, as of the names of nodes and jobs
 MOST_WILDCARDS = 8  # of one pattern: the time to match grows with them
 MOST_REMEMBERED = 100_000  # names
 _WILDCARDS = frozenset("*?[")
@@ -22,6 +22,17 @@ def is_pattern(text: str) -> bool:
 def matches(name: str, pattern: str) -> bool:
     """Whether the name equals the pattern or matches it. Names such as [::1]:9752 and job[3] look like patterns."""
     return name == pattern or (is_pattern(pattern) and _compiled(pattern).match(name) is not None)
+
+
+def only(name: str) -> str:
+    r"""A pattern for this name in a form, where spaces and commas part names. It has wildcards only if it must.
+
+    >>> only("n01"), only("job[3]"), only("n0*"), only("n01 n02")
+    ('n01', 'job[3]', 'n0[*]', 'n01?n02')
+    """
+    if not re.search(r"[*?\s,]", name):
+        return name
+    return re.sub(r"[\s,]", "?", re.sub(r"[*?[]", r"[\g<0>]", name))
 
 
 class NamePatterns:

@@ -86,7 +86,7 @@ class RemoteBoards:
             names = [str(node["node"]) for node in snapshot["nodes"]]
             shown = self._node if self._node in names else (names[0] if names else "")
             heat = None
-            if shown:
+            if shown not in ("", ".", ".."):  # no address can have these names
                 heat = heat_of(_shown(self._ask("GET", f"/nodes/{quote(shown, safe='')}/traces?seconds={SECONDS}")))
             events = self._ask("GET", f"/events?open=true&limit={EVENTS}")["events"]
             return board_of(snapshot, heat, _shown(events))

@@ -16,6 +16,7 @@ older segments stay as they are, and readers join them by the names of the chann
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
 DOCUMENT, LABELS, LOCK, JOURNAL = "zarr.json", "labels.jsonl", "lock", "journal"
 JOB_SLOTS = "jobs.jsonl"
+LONGEST_DIRECTORY = 230  # characters; a file system allows 255, and a segment is added
 VERSION = 2
 
 #: Budgets of a document, and of the bytes of one chunk in memory: 500 threads need 5 MB for an hour.
@@ -261,7 +263,9 @@ def directory_name(node: str) -> str:
     """
     name = quote(node, safe="@:+ ")
     if name.startswith(".") or name in (DOCUMENT, LABELS, LOCK, JOB_SLOTS):
-        return f"%{ord(name[0]):02X}{name[1:]}"
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name) > LONGEST_DIRECTORY:  # "%-" is in no other name
+        return f"{name[: LONGEST_DIRECTORY - 18]}%-{hashlib.sha256(node.encode()).hexdigest()[:16]}"
     return name
 
 

@@ -110,9 +110,10 @@ class Recorder:
     def admit(self, node: str, cpus: tuple[int, ...]) -> None:
         """Add a node that is not in the recording yet."""
         with self._mutex:
-            if self._lock < 0 or node in self.description.nodes or not cpus:
+            if self._lock < 0 or node in ("", *self.description.nodes) or not cpus:
                 raise RecordingError(
-                    self.directory, f"cannot add node {node!r}: the recording is closed or has it, or it has no cpus"
+                    self.directory,
+                    f"cannot add node {node!r}: the recording is closed or has it, or it has no name or no cpus",
                 )
             nodes = {**self.description.nodes, node: tuple(cpus)}
             self.description = dataclasses.replace(self.description, nodes=nodes)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from clustertwin.core.formatting import visible
 from clustertwin.page import page
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.simulator.schedule import Schedule
@@ -90,7 +91,7 @@ def varints(values: ArrayLike) -> bytes:
 def _user_names(jobs: Jobs) -> dict[str, str]:
     """Code -> name, for the users in the page that have a name."""
     names = jobs.names.get("user", ())
-    return {str(code): names[code] for code in np.unique(jobs.user).tolist() if 0 <= code < len(names)}
+    return {str(code): visible(names[code]) for code in np.unique(jobs.user).tolist() if 0 <= code < len(names)}
 
 
 def _digest(text: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.service import sample_state
 from tests.service.conftest import Clock, ready
@@ -232,6 +233,22 @@ def test_no_script_runs_from_a_hostile_name(tmp_path: Path, open_page: Any) -> N
         page.locator("#node canvas").hover(position={"x": 300, "y": 5})
         assert HOSTILE in page.locator("#node .tip").inner_text()
         assert page.evaluate("window.pwned") is None
+        page.close()
+    state.store.close()
+
+
+def test_the_page_of_a_job_that_ends_keeps_its_last_state(tmp_path: Path, browser: Any) -> None:
+    state, now = sample_state.state(tmp_path), sample_state.snapshot()
+    moment = replace(now.moment, jobs=("99",), job=np.array([0, 0, -1, -1], np.int32))
+    state.publish(replace(now, moment=moment, jobs=(replace(now.jobs[0], job="99"),)), None)
+    with serving(create_app(state)) as url:
+        page = browser.new_page()  # not `open_page`: the browser reports the 404
+        page.goto(f"{url}/jobs/99")
+        page.locator("#phase[data-state=watching]").wait_for()
+        state.publish(replace(now, number=8, jobs=()), None)
+        page.get_by_text("the page shows its last state").wait_for()
+        assert page.locator("header.bar").count() == 1
+        assert page.locator("#report").inner_text().startswith("job 99")
         page.close()
     state.store.close()
 

@@ -46,15 +46,18 @@ def router(state: ServiceState) -> APIRouter:
         answer: dict[str, Any] = plain(state.snapshot.history)
         return answer
 
-    @api.get("/nodes/{node}", summary="Show a node and each of its threads")
-    def node(node: str) -> dict[str, Any]:
-        return _node(state.snapshot, node)
-
-    @api.get("/nodes/{node}/traces", summary="Show the last seconds of a node's threads, measured and reconstructed")
+    # A name may have a slash in it; the longer address comes first.
+    @api.get(
+        "/nodes/{node:path}/traces", summary="Show the last seconds of a node's threads, measured and reconstructed"
+    )
     def traces(
         node: str, seconds: Annotated[int, Query(ge=1, le=300)] = 100, reconstructed: bool = False
     ) -> dict[str, Any]:
         return _traces(state, node, seconds, reconstructed)
+
+    @api.get("/nodes/{node:path}", summary="Show a node and each of its threads")
+    def node(node: str) -> dict[str, Any]:
+        return _node(state.snapshot, node)
 
     @api.get("/jobs", summary="List running jobs, highest score first")
     def jobs() -> list[dict[str, Any]]:
@@ -69,7 +72,7 @@ def router(state: ServiceState) -> APIRouter:
         answer: dict[str, Any] = plain(board)
         return {**answer, "age_s": plain(board.age_s(time.time()))}
 
-    @api.get("/jobs/{job}", summary="Show the report of a running or recorded job")
+    @api.get("/jobs/{job:path}", summary="Show the report of a running or recorded job")
     def job(job: str) -> dict[str, Any]:
         events = state.store.events(Filter(job=job), 50)
         usage = job_report.find_usage(state, job, events)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
@@ -15,6 +17,7 @@ from clustertwin.core import formatting
 from clustertwin.core.channels import label_of
 from clustertwin.service.live.problems import problems
 from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.store import name_patterns
 from clustertwin.service.web.contract import Page
 from clustertwin.service.web.pages import STATIC, navigation
 from clustertwin.service.web.unsettled_events import open_events
@@ -49,6 +52,8 @@ def environment() -> Environment:
     )  # fmt: skip
     jinja.filters.update({function.__name__: function for function in FILTERS})
     jinja.filters["spoken"] = label_of
+    jinja.filters["only"] = name_patterns.only
+    jinja.filters["shell_word"] = shlex.quote  # of a command that people copy
     jinja.globals.update(navigation=navigation(), sparkline=formatting.sparkline, static=static())
     # A global, not an import in each template: a block that is rendered alone does not see its template's imports.
     jinja.globals["ui"] = jinja.get_template("macros.html").module
@@ -75,7 +80,7 @@ def render(
         "open_events": open_events(state),
         "phase": _phase(state, shadow.on),
         "shadow": shadow,
-        "here": request.url.path,
+        "here": quote(request.scope["path"]),  # of a block that is loaded again; a name may hold %, ? and #
         "who": request.state.who,
         "role": request.state.role,
         "logged_in": bool(request.state.session),

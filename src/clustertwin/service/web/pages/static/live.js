@@ -167,16 +167,23 @@ function click(event) {
 
 document.addEventListener("keydown", press);
 document.addEventListener("click", click);
+// A text that its column cuts is shown whole under the pointer.
+document.addEventListener("mouseover", ({ target }) => {
+  const cut = target.closest?.(".cut:not([title])");
+  if (cut && cut.scrollWidth > cut.clientWidth) cut.title = cut.textContent;
+});
 document.addEventListener("htmx:afterSettle", (event) => localise(event.target.parentElement || document));
-// An error with HTML is the block that was asked for, with a sentence in it: show it in its place.
+// An error with HTML is the block that was asked for, with a sentence in it: show it in its place. A 404 is a page: the
+// job or the node of this page has gone, and the page keeps its last state.
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr } = event.detail;
-  if (xhr.status < 400 || !(xhr.getResponseHeader("Content-Type") || "").startsWith("text/html")) return;
+  if (xhr.status < 400 || xhr.status === 404 || !(xhr.getResponseHeader("Content-Type") || "").startsWith("text/html")) return;
   event.detail.shouldSwap = true;
   event.detail.isError = false;
 });
 document.addEventListener("htmx:responseError", (event) => {
-  let reason = `the service answered ${event.detail.xhr.status}`;
+  const { status } = event.detail.xhr;
+  let reason = status === 404 ? "this has ended or is gone; the page shows its last state" : `the service answered ${status}`;
   try { reason = JSON.parse(event.detail.xhr.responseText).detail || reason; } catch { /* not JSON: show the status */ }
   toast(typeof reason === "string" ? reason : JSON.stringify(reason));
 });
