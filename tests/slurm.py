@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.servers import free_port
 
 DAEMONS = ("munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct")
+LONGEST_DIRECTORY = 70  # characters: Slurm adds the names of its sockets, and Linux allows 107
 SPOKEN_S = 120.0  # every daemon answers within this time, or the start has failed
 
 
@@ -74,13 +76,17 @@ def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]], cgroup
         (directory / name).mkdir(parents=True)
     _open_to_daemons(directory)
     ports = [free_port() for _ in range(3 + len(node_cpus))]
-    _write_configuration(directory, node_cpus, ports)
-    if cgroups:
-        _use_cgroups(directory)
-    env = os.environ | {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": _path()}
-    env.pop("SLURM_JOB_ID", None)
-    cluster = Slurm(directory, node_cpus, env)
     with ExitStack() as running:
+        if len(os.fspath(directory)) > LONGEST_DIRECTORY:
+            link = Path(running.enter_context(TemporaryDirectory(prefix="slurm-", dir="/tmp"))) / "s"
+            link.symlink_to(directory)
+            _open_to_daemons(directory := link)
+        _write_configuration(directory, node_cpus, ports)
+        if cgroups:
+            _use_cgroups(directory)
+        env = os.environ | {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": _path()}
+        env.pop("SLURM_JOB_ID", None)
+        cluster = Slurm(directory, node_cpus, env)
         start = _Starter(directory, env, running)
         _start_munge(start)
         _start_database(start, ports[0])
