@@ -112,6 +112,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         hostile_inputs.tried, hostile_inputs.spent_s = 0, 0.0
 
 
+def pytest_sessionfinish() -> None:
+    for directory in hostile_inputs.directories:
+        directory.cleanup()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The table of `make fuzz`: the cases of each parser."""
     if "FUZZ_CASES" not in os.environ:

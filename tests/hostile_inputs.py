@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
@@ -51,6 +52,14 @@ VALUES = (
 #: What the test that runs now has done: its cases, and its CPU seconds. `conftest.py` reads and resets both.
 tried = 0
 spent_s = 0.0
+#: `conftest.py` removes them: a worker of pytest-xdist ends without what Python does at its end.
+directories: list[TemporaryDirectory[str]] = []
+
+
+def scratch(parser: str) -> Path:
+    """A directory for the damaged files of a parser, until the session ends."""
+    directories.append(TemporaryDirectory(prefix=f"hostile-{parser}-"))
+    return Path(directories[-1].name)
 
 
 def fuzzed(parser: str, *others: Draw, values: tuple[Any, ...] = ()) -> Callable[..., Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import tempfile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.hostile_inputs import attempt, boolean, fuzzed, seeds
+from tests.hostile_inputs import attempt, boolean, fuzzed, scratch, seeds
 
 from clustertwin.core.errors import InputError, TraceError
 from clustertwin.workload import formats
@@ -21,8 +20,7 @@ from clustertwin.workload.slurm.joblog.job_readers import read_log
 from clustertwin.workload.slurm.site.conf_lines import SiteError
 from clustertwin.workload.slurm.site.site_directory import read_site
 
-SCRATCH = tempfile.TemporaryDirectory(prefix="hostile-logs-")
-DIRECTORY = Path(SCRATCH.name)
+DIRECTORY = scratch("logs")
 CONF = seeds("slurm_conf")[0]
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from starlette.datastructures import Headers
-from tests.hostile_inputs import damaged, fuzzed, one_of
+from tests.hostile_inputs import damaged, fuzzed, one_of, scratch
 
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
 from clustertwin.service.web.access import COOKIE, Guard, session_of
 from clustertwin.service.web.binding import Binding
 
-DIRECTORY = tempfile.TemporaryDirectory(prefix="hostile-headers-")
-STORE = Store(Path(DIRECTORY.name) / "state.sqlite")
+STORE = Store(scratch("headers") / "state.sqlite")
 TOKENS = Tokens(STORE.database)
 SESSION = TOKENS.start_session(TOKENS.add("ada", "read", 0.0))
 GUARD = Guard(None, SimpleNamespace(store=STORE), Binding(), ())  # type: ignore[arg-type]

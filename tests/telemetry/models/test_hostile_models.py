@@ -6,13 +6,12 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.hostile_inputs import attempt, boolean, fuzzed, seeds
+from tests.hostile_inputs import attempt, boolean, fuzzed, scratch, seeds
 
 from clustertwin.telemetry.detection import bundled, detector_store
 from clustertwin.telemetry.models import model_store
@@ -22,8 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 safetensors = pytest.importorskip("safetensors.numpy")
 
 GOOD = Path(bundled.__file__).parent
-DIRECTORY = tempfile.TemporaryDirectory(prefix="hostile-models-")
-ROOT = Path(DIRECTORY.name)
+ROOT = scratch("models")
 FILES = ("model.json", "weights.safetensors", "detector.json", "detector.safetensors")
 
 

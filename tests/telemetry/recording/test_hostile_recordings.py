@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import tempfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
-from tests.hostile_inputs import attempt, fuzzed
+from tests.hostile_inputs import attempt, fuzzed, scratch
 
 from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.errors import RecordingError, TwinError
@@ -39,8 +38,7 @@ def a_recording(directory: Path) -> Path:
     return directory
 
 
-DIRECTORY = tempfile.TemporaryDirectory(prefix="hostile-recordings-")
-ROOT = Path(DIRECTORY.name)
+ROOT = scratch("recordings")
 GOOD = a_recording(ROOT / "good")
 #: file of a recording -> the folder of its kept inputs
 FILES = {
