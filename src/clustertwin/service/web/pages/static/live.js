@@ -183,7 +183,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 });
 document.addEventListener("htmx:responseError", (event) => {
   const { status } = event.detail.xhr;
-  let reason = status === 404 ? "this has ended or is gone; the page shows its last state" : `the service answered ${status}`;
+  let reason = status === 404 ? "no longer there; the page shows its last state" : `the service answered ${status}`;
   try { reason = JSON.parse(event.detail.xhr.responseText).detail || reason; } catch { /* not JSON: show the status */ }
   toast(typeof reason === "string" ? reason : JSON.stringify(reason));
 });
