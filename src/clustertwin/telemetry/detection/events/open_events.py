@@ -18,6 +18,7 @@ class OpenEvent:
     reported: Event  # as of the last change that the tracker returned
     calm_s: int = 0
     unknown_s: int = 0
+    own_cause_s: int = 0  # when its threads last showed its own cause
     other_cause: str = ""
     other_since_s: int = 0
 
@@ -32,12 +33,12 @@ class OpenEvent:
             or now.seen_s >= before.seen_s + 60
         )
 
-    def has_changed_cause(self, cause: str, now_s: int, needed_s: int) -> bool:
-        """Whether another cause than the event's own has been seen for `needed_s`, up to now."""
+    def has_changed_cause(self, cause: str, since_s: int, now_s: int, needed_s: int) -> bool:
+        """Whether another cause, seen since `since_s`, has been the only one for `needed_s`, up to now."""
         if cause in (self.event.cause, UNUSUAL) or not self.event.cause:
-            self.other_cause = ""
+            self.other_cause, self.own_cause_s = "", now_s
         elif cause != self.other_cause:
-            self.other_cause, self.other_since_s = cause, now_s
+            self.other_cause, self.other_since_s = cause, max(since_s, self.own_cause_s)
         return bool(self.other_cause) and now_s - self.other_since_s >= needed_s
 
 

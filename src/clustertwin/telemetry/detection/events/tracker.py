@@ -41,7 +41,7 @@ from clustertwin.telemetry.detection.events.event import (
 )
 from clustertwin.telemetry.detection.events.event_title import subject_of, write_title
 from clustertwin.telemetry.detection.events.open_events import OpenEvent, OpenEventIndex
-from clustertwin.telemetry.detection.questions.finding import CONFIRMED, MEMORY_CAUSES, Finding, naming_finding
+from clustertwin.telemetry.detection.questions.finding import MEMORY_CAUSES, Finding, names_better, naming_finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import WINDOW_S, Moment
 
@@ -145,8 +145,9 @@ class Tracker:
                 continue
             new = _event_of(lead, found, moment, model, owners)
             known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
-            if known is not None and known.event.cause != new.cause and lead.cause != CONFIRMED:
-                still = [f for f in found if f.cause == known.event.cause and f.held(moment.end_s)]
+            before = known.event.cause if known is not None else new.cause
+            if before != new.cause and not names_better(new.cause, before):
+                still = [f for f in found if f.cause == before and f.held(moment.end_s)]
                 new = _event_of(still[0], found, moment, model, owners) if still else new
             changes += self._admit(new, moment, index)
         return changes
@@ -230,7 +231,8 @@ class Tracker:
         if known is None and _is_node_wide(moment, new):
             known = index.find_on_node(new, self.settings.same_cause_s)
         if known is not None:
-            if not known.has_changed_cause(new.cause, moment.end_s, self.settings.needed_s):
+            since_s = new.since_s if new.found else moment.end_s
+            if not known.has_changed_cause(new.cause, since_s, moment.end_s, self.settings.needed_s):
                 known.event = merge(known.event, new)
                 index.add(known)
                 return []

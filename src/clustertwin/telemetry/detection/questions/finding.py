@@ -108,3 +108,9 @@ def naming_finding(findings: Sequence[Finding], now_s: int) -> Finding | None:
     lasting = [finding for finding in reasons if finding in held]
     recent = [finding for finding in reasons if now_s - finding.since_s >= EXPLAINS_S]
     return min(lasting or recent or held, key=lambda finding: (finding.since_s, -finding.strength, finding.cause))
+
+
+def names_better(cause: str, before: str) -> bool:
+    """Whether a cause names an event better than the one before, although that one lasts: confirmed, or no symptom."""
+    symptom = before in FINDING_CAUSES and FINDING_CAUSES[before].symptom
+    return cause == CONFIRMED or (symptom and not FINDING_CAUSES[cause].symptom)
