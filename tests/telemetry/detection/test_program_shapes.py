@@ -23,6 +23,12 @@ def _database() -> list[Phase]:
     return [Phase(30, (load, load / 5, 0.02), disk=20 * load) for load in loads]
 
 
+def _one_task(seconds: int, threads: int, page_faults: float = np.nan) -> list[Phase]:
+    """One task that is not bound. Recorded on two CPUs, the kernel moves such a task every few seconds at most."""
+    places = [[BUSY if thread == at else IDLE for thread in range(threads)] for at in range(threads)]
+    return [Phase(4, places[i % threads], page_faults=page_faults) for i in range(seconds // 4)]
+
+
 HEALTHY: dict[str, tuple[list[Phase], int]] = {  # phases, threads
     "a notebook": (_notebook(), 4),
     "a shell": ([Phase(900, IDLE)], 2),
@@ -33,7 +39,7 @@ HEALTHY: dict[str, tuple[list[Phase], int]] = {  # phases, threads
     "check-points": ([Phase(285, BUSY), Phase(15, (0.05, 0.1, 0.8), disk=300)] * 3, 4),
     "a slow check-point": ([Phase(400, BUSY), Phase(60, (0.02, 0.05, 0.9), disk=40), Phase(200, BUSY)], 4),
     "a serial tail": ([Phase(600, BUSY), Phase(500, [BUSY, IDLE, IDLE, IDLE])], 4),
-    "a serial tail that is not bound": ([Phase(600, BUSY), Phase(500, (0.245, 0.005, 0.0))], 4),
+    "a serial tail that is not bound": ([Phase(600, BUSY), *_one_task(500, 4)], 4),
     "a serial beginning": ([Phase(300, [BUSY, IDLE, IDLE, IDLE]), Phase(500, BUSY)], 4),
     "allocates most of its memory at once": (
         [Phase(40, BUSY, memory=(0, 0.85)), Phase(500, BUSY, memory=(0.85, 0.85))],
@@ -107,18 +113,13 @@ def test_a_fault_after_three_minutes_is_found_and_named(name: str, threads: int)
     assert min(found[cause] for cause in found.keys() & named) > 180
 
 
-def _moving(page_faults: float) -> list[Phase]:
-    """One of two ranks is left. It is not bound, so it is now on one CPU, now on the other, now on both."""
-    places = [[BUSY, IDLE], [IDLE, BUSY], [(0.49, 0.0, 0.0)] * 2]
-    return [Phase(20, place, page_faults=page_faults) for place in places * 6]
-
-
 def test_a_rank_that_waits_for_a_stopped_one_is_told_from_a_serial_phase_by_its_page_faults() -> None:
     worked = Phase(240, BUSY, page_faults=0.08)
-    found = pages(draw([worked, *_moving(0.0)], 2, seed=3), every_s=10)
+    """The one of two ranks that is left is not bound, so it is now on one CPU, now on the other."""
+    found = pages(draw([worked, *_one_task(360, 2, page_faults=0.0)], 2, seed=3), every_s=10)
     assert found["hung-rank"] <= 240 + 130
     assert "idle" not in found
-    assert "hung-rank" not in pages(draw([worked, *_moving(0.05)], 2, seed=3), every_s=10)
+    assert "hung-rank" not in pages(draw([worked, *_one_task(360, 2, page_faults=0.05)], 2, seed=3), every_s=10)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 8])

@@ -135,6 +135,20 @@ def test_a_job_whose_threads_all_work_a_tenth_less_is_found() -> None:
     assert causes(a_job((600, (0.85, 0.06, 0.0)), (400, (0.80, 0.05, 0.0)))) == set()
 
 
+def test_two_threads_that_both_work_half_of_the_time_are_no_serial_phase() -> None:
+    """iqtree, slowed to half of its speed on two CPUs, keeps just one of them busy in all."""
+    assert causes(a_job((600, BUSY), (200, (0.49, 0.01, 0.0)), threads=2)) == {"idle"}
+
+
+@pytest.mark.medium
+def test_a_task_that_moves_between_two_threads_is_a_serial_phase() -> None:
+    moves = [(4, [BUSY, IDLE]), (3, [IDLE, BUSY])] * 28
+    assert causes(a_job((600, BUSY), *moves, threads=2)) == set()
+    # Short processes, one after the other, run on both threads in every second; they touch new memory all the time.
+    script = a_job((600, BUSY), (200, (0.49, 0.01, 0.0)), threads=2)
+    assert causes(in_cgroup(script, 200, job_page_faults=(0.1, 0.9))) == set()
+
+
 @pytest.mark.medium
 def test_a_shift_of_two_points_is_no_event_however_steady_the_job_was() -> None:
     assert causes(a_job((1500, BUSY), (600, (0.96, 0.03, 0.0)))) == set()

@@ -26,7 +26,8 @@ from clustertwin.telemetry.detection.questions.stages import (
 from clustertwin.telemetry.detection.questions.usual import Usual
 
 _OWN_TASKS = 0.02  # other work, or a quota, that takes less than this does not explain tasks that wait
-_ONE_TASK = 0.1  # a task that computes keeps one thread busy, more or less by this much
+_ONE_TASK = 0.1  # a task that computes keeps one thread busy, more or less by this much, …
+_ALL_OF_IT = 0.7  # … and the busiest thread of each second does at least this much of it
 _RESTING = 0.8  # of the time: a job that is idle for longer rests by design
 _MORE_WORK = 0.02  # user time above what is usual: the program itself does more, and more time in the kernel follows
 _WORKED = 0.3  # threads that a job keeps busy
@@ -78,7 +79,7 @@ def change_candidates(
     rests_here = (value("idle") > settings.idle_above) & (value("busiest") < settings.busiest_below)
     rests_here &= elsewhere > settings.still_busy
     # In a serial phase one thread is as busy as before. Where even the busiest one is not, the job makes less progress.
-    slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now)
+    slowed = (value("busiest") < centre("busiest") - settings.slowed) & ~_is_serial(parts, now, own)
     # Tasks wait for a CPU while another one is free: that explains why only one thread works.
     one_cpu = is_confined(parts, now, settings)
     # The other ranks wait, and waiting is busy. Page faults and traffic tell this from a serial phase.
@@ -101,7 +102,7 @@ def change_candidates(
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     rests = np.fmax(idles, at_rest)
     by_program, above_runs = compared.by_program, rise("idle", settings.unlike_program)
-    serial = _is_serial(parts, longer)
+    serial = _is_serial(parts, longer, own)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
     return [
         candidate("cpu-contention", "lost", only_if(~own_tasks, contention)),
@@ -201,15 +202,17 @@ def _distance_ratio(longer: Signals, usual: Usual, name: str, settings: Question
     return np.asarray((value - centre) / np.maximum(settings.spreads * spread, highest - centre + floor))
 
 
-def _is_serial(parts: JobParts, signals: Signals) -> NDArray[np.bool_]:
+def _is_serial(parts: JobParts, signals: Signals, own: Usual) -> NDArray[np.bool_]:
     """(part,) one task works and the others rest: a serial phase, not a thread that others wait for.
 
-    A task that is not bound moves between the threads, so the time of all of them counts.
+    A task that is not bound moves between the threads, so the time of all of them counts: they add up to one thread,
+    and in each second one of them does it all. Or short processes do it one after the other.
     """
     busiest, n = signals[:, S["busiest"]], parts.count
     rest_idle = (n * signals[:, S["idle"]] - (1 - busiest)) / np.maximum(n - 1, 1)
-    busy = busy_threads(parts, signals)
-    return np.asarray((busiest > 0.8) & (rest_idle > 0.8) | (n > 1) & (abs(busy - 1) < _ONE_TASK))
+    adds_up = (n > 1) & (abs(busy_threads(parts, signals) - 1) < _ONE_TASK)
+    in_turn = (signals[:, S["leading"]] > _ALL_OF_IT) | faults_more_than_ever(signals, own)
+    return np.asarray((busiest > 0.8) & (rest_idle > 0.8) | adds_up & in_turn)
 
 
 def _new_phase(now: Signals, usual: Usual, settings: QuestionSettings) -> PerPart:

@@ -45,6 +45,7 @@ SIGNALS = (
     "memory",  # of the job; only where its cgroup tells
     "closest",  # as "apart", but in the part of the last minute in which the threads were closest together
     "page_faults",  # of the job, as its channel at the mean rate; only where its cgroup tells
+    "leading",  # activity of the part's busiest thread of each second: one task that moves between them is all of it
 )
 NO_TRAFFIC = 0.02  # less than 2 MB/s is no traffic
 GROWTH_S = 60
@@ -121,6 +122,7 @@ def measure_signals(moment: Moment, parts: JobParts, seconds: slice) -> Signals:
     out[:, :4] = share
     out[:, S["busiest"]] = np.maximum.reduceat(by_part[:, 0] + by_part[:, 1], parts.first)
     out[:, S["unused"]] = np.maximum.reduceat(by_part[:, 3], parts.first)
+    out[:, S["leading"]] = _leading(moment, parts, seconds)
     out[:, S["apart"]] = _furthest(moment, parts, mean)
     out[:, S["closest"]] = _closest(moment, parts, seconds)
     _add_node_signals(moment, parts, seconds, mean, out)
@@ -160,6 +162,14 @@ def _cpu_means(moment: Moment, seconds: slice) -> NDArray[np.float32]:
         mean = values.sum(1, dtype=np.float32) / known[:, None]
     mean[2 * known < valid.shape[1]] = np.nan
     return mean[:, [moment.schema.index(name) for name in ("user", "system", "iowait", "other")]]
+
+
+def _leading(moment: Moment, parts: JobParts, seconds: slice) -> NDArray[np.float32]:
+    """(part,) the activity of its busiest thread, another one in each second."""
+    user, system = moment.schema.index("user"), moment.schema.index("system")
+    busy = moment.values[:, seconds, user] + moment.values[:, seconds, system]
+    busy = np.where(moment.valid[:, seconds], busy, np.float32(np.nan))[parts.order]  # (thread, second)
+    return _known_mean(np.fmax.reduceat(busy, parts.first, axis=0))
 
 
 def _furthest(moment: Moment, parts: JobParts, mean: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -309,7 +319,8 @@ def _own_share(
     known = ~np.isnan(own)
     kernel = np.where(np.isnan(own_system), system / np.maximum(user + system, 1e-6), own_system)
     user[known], system[known] = ((1 - kernel) * own)[known], (kernel * own)[known]
-    out[:, S["busiest"]] = np.fmin(out[:, S["busiest"]], np.where(known, own * count, np.nan))
+    for name in ("busiest", "leading"):
+        out[:, S[name]] = np.fmin(out[:, S[name]], np.where(known, own * count, np.nan))
     return out
 
 
