@@ -15,7 +15,7 @@ from tests.service import sample_state
 from tests.service.conftest import Clock, ready
 from tests.service.live.counting import Counting, live, play, warm_up
 
-from clustertwin.core.channels import CPU
+from clustertwin.core.channels import CPU, JOB
 from clustertwin.core.errors import InputError
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds.thread_growth import MOST_TIMES, ThreadGrowth
@@ -27,6 +27,7 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import GIVE_UP_AFTER, QUARANTINE_S, LoopFailed
 from clustertwin.service.outgoing import service_metrics, systemd_notify
 from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.ingest.counters import JobCpus, NodeReading
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
@@ -271,6 +272,26 @@ def test_a_node_that_invents_threads_again_and_again_is_left_out_alone(loop_of, 
         "liar: its data is left out" in problem and "new threads 17 times" in problem for problem in after.problems
     )
     assert "liar" not in loop._buffer.nodes
+
+
+class NamelessJob(Counting):
+    """A node whose job has no name."""
+
+    def read(self) -> NodeReading:
+        operands = np.full((1, len(JOB), 2), np.nan)
+        operands[0, JOB.index("job_memory")] = 100, 1000
+        return replace(super().read(), jobs=(JobCpus("", self.cpus),), job_operands=operands)
+
+
+def test_a_node_whose_job_has_no_name_is_left_out_alone(loop_of, clock):
+    """The memory of that job was taken for that of the node: every turn failed, until the service ended."""
+    (good,) = begun(clock, "good")
+    liar = NamelessJob(clock, "liar")
+    loop = loop_of(live(clock, good, liar), stride_s=5)
+    after = play(loop, clock, [good, liar], 70)
+    assert [(node.node, node.heard_s) for node in after.nodes] == [("good", clock.now_s)]
+    assert any("liar: its data is left out for 60 s" in problem for problem in after.problems)
+    assert loop._failures.turns_in_a_row == 0
 
 
 def test_threads_that_were_known_before_are_not_new():
