@@ -83,6 +83,10 @@ def test_after_a_clock_returned_from_the_future_there_are_readings_within_three_
     assert session.next_request(102.0) == since(100)
     assert times(session, block(3700) + block(101) + block(102)) == [102]
     assert session.next_request(103.0) == after(102)
+    # The ring has the second from the future for as long as the clock was ahead, or until it is full.
+    assert times(session, block(3700) + block(103)) == [103]
+    assert session.next_request(104.0) == after(103)
+    assert times(session, block(3700) + block(104) + block(105)) == [104, 105]
 
 
 def test_a_ring_without_news_is_asked_for_older_samples_and_none_of_them_is_returned_again():

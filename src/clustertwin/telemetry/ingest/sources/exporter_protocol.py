@@ -73,6 +73,8 @@ class ExporterSession:
         if not self._is_ring_request:
             return self._receive_page(body)
         readings, since_s = self.parse_ring(body), self._since_s
+        # A ring is in the order of its samples: one that is later than the last is from before a clock was set back.
+        readings = [reading for reading in readings if reading.time_s <= readings[-1].time_s]
         if since_s is not None and readings and readings[-1].time_s < since_s - _SET_BACK_S:
             since_s = self._since_s = None
         if since_s is not None:
