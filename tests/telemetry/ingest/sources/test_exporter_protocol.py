@@ -112,6 +112,23 @@ def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_r
     assert times(session, b"".join(block(t) for t in range(100, 161))) == list(range(101, 161))
 
 
+def test_after_an_outage_whose_part_of_the_ring_is_too_long_only_its_newest_part_is_requested():
+    """The ring of a node with 2,000 threads is longer than an answer may be: it was never read again."""
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, block(100)) == [100]
+    for _ in range(4):
+        session.disconnected()
+        session.next_request(900.0)
+        assert session.receive(PAGE + HAS_RING) is None
+        assert session.next_request(900.0) == after(100)
+    session.disconnected()
+    session.next_request(901.0)
+    session.receive(PAGE + HAS_RING)
+    assert session.next_request(901.0) == since(899)
+    assert times(session, block(900) + block(901)) == [901]
+
+
 def test_another_node_at_the_same_address_is_named_once_and_then_read_under_its_own_name():
     """After a change of addresses, the values of the new node were those of the old one."""
     session = greeted()
