@@ -11,7 +11,7 @@ import pytest
 from clustertwin.core import files
 from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.errors import OutputError
-from clustertwin.core.traces import JobChannels, NodeChannels, Trace
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
 from clustertwin.telemetry.recording.logs.job_slots import HELD_S, SLOTS, JobSlots, read
 
@@ -137,6 +137,21 @@ def test_a_recording_without_channels_of_jobs_has_none(tmp_path: Path) -> None:
     with recorder_in(tmp_path / "r") as recorder:
         recorder.append(trace(0, {}))
     assert Recording.open(tmp_path / "r").trace("n0").job_channels is None
+
+
+@pytest.mark.parametrize("name", ["labels.jsonl", "jobs.jsonl"])
+def test_a_first_line_that_a_crash_has_cut_does_not_spoil_the_next_one(tmp_path: Path, name: str) -> None:
+    """A later line of the same file was mended; after the first one, no more seconds were recorded."""
+    with recorder_in(tmp_path / "r") as recorder:
+        recorder.append(trace(0, {}))
+    (tmp_path / "r" / name).write_bytes(b'{"node":"n0","sl')
+    for second in (1, 2):
+        with Recorder.resume(tmp_path / "r", NODE) as resumed:
+            resumed.append(trace(second, {"a": 0.2}))
+            resumed.label(JobSpan("a", "n0", (0, 1), START_S + 1.0, START_S + 3.0))
+    recording = Recording.open(tmp_path / "r")
+    assert [span.job for span in recording.spans] == ["a"]
+    assert set(memory(recording)) == {"a"}
 
 
 @pytest.mark.medium

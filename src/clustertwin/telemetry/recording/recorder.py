@@ -248,7 +248,7 @@ class Recorder:
             else span
             for span in label_log.read(path)
         ]
-        if spans:
+        if path.is_file():  # also where the first line is incomplete: the next one would follow it
             label_log.rewrite(path, spans)
 
     def _clean_logs(self) -> None:
