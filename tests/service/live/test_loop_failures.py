@@ -16,8 +16,8 @@ from tests.service.conftest import Clock, ready
 from tests.service.live.counting import Counting, live, play, warm_up
 
 from clustertwin.core.channels import CPU, JOB
-from clustertwin.core.errors import InputError
-from clustertwin.core.traces import Trace
+from clustertwin.core.errors import InputError, OutputError
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.thread_growth import MOST_TIMES, ThreadGrowth
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -31,6 +31,7 @@ from clustertwin.telemetry.ingest.counters import JobCpus, NodeReading
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.logs import label_log
 
 BEGIN_S = 1_000_000.0
 
@@ -239,6 +240,27 @@ def test_a_recording_deleted_while_it_is_written_is_named_and_begins_again(part,
     assert (part == "zarr.json") == ("had lost its zarr.json" in again.problem)
     again.close()
     assert Recording.open(tmp_path / "recording").trace("n1", 300, 305).valid.all()
+
+
+def test_the_end_of_a_job_is_recorded_although_the_disk_was_full_then(tmp_path, monkeypatch):
+    """Its label was lost, so that the job seemed to run on until the next start."""
+
+    def full(path, spans):
+        raise OutputError(f"{path}: cannot write: No space left on device")
+
+    recorder = LiveRecorder(tmp_path / "recording", None)
+    values = np.zeros((2, 5, 4), np.float32)
+    values[..., 3] = 1
+    known = np.ones((2, 5), np.bool_)
+    recorder.add(Trace("n1", (0, 1), 60, CPU, values, known, (JobSpan("7", "n1", (0, 1), 60.0, 65.0),)))
+    with monkeypatch.context() as patch:
+        patch.setattr(label_log, "append", full)
+        recorder.add(Trace("n1", (0, 1), 65, CPU, values, known))
+    assert "No space left on device" in recorder.problem
+    recorder.add(Trace("n1", (0, 1), 70, CPU, values, known))
+    assert recorder.problem == ""
+    assert [span.end_s for span in Recording.open(tmp_path / "recording").spans] == [65.0]
+    recorder.close()
 
 
 def test_a_refused_champion_that_is_deleted_is_no_problem_any_more(loop_of, clock, state):
