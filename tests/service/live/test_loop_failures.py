@@ -263,6 +263,25 @@ def test_the_end_of_a_job_is_recorded_although_the_disk_was_full_then(tmp_path, 
     recorder.close()
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_threads_that_a_machine_gets_later_are_recorded(restart, tmp_path):
+    """A machine got more CPUs, or switched some on: they were left out for good, and nobody was told."""
+    recorder = LiveRecorder(tmp_path / "recording", None)
+    for start_s, cpus in ((60, (0, 1)), (65, (0,)), (70, (0, 1, 2)), (75, (0, 1, 2))):
+        values = np.zeros((len(cpus), 5, 4), np.float32)
+        values[..., 3] = 1
+        recorder.add(Trace("n1", cpus, start_s, CPU, values, np.ones((len(cpus), 5), np.bool_)))
+        if restart:
+            recorder.close()
+            recorder = LiveRecorder(tmp_path / "recording", None)
+        else:
+            assert ("has fewer threads of n1 than now: it is now" in recorder.problem) == (start_s >= 70)
+        assert recorder.lost == 0
+    recorder.close()
+    assert Recording.open(tmp_path / "recording").trace("n1", 70, 80).valid.sum(1).tolist() == [10, 10, 10]
+    assert Recording.open(tmp_path / "recording-1").trace("n1", 60, 70).valid.sum(1).tolist() == [10, 5]
+
+
 def test_a_refused_champion_that_is_deleted_is_no_problem_any_more(loop_of, clock, state):
     (source,) = begun(clock, "a")
     loop = loop_of(live(clock, source), stride_s=5)

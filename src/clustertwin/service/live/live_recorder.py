@@ -13,7 +13,7 @@ from pathlib import Path
 from clustertwin.core.errors import describe
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
-from clustertwin.telemetry.recording.capture import JobLabels, with_cpus
+from clustertwin.telemetry.recording.capture import JobLabels
 from clustertwin.telemetry.recording.continuation import continue_recording, set_aside
 
 #: A clock that is this much ahead of the last trace and the time since then, or behind them, has jumped. A smaller step
@@ -88,15 +88,15 @@ class LiveRecorder:
 
     def _append(self, trace: Trace) -> None:
         recorder = self._recorder or self._open(trace)
-        if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
+        if why := _why_no_more(recorder, trace):
             recorder.close()
             aside = set_aside(self.directory)
             self._recorder, self._jobs, self._unwritten = None, JobLabels(), []
             recorder = self._open(trace)
-            self._note = f"{self.directory} has seconds after now: it is now {aside}, and a new recording has begun"
+            self._note = f"{self.directory} {why}: it is now {aside}, and a new recording has begun"
         if trace.node not in recorder.description.nodes:
             recorder.admit(trace.node, trace.cpus)
-        recorder.append(with_cpus(trace, recorder.description.nodes[trace.node]))
+        recorder.append(trace)
 
     def _begin_again(self, trace: Trace) -> None:
         """Somebody has deleted the recording, or a part of it: begin a new one, with this trace first."""
@@ -127,3 +127,11 @@ class LiveRecorder:
     def _open(self, trace: Trace) -> Recorder:
         self._recorder, self._note = continue_recording(self.directory, trace, self._settings)
         return self._recorder
+
+
+def _why_no_more(recorder: Recorder, trace: Trace) -> str:
+    """Why a recording cannot take a trace, in words that follow its name; empty if it can. Its threads are fixed."""
+    if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
+        return "has seconds after now"
+    known = recorder.description.nodes.get(trace.node, trace.cpus)
+    return "" if trace.cpus == known or set(trace.cpus) <= set(known) else f"has fewer threads of {trace.node} than now"
