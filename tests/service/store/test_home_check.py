@@ -16,7 +16,7 @@ from tests.service.web.test_api import EVENT, WHY
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.store import home_check
+from clustertwin.service.store import database_rescue, home_check
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_check import ASIDE, check_home
 from clustertwin.service.store.home_format import HomeFormatError, create_home
@@ -100,6 +100,33 @@ def test_a_database_with_a_damaged_page_is_rescued(home):
     assert len(store.audit(limit=1000)) == EVENTS + 1
     assert [holder.name for holder in Tokens(store.database).all()] == ["ada"]
     assert damaged(home) == {}
+    store.close()
+
+
+def test_a_rescued_database_whose_rows_are_not_in_its_file_is_not_taken_into_use(home, monkeypatch):
+    """On a nearly full disk the rows stayed in a file beside it. The new database was empty, and said to have them."""
+    hurt_page(home, "audit_by_subject")
+    before = (home / "state.sqlite").read_bytes()
+    rows, readers = database_rescue._rows, []
+
+    def while_another_reads(source, table):  # SQLite then leaves the rows where they are, as without room on the disk
+        if not readers:
+            readers.append(sqlite3.connect(home / ".state.sqlite.new", isolation_level=None))
+            readers[0].execute("BEGIN")
+            readers[0].execute("SELECT * FROM access").fetchall()
+        return rows(source, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database_rescue, "_rows", while_another_reads)
+        finding = {found.part: found for found in check_home(home, repair=True)}["state.sqlite"]
+    readers[0].close()
+    assert "is the disk full?" in finding.detail
+    assert not finding.ok
+    assert (home / "state.sqlite").read_bytes() == before
+    assert not list(home.glob(".state.sqlite.new*"))
+    assert "41 audit" in damaged(home, repair=True)["state.sqlite"].repaired
+    store = Store(home / "state.sqlite")
+    assert store.event(EVENT.id).event.owner == EVENT.owner
     store.close()
 
 

@@ -221,18 +221,17 @@ def _database(home: _Home) -> Iterator[HomeFinding]:
         return
 
     def rescue() -> str:
-        damaged = home.set_aside(path)
-        for companion in ("state.sqlite-wal", "state.sqlite-shm"):
-            if (home.path / companion).exists():
-                home.set_aside(home.path / companion)
         draft = home.path / ".state.sqlite.new"
         try:
-            rows = database_rescue.rescue(damaged, draft)
+            rows = database_rescue.rescue(path, draft)
+            damaged = home.set_aside(path)
+            for companion in ("state.sqlite-wal", "state.sqlite-shm"):
+                if (home.path / companion).exists():
+                    home.set_aside(home.path / companion)
             files.move(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            files.move(damaged, path)
-            raise
+        finally:
+            for name in ("", "-wal", "-shm"):
+                draft.with_name(f"{draft.name}{name}").unlink(missing_ok=True)
         kept = ", ".join(f"{count} {table}" for table, count in rows.items() if count)
         return f"moved to {damaged}; a new one has what could be read: {kept or 'nothing'}"
 
