@@ -21,6 +21,7 @@ from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_check import ASIDE, check_home
 from clustertwin.service.store.home_format import HomeFormatError, create_home
 from clustertwin.service.store.tokens import Tokens
+from clustertwin.telemetry.learning.champions.fencing_lock import retrainer_lock
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
 
 EVENTS = 40
@@ -128,6 +129,17 @@ def test_a_rescued_database_whose_rows_are_not_in_its_file_is_not_taken_into_use
     store = Store(home / "state.sqlite")
     assert store.event(EVENT.id).event.owner == EVENT.owner
     store.close()
+
+
+def test_a_home_is_not_repaired_while_a_night_runs_in_it(home):
+    """The model that the night was just writing was deleted as a write that was never finished."""
+    (home / "models/.new-model.17").mkdir(parents=True)
+    with retrainer_lock(home):
+        assert not damaged(home)["models/.new-model.17"].ok
+        with pytest.raises(SettingsError, match="a night runs in this home"):
+            check_home(home, repair=True)
+    assert (home / "models/.new-model.17").exists()
+    assert damaged(home, repair=True)["models/.new-model.17"].repaired == "deleted"
 
 
 def test_a_database_of_other_bytes_is_set_aside_and_clients_still_need_a_token(home):
