@@ -76,6 +76,16 @@ def check_shape(trace: Trace) -> None:
         raise ValueError("its threads are not in order")
 
 
+def check_names(trace: Trace) -> None:
+    """Raise ValueError if the node or a job has no name.
+
+    Beside the name of a node, the empty name of a job stands for the whole node, or for its threads without a job.
+    """
+    jobs = (*(span.job for span in trace.spans), *(trace.job_channels.jobs if trace.job_channels else ()))
+    if not trace.node or not all(jobs):
+        raise ValueError("the node or one of its jobs has no name")
+
+
 def spread_node_channels(trace: Trace) -> Trace:
     """The trace with the node channels of `SPREAD` as channels of every thread, for models that learn from them.
 

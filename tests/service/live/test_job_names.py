@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -149,6 +150,12 @@ def test_a_user_id_that_is_none_ends_neither_the_names_nor_the_loop(uid):
     names = JobNames([owners_in_prometheus(Server(), lambda: 100.0)], Clock())
     asked(names, "17")
     assert names.named(SPAN).user == "4000000000"
+
+
+def test_a_login_that_is_not_utf_8_can_be_stored(monkeypatch):
+    """SQLite refused the event of its job, and with it all others."""
+    monkeypatch.setattr(job_names.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="m\udcfcller"))
+    assert user_of(1000) == r"m\udcfcller"
 
 
 def test_a_source_that_raises_anything_leaves_the_names_empty():

@@ -15,9 +15,9 @@ from tests.service import sample_state
 from tests.service.conftest import Clock, ready
 from tests.service.live.counting import Counting, live, play, warm_up
 
-from clustertwin.core.channels import CPU
-from clustertwin.core.errors import InputError
-from clustertwin.core.traces import Trace
+from clustertwin.core.channels import CPU, JOB
+from clustertwin.core.errors import InputError, OutputError
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.thread_growth import MOST_TIMES, ThreadGrowth
 from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop import Loop
@@ -27,9 +27,11 @@ from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.live.turn_failures import GIVE_UP_AFTER, QUARANTINE_S, LoopFailed
 from clustertwin.service.outgoing import service_metrics, systemd_notify
 from clustertwin.service.store.event_store import Store
+from clustertwin.telemetry.ingest.counters import JobCpus, NodeReading
 from clustertwin.telemetry.learning.champions import champion_store
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.recording import Recording
+from clustertwin.telemetry.recording.logs import label_log
 
 BEGIN_S = 1_000_000.0
 
@@ -240,6 +242,46 @@ def test_a_recording_deleted_while_it_is_written_is_named_and_begins_again(part,
     assert Recording.open(tmp_path / "recording").trace("n1", 300, 305).valid.all()
 
 
+def test_the_end_of_a_job_is_recorded_although_the_disk_was_full_then(tmp_path, monkeypatch):
+    """Its label was lost, so that the job seemed to run on until the next start."""
+
+    def full(path, spans):
+        raise OutputError(f"{path}: cannot write: No space left on device")
+
+    recorder = LiveRecorder(tmp_path / "recording", None)
+    values = np.zeros((2, 5, 4), np.float32)
+    values[..., 3] = 1
+    known = np.ones((2, 5), np.bool_)
+    recorder.add(Trace("n1", (0, 1), 60, CPU, values, known, (JobSpan("7", "n1", (0, 1), 60.0, 65.0),)))
+    with monkeypatch.context() as patch:
+        patch.setattr(label_log, "append", full)
+        recorder.add(Trace("n1", (0, 1), 65, CPU, values, known))
+    assert "No space left on device" in recorder.problem
+    recorder.add(Trace("n1", (0, 1), 70, CPU, values, known))
+    assert recorder.problem == ""
+    assert [span.end_s for span in Recording.open(tmp_path / "recording").spans] == [65.0]
+    recorder.close()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_threads_that_a_machine_gets_later_are_recorded(restart, tmp_path):
+    """A machine got more CPUs, or switched some on: they were left out for good, and nobody was told."""
+    recorder = LiveRecorder(tmp_path / "recording", None)
+    for start_s, cpus in ((60, (0, 1)), (65, (0,)), (70, (0, 1, 2)), (75, (0, 1, 2))):
+        values = np.zeros((len(cpus), 5, 4), np.float32)
+        values[..., 3] = 1
+        recorder.add(Trace("n1", cpus, start_s, CPU, values, np.ones((len(cpus), 5), np.bool_)))
+        if restart:
+            recorder.close()
+            recorder = LiveRecorder(tmp_path / "recording", None)
+        else:
+            assert ("has fewer threads of n1 than now: it is now" in recorder.problem) == (start_s >= 70)
+        assert recorder.lost == 0
+    recorder.close()
+    assert Recording.open(tmp_path / "recording").trace("n1", 70, 80).valid.sum(1).tolist() == [10, 10, 10]
+    assert Recording.open(tmp_path / "recording-1").trace("n1", 60, 70).valid.sum(1).tolist() == [10, 5]
+
+
 def test_a_refused_champion_that_is_deleted_is_no_problem_any_more(loop_of, clock, state):
     (source,) = begun(clock, "a")
     loop = loop_of(live(clock, source), stride_s=5)
@@ -271,6 +313,26 @@ def test_a_node_that_invents_threads_again_and_again_is_left_out_alone(loop_of, 
         "liar: its data is left out" in problem and "new threads 17 times" in problem for problem in after.problems
     )
     assert "liar" not in loop._buffer.nodes
+
+
+class NamelessJob(Counting):
+    """A node whose job has no name."""
+
+    def read(self) -> NodeReading:
+        operands = np.full((1, len(JOB), 2), np.nan)
+        operands[0, JOB.index("job_memory")] = 100, 1000
+        return replace(super().read(), jobs=(JobCpus("", self.cpus),), job_operands=operands)
+
+
+def test_a_node_whose_job_has_no_name_is_left_out_alone(loop_of, clock):
+    """The memory of that job was taken for that of the node: every turn failed, until the service ended."""
+    (good,) = begun(clock, "good")
+    liar = NamelessJob(clock, "liar")
+    loop = loop_of(live(clock, good, liar), stride_s=5)
+    after = play(loop, clock, [good, liar], 70)
+    assert [(node.node, node.heard_s) for node in after.nodes] == [("good", clock.now_s)]
+    assert any("liar: its data is left out for 60 s" in problem for problem in after.problems)
+    assert loop._failures.turns_in_a_row == 0
 
 
 def test_threads_that_were_known_before_are_not_new():

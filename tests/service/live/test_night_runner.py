@@ -29,6 +29,7 @@ from clustertwin.service.live.beside.night_runner import (
     tell_registry,
     watch,
 )
+from clustertwin.service.live.beside.side_work import fence_of
 from clustertwin.service.live.problems import nights
 from clustertwin.service.serving import _nightly
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
@@ -103,6 +104,29 @@ def test_the_night_stops_with_the_service(tmp_path):
 
 def test_a_log_that_cannot_be_written_raises_nothing(tmp_path):
     assert execute([sys.executable, "-c", ""], tmp_path / "nowhere" / LOG, threading.Event()) is None
+
+
+def test_a_night_that_cannot_be_started_is_named_and_tried_again(tmp_path):
+    """If the disk was full at its hour, its day was not learned, and nobody was told."""
+    (tmp_path / LOG).symlink_to("/dev/full")
+    stop, problems, days = threading.Event(), {}, []
+    run, fence = learn(tmp_path, [], stop), fence_of(problems, "nightly learning")
+
+    def night(day: Day) -> None:
+        run(day)
+        days.append(day.name)
+
+    nightly = NightlySchedule(HALF_PAST_TWO, night, at("2026-11-16 02:00"), ZONE)
+    for look in ("2026-11-16 02:31", "2026-11-16 02:32"):
+        with fence():
+            nightly.check(at(look))
+    assert "the night of 2026-11-15 cannot be started: is the disk full?" in problems["nightly learning"]
+    (tmp_path / LOG).unlink()
+    stop.set()  # its process is stopped at once
+    for look in ("2026-11-16 09:00", "2026-11-16 09:01"):
+        with fence():
+            nightly.check(at(look))
+    assert (days, problems) == (["2026-11-15"], {})
 
 
 def test_a_night_runs_the_command_for_its_home_and_day(tmp_path):

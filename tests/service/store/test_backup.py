@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sqlite3
@@ -306,6 +307,19 @@ def test_a_file_that_may_not_be_read_is_named(home: Path, tmp_path: Path, monkey
     monkeypatch.setattr(backup, "_add", refuse)
     with pytest.raises(InputError, match=r"format\.json: cannot be backed up: Permission denied"):
         backup.back_up(home, tmp_path / "b.tar")
+
+
+def test_a_full_disk_is_named_and_not_the_backup(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The backup "cannot be read: No space left on device", as if it were damaged."""
+
+    def full(*_: object):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    backup.back_up(home, tmp_path / "backup.tar")
+    monkeypatch.setattr(backup, "_write_member", full)
+    with pytest.raises(OutputError, match="other: cannot write: No space left on device"):
+        backup.restore(tmp_path / "backup.tar", tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar", "home"]
 
 
 def test_a_home_may_be_a_link_to_an_empty_directory(home: Path, tmp_path: Path):

@@ -16,11 +16,12 @@ from tests.service.web.test_api import EVENT, WHY
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.store import home_check
+from clustertwin.service.store import database_rescue, home_check
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_check import ASIDE, check_home
 from clustertwin.service.store.home_format import HomeFormatError, create_home
 from clustertwin.service.store.tokens import Tokens
+from clustertwin.telemetry.learning.champions.fencing_lock import retrainer_lock
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
 
 EVENTS = 40
@@ -101,6 +102,44 @@ def test_a_database_with_a_damaged_page_is_rescued(home):
     assert [holder.name for holder in Tokens(store.database).all()] == ["ada"]
     assert damaged(home) == {}
     store.close()
+
+
+def test_a_rescued_database_whose_rows_are_not_in_its_file_is_not_taken_into_use(home, monkeypatch):
+    """On a nearly full disk the rows stayed in a file beside it. The new database was empty, and said to have them."""
+    hurt_page(home, "audit_by_subject")
+    before = (home / "state.sqlite").read_bytes()
+    rows, readers = database_rescue._rows, []
+
+    def while_another_reads(source, table):  # SQLite then leaves the rows where they are, as without room on the disk
+        if not readers:
+            readers.append(sqlite3.connect(home / ".state.sqlite.new", isolation_level=None))
+            readers[0].execute("BEGIN")
+            readers[0].execute("SELECT * FROM access").fetchall()
+        return rows(source, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database_rescue, "_rows", while_another_reads)
+        finding = {found.part: found for found in check_home(home, repair=True)}["state.sqlite"]
+    readers[0].close()
+    assert "is the disk full?" in finding.detail
+    assert not finding.ok
+    assert (home / "state.sqlite").read_bytes() == before
+    assert not list(home.glob(".state.sqlite.new*"))
+    assert "41 audit" in damaged(home, repair=True)["state.sqlite"].repaired
+    store = Store(home / "state.sqlite")
+    assert store.event(EVENT.id).event.owner == EVENT.owner
+    store.close()
+
+
+def test_a_home_is_not_repaired_while_a_night_runs_in_it(home):
+    """The model that the night was just writing was deleted as a write that was never finished."""
+    (home / "models/.new-model.17").mkdir(parents=True)
+    with retrainer_lock(home):
+        assert not damaged(home)["models/.new-model.17"].ok
+        with pytest.raises(SettingsError, match="a night runs in this home"):
+            check_home(home, repair=True)
+    assert (home / "models/.new-model.17").exists()
+    assert damaged(home, repair=True)["models/.new-model.17"].repaired == "deleted"
 
 
 def test_a_database_of_other_bytes_is_set_aside_and_clients_still_need_a_token(home):

@@ -11,6 +11,7 @@ import pytest
 from clustertwin.core.channels import CPU, Channel, Schema
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.detection.events.causes import CAUSES
+from clustertwin.telemetry.detection.forecast.memory_forecast import MemoryForecast
 from clustertwin.telemetry.detection.questions.assess import Assessment, assess
 from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, Finding, naming_finding
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
@@ -332,6 +333,16 @@ def test_steady_growth_of_memory_is_a_leak_and_a_jump_is_not() -> None:
     channels = trace.node_channels
     assert causes(replace(trace, node_channels=replace(channels, values=leaking))) == {"leak"}  # type: ignore[type-var]
     assert causes(replace(trace, node_channels=replace(channels, values=jump))) == set()  # type: ignore[type-var]
+
+
+def test_a_forecast_of_a_node_that_was_left_out_since_is_no_finding() -> None:
+    """A node whose data was refused a moment ago stopped the scoring of all others."""
+    buffer = TraceBuffer(CPU)
+    buffer.push(a_job((300, BUSY)))
+    moment = buffer.moment(300)
+    gone = MemoryForecast("gone", "7", 300, 600.0, 500.0, 700.0, 0.5, 1e-3, 300.0)
+    findings = assess(moment, quiet_scores(moment), QuestionMemory(), 3.0, forecasts=[gone]).findings
+    assert "gone" not in {finding.node for finding in findings}
 
 
 def test_all_work_on_one_thread_from_the_start_is_misbound() -> None:

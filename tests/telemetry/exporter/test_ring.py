@@ -74,3 +74,16 @@ def test_a_reader_sees_the_samples_of_its_moment_while_others_are_written():
     first = next(reading)
     ring.add(40.0, b"cpu0 2\n")
     assert len(blocks(first + b"".join(reading))) == 40
+
+
+def test_samples_from_before_the_clock_was_set_back_are_forgotten():
+    """They were in every answer, ten minutes of them, until the clock had come there again."""
+    ring = SampleRing(600)
+    for i in range(3 * CHUNK_SAMPLES):
+        ring.add(5000.0 + i, b"cpu0 1\n")
+    ring.add(1000.0, b"cpu0 2\n")
+    ring.add(1001.0, b"cpu0 3\n")
+    ring.add(1000.5, b"cpu0 4\n")  # a small step, as of a time server
+    assert [t_s for t_s, _ in blocks(b"".join(ring.since(0)))] == [1000.0, 1001.0, 1000.5]
+    assert ring.begin_s == 1000.0
+    assert 0 < ring.size_bytes < 200

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core import files
+from clustertwin.core.errors import InputError, OutputError, SettingsError
 from clustertwin.telemetry.learning.champions import champion_store, version_store
 from clustertwin.telemetry.learning.champions.handover import Handover
 from clustertwin.telemetry.models.model_store import ModelError
@@ -146,3 +147,38 @@ def test_without_a_loadable_predecessor_the_bundled_detector_replaces_a_damaged_
     assert "the bundled detector is in service" in note
     assert champion_store.load_champion(home).version == detector.version != version
     assert champion_store.recover_champion(home, 3, 0.0)[1] == []
+
+
+def test_a_person_who_replaces_a_damaged_champion_outranks_the_night_that_repairs_it(home, make_detector, monkeypatch):
+    """The night removed champion.json, and with it the choice of the person."""
+    first, second, third = names(make_detector)
+    for fence, version in enumerate((first, second), start=1):
+        champion_store.promote(home, version, fence, "better", 0.0)
+    (home / "models" / second / "weights.safetensors").write_bytes(b"x")
+    load = champion_store.load
+
+    def slowly(*arguments):
+        champion_store.promote(home, third, 9, "by hand", 0.0)
+        return load(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(champion_store, "load", slowly)
+        with pytest.raises(champion_store.StaleFence):
+            champion_store.recover_champion(home, 3, 0.0)
+    assert champion_store.read_champion(home).version == third
+
+
+def test_a_champion_that_cannot_be_rolled_back_on_a_full_disk_is_not_forgotten(home, make_detector, monkeypatch):
+    first, second, _ = names(make_detector)
+    for fence, version in enumerate((first, second), start=1):
+        champion_store.promote(home, version, fence, "better", 0.0)
+    (home / "models" / second / "weights.safetensors").write_bytes(b"x")
+
+    def full(path, *rest, **options):
+        raise OutputError(f"{path}: cannot write: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", full)
+        with pytest.raises(OutputError):
+            champion_store.recover_champion(home, 3, 0.0)
+    assert champion_store.recover_champion(home, 4, 0.0)[0].version == first

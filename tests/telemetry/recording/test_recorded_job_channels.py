@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clustertwin.core import files
 from clustertwin.core.channels import CPU, JOB, NODE
-from clustertwin.core.traces import JobChannels, NodeChannels, Trace
+from clustertwin.core.errors import OutputError
+from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
 from clustertwin.telemetry.recording.logs.job_slots import HELD_S, SLOTS, JobSlots, read
 
@@ -99,10 +101,57 @@ def test_after_a_crash_the_jobs_continue_in_their_slots(tmp_path: Path) -> None:
     assert set(memory(Recording.open(tmp_path / "crashed"), "n1")) == {"a"}
 
 
+def test_nodes_and_jobs_that_come_while_the_disk_is_full_are_recorded_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were lost until the next start: the recorder knew them, and had no files for them."""
+
+    def full(path: Path, *rest: object, **options: object) -> None:
+        raise OutputError(f"{path}: cannot write: No space left on device")
+
+    with recorder_in(tmp_path / "r") as recorder:
+        recorder.append(trace(0, {}))
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "write", full)
+            with pytest.raises(OutputError):
+                recorder.append(trace(1, {"a": 0.2}))
+            with pytest.raises(OutputError):
+                recorder.append(trace(1, {"a": 0.2}, "n1"))
+            with pytest.raises(OutputError):
+                recorder.admit("n2", (0, 1))
+        recorder.admit("n2", (0, 1))
+        for second in range(2, 20):
+            for node in ("n0", "n1", "n2"):
+                recorder.append(trace(second, {"a": 0.2}, node))
+        recorder.flush()
+        shutil.copytree(tmp_path / "r", tmp_path / "crashed")
+    with Recorder.resume(tmp_path / "crashed", NODE) as resumed:
+        resumed.append(trace(30, {"a": 0.2}, "n1"))
+    for node in ("n0", "n1", "n2"):
+        recording = Recording.open(tmp_path / "crashed")
+        assert recording.trace(node).valid[:, 2:20].all()
+        assert memory(recording, node)["a"][2:20] == [0.2] * 18
+
+
 def test_a_recording_without_channels_of_jobs_has_none(tmp_path: Path) -> None:
     with recorder_in(tmp_path / "r") as recorder:
         recorder.append(trace(0, {}))
     assert Recording.open(tmp_path / "r").trace("n0").job_channels is None
+
+
+@pytest.mark.parametrize("name", ["labels.jsonl", "jobs.jsonl"])
+def test_a_first_line_that_a_crash_has_cut_does_not_spoil_the_next_one(tmp_path: Path, name: str) -> None:
+    """A later line of the same file was mended; after the first one, no more seconds were recorded."""
+    with recorder_in(tmp_path / "r") as recorder:
+        recorder.append(trace(0, {}))
+    (tmp_path / "r" / name).write_bytes(b'{"node":"n0","sl')
+    for second in (1, 2):
+        with Recorder.resume(tmp_path / "r", NODE) as resumed:
+            resumed.append(trace(second, {"a": 0.2}))
+            resumed.label(JobSpan("a", "n0", (0, 1), START_S + 1.0, START_S + 3.0))
+    recording = Recording.open(tmp_path / "r")
+    assert [span.job for span in recording.spans] == ["a"]
+    assert set(memory(recording)) == {"a"}
 
 
 @pytest.mark.medium

@@ -11,8 +11,10 @@ from tests.servers import node_exporter, prometheus
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import Overloaded, RecordingError, SettingsError, SourceError
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.telemetry.ingest.counters import Counters
 from clustertwin.telemetry.ingest.dialects import DIALECTS
 from clustertwin.telemetry.ingest.sources.http import Endpoint, HttpClient
+from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.recording import Recorder
 from clustertwin.telemetry.recording.trace_archive import (
     GrowingRecordingArchive,
@@ -72,6 +74,26 @@ def test_a_job_is_found_in_the_recording_that_labels_it(tmp_path):
 def test_a_directory_without_recordings_is_an_error(tmp_path):
     with pytest.raises(SettingsError, match="no recordings below"):
         RecordingArchive([tmp_path])
+
+
+def counted(node: str, apart_s: int) -> Counters:
+    """The counters of an idle thread, scraped this seldom."""
+    times_s = np.arange(START_S - 15.0, START_S + 46.0, apart_s)
+    seconds = np.zeros((1, len(times_s), 2))
+    seconds[0, :, 1] = times_s
+    return Counters(node, (0,), times_s, seconds, ("user", "idle"))
+
+
+def test_a_node_that_is_scraped_too_seldom_does_not_keep_a_night_from_the_others(monkeypatch):
+    """Every night failed as long as Prometheus had one such node."""
+    nodes = [counted("n1", 1), counted("n2", 15)]
+    monkeypatch.setattr(Prometheus, "counters", lambda *_: nodes)
+    archive = PrometheusArchive(Endpoint("http://prometheus:9090"))
+    (trace,) = archive.traces(START_S, START_S + 30)
+    assert (trace.node, trace.valid.sum()) == ("n1", 30)
+    nodes.pop(0)
+    with pytest.raises(SourceError, match="n2: samples are 15 s apart"):
+        archive.traces(START_S, START_S + 30)
 
 
 def test_traces_in_memory_are_cut_to_the_range():

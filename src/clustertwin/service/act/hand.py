@@ -35,6 +35,7 @@ from clustertwin.service.store.event_store import Store
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.questions.finding import CONFIRMED, Finding
 from clustertwin.telemetry.diagnosis.evidence import JobEvidence, JobFinding
+from clustertwin.telemetry.diagnosis.odd_rank import KINDS
 from clustertwin.workload.simulator.forecast.action_outcomes import ActionSettings
 
 #: The clock was set if it differs by more than this from the time that has passed since the last turn.
@@ -231,7 +232,8 @@ class Hand:
         """Close proposals whose finding has changed: a page that still shows them is stale."""
         for action in self.journal.actions(("proposed",), event=event.id):
             if action.plan.cause != finding.kind:
-                self.journal.withdraw(action.id, f"the finding has changed: {finding.sentence}", now_s)
+                # Not its sentence, which is evidence: whoever may read sees the audit log.
+                self.journal.withdraw(action.id, f"the finding has changed: {KINDS[finding.kind]}", now_s)
 
     def _due(self, events: Iterable[Event], now_s: float) -> Event | None:
         """The open event of one job that was not looked at for the longest time."""

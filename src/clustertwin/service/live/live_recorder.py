@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clustertwin.core.errors import describe
-from clustertwin.core.traces import Trace
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
-from clustertwin.telemetry.recording.capture import JobLabels, with_cpus
+from clustertwin.telemetry.recording.capture import JobLabels
 from clustertwin.telemetry.recording.continuation import continue_recording, set_aside
 
 #: A clock that is this much ahead of the last trace and the time since then, or behind them, has jumped. A smaller step
@@ -21,6 +21,8 @@ from clustertwin.telemetry.recording.continuation import continue_recording, set
 AHEAD_S, BEHIND_S = 3600.0, 86_400.0
 #: A jump that lasts for this long is believed.
 BELIEVED_S = 600.0
+#: Labels that wait for room on the disk. Beyond it, the oldest are lost.
+MOST_UNWRITTEN = 10_000
 
 
 def since_boot_s() -> float:
@@ -46,7 +48,7 @@ class LiveRecorder:
         self._newest: tuple[float, float] | None = None  # the end of the last trace, and when that was recorded
         self._jumped_s: float | None = None  # since when
         self._recorder: Recorder | None = None
-        self._jobs = JobLabels()
+        self._jobs, self._unwritten = JobLabels(), list[JobSpan]()
         self._note = ""  # an older recording was moved aside
 
     def add(self, trace: Trace) -> None:
@@ -60,7 +62,8 @@ class LiveRecorder:
                     raise
                 self._begin_again(trace)
             if self._recorder is not None:
-                self._recorder.label(*self._jobs.changed(trace))
+                self._unwritten += self._jobs.changed(trace)
+                self._write_labels()
             self.problem = self._note
         except Exception as error:
             self.lost += 1
@@ -85,21 +88,21 @@ class LiveRecorder:
 
     def _append(self, trace: Trace) -> None:
         recorder = self._recorder or self._open(trace)
-        if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
+        if why := _why_no_more(recorder, trace):
             recorder.close()
             aside = set_aside(self.directory)
-            self._recorder, self._jobs = None, JobLabels()
+            self._recorder, self._jobs, self._unwritten = None, JobLabels(), []
             recorder = self._open(trace)
-            self._note = f"{self.directory} has seconds after now: it is now {aside}, and a new recording has begun"
+            self._note = f"{self.directory} {why}: it is now {aside}, and a new recording has begun"
         if trace.node not in recorder.description.nodes:
             recorder.admit(trace.node, trace.cpus)
-        recorder.append(with_cpus(trace, recorder.description.nodes[trace.node]))
+        recorder.append(trace)
 
     def _begin_again(self, trace: Trace) -> None:
         """Somebody has deleted the recording, or a part of it: begin a new one, with this trace first."""
         if self._recorder is not None:
             self._recorder.abandon()
-        self._recorder, self._jobs = None, JobLabels()
+        self._recorder, self._jobs, self._unwritten = None, JobLabels(), []
         self._append(trace)
         deleted = f"{self.directory} was deleted while the service ran: a new recording has begun"
         self._note = "; ".join(filter(None, [deleted, self._note]))
@@ -108,11 +111,27 @@ class LiveRecorder:
         if self._recorder is None:
             return
         try:
-            self._recorder.label(*self._jobs.ended())
+            self._unwritten += self._jobs.ended()
+            self._write_labels()
             self._recorder.close()
         except Exception as error:
             self.problem = f"recording failed: {describe(error)}"
 
+    def _write_labels(self) -> None:
+        """Write the labels that are not written yet: a job whose end is missing would seem to run on."""
+        del self._unwritten[:-MOST_UNWRITTEN]
+        if self._recorder is not None:
+            self._recorder.label(*self._unwritten)
+            self._unwritten.clear()
+
     def _open(self, trace: Trace) -> Recorder:
         self._recorder, self._note = continue_recording(self.directory, trace, self._settings)
         return self._recorder
+
+
+def _why_no_more(recorder: Recorder, trace: Trace) -> str:
+    """Why a recording cannot take a trace, in words that follow its name; empty if it can. Its threads are fixed."""
+    if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
+        return "has seconds after now"
+    known = recorder.description.nodes.get(trace.node, trace.cpus)
+    return "" if trace.cpus == known or set(trace.cpus) <= set(known) else f"has fewer threads of {trace.node} than now"

@@ -11,6 +11,7 @@ The last member, MANIFEST.json, lists all others. `restore` checks every member 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -100,7 +101,7 @@ def restore(source: Path, home: Path) -> BackupSummary:
         draft = Path(scratch) / "home"
         with files.reporting(home):
             draft.mkdir(mode=0o700)
-        summary = _extract(source, draft)
+            summary = _extract(source, draft)
         open_home(draft)  # refuses a home of a newer release, migrates one of an older release
         if home.exists():
             home.rmdir()
@@ -242,6 +243,8 @@ def _extract(source: Path, draft: Path | None) -> BackupSummary:
     except (tarfile.TarError, EOFError, OverflowError) as error:
         raise InputError(source, f"is not a complete backup: {error}") from error
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # the disk of the draft is full: the backup itself is sound
         raise InputError(source, f"cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(source, f"its {MANIFEST} cannot be read: {error}") from error

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+from clustertwin.core.errors import OutputError
 from clustertwin.service.store.database import Database
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -41,6 +42,8 @@ def rescue(damaged: Path, target: Path) -> dict[str, int]:
                 rescued[table] = sum(_insert(connection, table, row, columns) for row in _rows(source, table))
     finally:
         database.close()
+    if target.with_name(f"{target.name}-wal").exists():  # SQLite could not move the rows into the file itself
+        raise OutputError(f"{target}: cannot be completed; is the disk full?")
     return rescued
 
 
@@ -51,7 +54,7 @@ def _insert(connection: sqlite3.Connection, table: str, row: sqlite3.Row, column
     query = f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
     try:
         return connection.execute(query, tuple(row[name] for name in names)).rowcount
-    except sqlite3.Error:  # a damaged value has another type than the column
+    except sqlite3.IntegrityError:  # a damaged value has another type than the column
         return 0
 
 

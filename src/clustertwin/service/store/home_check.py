@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,9 +89,13 @@ def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> 
     if not home.is_dir():
         raise SettingsError(f"{home}: no such home")
     checked = _Home(home, repair, time.time() if now_s is None else now_s)
-    with _alone(home) as alone:
+    learning = home / "learning.lock"  # a home without nights has none
+    nights: AbstractContextManager[bool] = _alone(learning) if repair and learning.exists() else nullcontext(True)
+    with _alone(home / "service.lock") as alone, nights as no_night:
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")
+        if repair and not no_night:
+            raise SettingsError(f"{home}: a night runs in this home; repair the home when it has ended")
         findings: list[HomeFinding] = []
         for check in (
             _format,
@@ -111,9 +115,8 @@ def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> 
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[bool]:
-    """Whether no service runs in the home; none can start inside the block."""
-    path = home / "service.lock"
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether nobody holds this lock; nobody can take it inside the block."""
     try:
         lock = _open_lock(path)
     except OSError as error:
@@ -221,18 +224,17 @@ def _database(home: _Home) -> Iterator[HomeFinding]:
         return
 
     def rescue() -> str:
-        damaged = home.set_aside(path)
-        for companion in ("state.sqlite-wal", "state.sqlite-shm"):
-            if (home.path / companion).exists():
-                home.set_aside(home.path / companion)
         draft = home.path / ".state.sqlite.new"
         try:
-            rows = database_rescue.rescue(damaged, draft)
+            rows = database_rescue.rescue(path, draft)
+            damaged = home.set_aside(path)
+            for companion in ("state.sqlite-wal", "state.sqlite-shm"):
+                if (home.path / companion).exists():
+                    home.set_aside(home.path / companion)
             files.move(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            files.move(damaged, path)
-            raise
+        finally:
+            for name in ("", "-wal", "-shm"):
+                draft.with_name(f"{draft.name}{name}").unlink(missing_ok=True)
         kept = ", ".join(f"{count} {table}" for table, count in rows.items() if count)
         return f"moved to {damaged}; a new one has what could be read: {kept or 'nothing'}"
 

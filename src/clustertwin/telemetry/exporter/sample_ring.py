@@ -18,6 +18,8 @@ from threading import Lock
 CHUNK_SAMPLES = 30
 #: A limit beside the age, so that a node that is scraped more than once a second needs no more memory.
 MAX_BYTES = 6_000_000
+#: If a sample is this much older than the one before, the clock was set back, and the ring begins again.
+SET_BACK_S = 1.0
 
 
 def _deflate() -> zlib._Compress:
@@ -103,6 +105,9 @@ class SampleRing:
         """Add a sample. Its time is rounded to the millisecond."""
         time_s = round(time_s, 3)
         with self._lock:
+            if self._chunks and time_s < self._chunks[-1].samples[-1][0] - SET_BACK_S:
+                self._chunks.clear()  # else readers would get these samples until the clock has come there again
+                self._closed_bytes = 0
             last = self._chunks[-1] if self._chunks else None
             if last is None or len(last.samples) >= CHUNK_SAMPLES:
                 if last is not None:

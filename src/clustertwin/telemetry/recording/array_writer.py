@@ -67,9 +67,10 @@ class ArrayWriter:
             return []
         if self._origin_s is None:
             chunk_s = self.array.settings.chunk_s
-            self._origin_s = trace.start_s // chunk_s * chunk_s
+            origin_s = trace.start_s // chunk_s * chunk_s
             files.make_directory(self.directory)
-            self._grow(0)
+            self._write_document(GROWTH, origin_s)
+            self._origin_s = origin_s  # once it is on disk: if the disk is full, the next trace tries again
         complete, at, total = [], 0, trace.values.shape[1]
         while at < total:
             number, begin = divmod((trace.start_s - self._origin_s) // self._interval_s + at, self._shape[2])
@@ -130,7 +131,7 @@ class ArrayWriter:
         written = self.fold()
         self._sync()
         if self._origin_s is not None and self._chunk >= 0 and self._length != self._chunk + 1:
-            self._write_document(self._chunk + 1)
+            self._write_document(self._chunk + 1, self._origin_s)
         return written
 
     def chunk(self, number: int) -> StoredChunk:
@@ -186,10 +187,10 @@ class ArrayWriter:
 
     def _grow(self, number: int) -> None:
         if number >= self._length:
-            self._write_document((number // GROWTH + 1) * GROWTH)
+            assert self._origin_s is not None
+            self._write_document((number // GROWTH + 1) * GROWTH, self._origin_s)
 
-    def _write_document(self, length: int) -> None:
-        assert self._origin_s is not None
-        document = layout.array_document(self.array, self._origin_s, length)
+    def _write_document(self, length: int, origin_s: int) -> None:
+        document = layout.array_document(self.array, origin_s, length)
         files.write(self.directory / layout.DOCUMENT, document)
         self._length = length

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -115,9 +116,7 @@ class Recorder:
                     self.directory,
                     f"cannot add node {node!r}: the recording is closed or has it, or it has no name or no cpus",
                 )
-            nodes = {**self.description.nodes, node: tuple(cpus)}
-            self.description = dataclasses.replace(self.description, nodes=nodes)
-            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.description))
+            self._describe(nodes={**self.description.nodes, node: tuple(cpus)})
             self._add_arrays(node)
 
     def append(self, trace: Trace) -> None:
@@ -138,8 +137,7 @@ class Recorder:
         names = trace.job_channels.schema.names
         if names not in self.description.job_segments[-1:]:
             segments = (*self.description.job_segments, names)
-            self.description = dataclasses.replace(self.description, job_segments=segments)
-            files.write(self.directory / layout.DOCUMENT, layout.group_document(self.description))
+            self._describe(job_segments=segments)
             for node in self.description.nodes:
                 array = self.description.job_channels(node, len(segments) - 1)
                 self._arrays[array.directory] = ArrayWriter(self.directory, array)
@@ -214,6 +212,12 @@ class Recorder:
         for array in arrays:
             self._arrays[array.directory] = ArrayWriter(self.directory, array)
 
+    def _describe(self, **changes: Any) -> None:
+        """Change the description, after it is on disk: what could not be written is tried again by the next trace."""
+        description = dataclasses.replace(self.description, **changes)
+        files.write(self.directory / layout.DOCUMENT, layout.group_document(description))
+        self.description = description
+
     def _writer(self, array: ArrayLayout) -> ArrayWriter:
         return self._arrays[array.directory]
 
@@ -244,7 +248,7 @@ class Recorder:
             else span
             for span in label_log.read(path)
         ]
-        if spans:
+        if path.is_file():  # also where the first line is incomplete: the next one would follow it
             label_log.rewrite(path, spans)
 
     def _clean_logs(self) -> None:

@@ -83,6 +83,10 @@ def test_after_a_clock_returned_from_the_future_there_are_readings_within_three_
     assert session.next_request(102.0) == since(100)
     assert times(session, block(3700) + block(101) + block(102)) == [102]
     assert session.next_request(103.0) == after(102)
+    # The ring has the second from the future for as long as the clock was ahead, or until it is full.
+    assert times(session, block(3700) + block(103)) == [103]
+    assert session.next_request(104.0) == after(103)
+    assert times(session, block(3700) + block(104) + block(105)) == [104, 105]
 
 
 def test_a_ring_without_news_is_asked_for_older_samples_and_none_of_them_is_returned_again():
@@ -106,6 +110,23 @@ def test_after_an_outage_the_page_is_requested_and_then_the_missed_part_of_the_r
     assert session.receive(PAGE + HAS_RING) is None
     assert session.next_request(160.0) == after(100)
     assert times(session, b"".join(block(t) for t in range(100, 161))) == list(range(101, 161))
+
+
+def test_after_an_outage_whose_part_of_the_ring_is_too_long_only_its_newest_part_is_requested():
+    """The ring of a node with 2,000 threads is longer than an answer may be: it was never read again."""
+    session = greeted()
+    session.next_request(100.0)
+    assert times(session, block(100)) == [100]
+    for _ in range(4):
+        session.disconnected()
+        session.next_request(900.0)
+        assert session.receive(PAGE + HAS_RING) is None
+        assert session.next_request(900.0) == after(100)
+    session.disconnected()
+    session.next_request(901.0)
+    session.receive(PAGE + HAS_RING)
+    assert session.next_request(901.0) == since(899)
+    assert times(session, block(900) + block(901)) == [901]
 
 
 def test_another_node_at_the_same_address_is_named_once_and_then_read_under_its_own_name():

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from clustertwin.core import files
-from clustertwin.core.errors import TwinError
+from clustertwin.core.errors import OutputError, TwinError
 from clustertwin.service.live.beside.side_work import Fence, repeat
 from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 
@@ -46,11 +46,11 @@ class NightlySchedule:
 
     def check(self, now_s: float) -> None:
         at_s = due_s(now_s, self.hour, self.zone)
-        passed, self._checked_s = at_s > self._checked_s, now_s
         day = yesterday(at_s, self.zone)
-        if passed and day.name not in self._done:
+        if at_s > self._checked_s and day.name not in self._done:
+            self.run(day)  # if this raises, the next check tries again
             self._done.add(day.name)
-            self.run(day)
+        self._checked_s = now_s
 
 
 def last_begun_s(home: Path, now_s: float) -> float:
@@ -72,7 +72,8 @@ def learn(
     def run(day: Day) -> None:
         arguments = ["learn", "run", "--home", str(home), "--day", day.name, *flags]
         shorten(home / LOG, log_bytes)
-        execute([sys.executable, "-m", "clustertwin", *arguments], home / LOG, stop)
+        if execute([sys.executable, "-m", "clustertwin", *arguments], home / LOG, stop) is None:
+            raise OutputError(f"the night of {day.name} cannot be started: is the disk full?")
 
     return run
 
@@ -104,15 +105,15 @@ def execute(command: Sequence[str], log: Path, stop: threading.Event) -> int | N
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            while process.poll() is None:
-                if stop.wait(0.5):
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGTERM)
-                    process.wait()
-            print(f"exit code {process.returncode}", file=out)
-            return process.returncode
     except OSError:
         return None  # the disk is full: the night would fail too
+    while process.poll() is None:
+        if stop.wait(0.5):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+    _append(log, lambda out: print(f"exit code {process.returncode}", file=out))
+    return process.returncode
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from clustertwin.core.foreign_files import read_output
+from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.job_places import JobPlaces, places_in_slurm
@@ -60,7 +61,7 @@ def owners_in_prometheus(server: Prometheus, clock: Callable[[], float] = time.t
 def user_of(uid: int) -> str:
     """The login of a user id, or the number if this machine does not know it."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        return visible(pwd.getpwuid(uid).pw_name)  # a directory may have names that are not UTF-8
     except (KeyError, OverflowError):
         return str(uid)
 

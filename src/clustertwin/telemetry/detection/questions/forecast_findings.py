@@ -57,7 +57,8 @@ def forecast_findings(
     of_jobs = {each.node for each in soon if each.job}
     growth, findings = signals[:, S["memory_growth"]], []
     for each in soon:
-        if (not each.job and each.node in of_jobs) or not _grows_now(each, level_of[each.node, each.job]):
+        level = level_of.get((each.node, each.job))  # None: its node was left out since the forecast
+        if level is None or (not each.job and each.node in of_jobs) or not _grows_now(each, level):
             continue
         part = row.get((each.job, each.node)) if each.job else _growing_job(parts, each.node, growth)
         if part is None or may_be_its_start(each, part):

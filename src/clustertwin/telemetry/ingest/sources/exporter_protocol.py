@@ -22,6 +22,9 @@ _RECENT_S = 2.0  # the first request for a ring asks for this much
 _QUIET_S = 0.9  # after this long without news, older samples are requested too: the clock may have been set back
 _SET_BACK_S = 1.0  # the newest sample of a ring is this much older than a sample that it had: its clock was set back
 _SILENT_S = 10.0  # a ring without news for this long may belong to a clock that is far behind ours
+#: After this many requests for a ring in a row without a usable answer, only its newest part is requested: what was
+#: missed in an outage may be longer than an answer may be.
+_MOST_FAILURES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class ExporterSession:
         self._everything = False  # the ring has nothing recent, because its clock is behind ours: request all of it
         self._since_s: float | None = None  # time of the newest reading in the ring so far
         self._returned_s: float | None = None  # time of the newest reading that was returned
+        self._failures = 0  # requests for the ring in a row that had no usable answer
         self._requested_s = self._news_s = 0.0
 
     @property
@@ -72,7 +76,9 @@ class ExporterSession:
         """The new readings; None if another request must be made first; SourceError if the body is not readable."""
         if not self._is_ring_request:
             return self._receive_page(body)
-        readings, since_s = self.parse_ring(body), self._since_s
+        readings, since_s, self._failures = self.parse_ring(body), self._since_s, 0
+        # A ring is in the order of its samples: one that is later than the last is from before a clock was set back.
+        readings = [reading for reading in readings if reading.time_s <= readings[-1].time_s]
         if since_s is not None and readings and readings[-1].time_s < since_s - _SET_BACK_S:
             since_s = self._since_s = None
         if since_s is not None:
@@ -96,8 +102,11 @@ class ExporterSession:
         return self._ring.read(body)
 
     def disconnected(self) -> None:
-        """There was no response. Another exporter may answer next, so the page is requested again."""
+        """There was no usable response. Another exporter may answer next, so the page is requested again."""
         self._has_ring = False
+        self._failures += self._is_ring_request
+        if self._failures >= _MOST_FAILURES:
+            self._since_s, self._failures = None, 0
 
     def _receive_page(self, body: bytes) -> list[NodeReading] | None:
         before = self.node

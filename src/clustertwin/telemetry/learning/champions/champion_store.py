@@ -162,7 +162,7 @@ def recover_champion(home: Path, fence: int, now_s: float) -> tuple[Detector, li
     """The detector in service, and notes on what had to be repaired.
 
     A champion that cannot be loaded is rolled back. If there is no champion yet, or no predecessor can be loaded
-    either, the bundled detector is stored and promoted.
+    either, the bundled detector is stored and promoted. `StaleFence` if a person has decided meanwhile.
     """
     champion, reason = read_champion(home), ""
     if champion is not None:
@@ -173,7 +173,7 @@ def recover_champion(home: Path, fence: int, now_s: float) -> tuple[Detector, li
         try:
             rollback(home, fence, now_s)
             return load_champion(home), [f"{reason}: rolled back"]
-        except TwinError:
+        except (ModelError, SettingsError):  # no predecessor, or none that can be loaded
             (home / FILE).unlink(missing_ok=True)
     bundled = load_champion(home)
     version = add_version(home, bundled, {"night": "", "why": _BUNDLED})

@@ -41,7 +41,7 @@ class JobSlots:
         self._heard_s: dict[tuple[str, int], int] = {}
         self._begun_s: dict[tuple[str, int], int] = {}  # since when a slot has its job
         assignments = read(path)
-        if assignments and not path.read_bytes().endswith(b"\n"):  # a crash interrupted the last line
+        if path.is_file() and not path.read_bytes().endswith(b"\n"):  # a crash interrupted the last line
             files.write(path, b"".join(map(_line, assignments)))
         for assignment in assignments:
             self._jobs.setdefault(assignment.node, {})[assignment.slot] = assignment.job
