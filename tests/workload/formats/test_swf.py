@@ -95,6 +95,15 @@ def test_more_jobs_than_the_header_says_is_a_fault_and_fewer_are_noted(log):
     assert [finding.fate for finding in read_report(log("; MaxJobs: 3\n" + body)).findings] == ["noted"]
 
 
+def test_nodes_of_several_sizes_lose_no_processor(tmp_path, log):
+    """806 processors on 219 nodes were 657: 219 times 3."""
+    parsed = read_report(log("; MaxNodes: 219\n; MaxProcs: 806\n" + line(1, 0, 700) + "\n"))
+    assert parsed.jobs.machine.cpus == 806
+    assert parsed.findings[0].reason.startswith("MaxProcs: 806 is no multiple of MaxNodes: 219")
+    write(parsed.jobs, tmp_path / "out.swf")
+    assert read(tmp_path / "out.swf").machine.cpus == 806
+
+
 def test_partial_records_of_a_checkpointed_job_are_skipped_and_noted(log):
     part = line(1, 0).split()
     part[10] = "2"
