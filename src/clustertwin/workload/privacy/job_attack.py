@@ -152,8 +152,9 @@ def _near_share(
 
     It takes `claims`, or the same jobs at other times.
     """
-    group = real.shape if not with_user else real.shape * (real.user.max() + 2) + real.user + 1
-    wanted = claims.shape if not with_user else claims.shape * (real.user.max() + 2) + claims.user + 1
+    people = int(max(real.user.max(), claims.user.max())) + 2 if with_user else 0
+    group = real.shape if not with_user else real.shape * people + real.user + 1
+    wanted = claims.shape if not with_user else claims.shape * people + claims.user + 1
     codes = np.unique(np.concatenate([group, wanted]))
 
     def place(log: AttackedLog, groups: NDArray[np.int64]) -> Floats:
