@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.workload.fidelity import ComparedLog
-from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.arrivals import arrivals, autocorrelation, by_hour, by_weekday, fano
 from clustertwin.workload.fidelity.measures.c2st import auc, judge
 from clustertwin.workload.fidelity.measures.concurrency import (
     compare_concurrency,
@@ -233,3 +233,12 @@ def test_a_log_of_equal_jobs_is_separated():
     real, synthetic = np.random.default_rng(0).random((50, 2)), np.ones((50, 2))
     assert auc(real, synthetic) > 0.95
     assert auc(synthetic, synthetic) == pytest.approx(0.5, abs=0.15)
+
+
+def test_halves_keep_the_hours_and_the_weekdays_of_their_jobs():
+    """Two jobs at nine and at noon on a Monday, two on a Tuesday: they were moved together, to other hours."""
+    hours = np.array([9.0, 12, 33, 36])
+    log = Jobs.build(3600 * hours, np.ones(4), nodes=np.ones(4), epoch_s=1_704_672_000.0)  # Monday 8 January 2024
+    pair = halves(ComparedLog("real", log))
+    found = arrivals(pair.real, pair.synthetic)
+    assert (found.hour_distance, found.weekday_distance) == (0, 1)

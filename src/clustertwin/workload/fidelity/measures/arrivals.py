@@ -96,6 +96,6 @@ def arrivals(real: ComparedLog, synthetic: ComparedLog) -> ArrivalComparison:
         autocorrelations(interval),
         {scale: fano(real.jobs.submit_s, scale) for scale in SCALES},
         {scale: fano(synthetic.jobs.submit_s, scale) for scale in SCALES},
-        float(np.abs(by_hour(real.jobs) - by_hour(synthetic.jobs)).sum() / 2),
-        float(np.abs(by_weekday(real.jobs) - by_weekday(synthetic.jobs)).sum() / 2),
+        float(np.abs(by_hour(real.dated()) - by_hour(synthetic.dated())).sum() / 2),
+        float(np.abs(by_weekday(real.dated()) - by_weekday(synthetic.dated())).sum() / 2),
     )
