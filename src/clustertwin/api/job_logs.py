@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -156,19 +157,24 @@ def _jobs(log: Log) -> Jobs:
 
 
 def _as_slurm(jobs: Jobs) -> Any:
-    """The jobs of a log as sbatch would have submitted them: one task for each CPU."""
+    """The jobs of a log as sbatch would have submitted them: one task for each CPU, or whole nodes if it has no CPUs.
+
+    A job of unknown run time runs to its limit.
+    """
     from clustertwin.workload.slurm.joblog.job_table import SlurmJob, in_order
 
     users = jobs.names.get("user", ())
-    rows = zip(*(getattr(jobs, name).tolist() for name in ("id", "submit_s", "run_s", "request_s", "cpus", "user")),
-               strict=True)  # fmt: skip
+    names = ("id", "submit_s", "run_s", "request_s", "cpus", "nodes", "user")
+    rows = zip(*(getattr(jobs, name).tolist() for name in names), strict=True)
     return in_order(
         [
             SlurmJob(
-                int(number), submit_s, run_s, users[user] if 0 <= user < len(users) else f"user{user}",
-                limit_s=limit_s if limit_s > 0 else float("nan"), tasks=max(int(cpus), 1),
+                number, submit_s, run_s if run_s >= 0 else math.inf,
+                users[user] if 0 <= user < len(users) else f"user{user}",
+                limit_s=limit_s if limit_s > 0 else math.nan, tasks=max(cpus if cpus > 0 else nodes, 1),
+                **({"nodes_min": nodes, "nodes_max": nodes, "exclusive": True} if cpus <= 0 < nodes else {}),
             )
-            for number, submit_s, run_s, limit_s, cpus, user in rows
+            for number, submit_s, run_s, limit_s, cpus, nodes, user in rows
         ],
         jobs.epoch_s,
     )  # fmt: skip
