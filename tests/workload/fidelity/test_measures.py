@@ -242,3 +242,9 @@ def test_halves_keep_the_hours_and_the_weekdays_of_their_jobs():
     pair = halves(ComparedLog("real", log))
     found = arrivals(pair.real, pair.synthetic)
     assert (found.hour_distance, found.weekday_distance) == (0, 1)
+
+
+@pytest.mark.parametrize(("utc", "local_hour"), [(1_711_845_000, 1), (1_711_848_600, 3)])
+def test_hours_of_a_day_with_a_clock_change_are_local(utc, local_hour):
+    """31 March 2024, 00:30 and 01:30 UTC: 01:30 and 03:30 in Rome. The first was 02:30, which no clock showed."""
+    assert np.argmax(by_hour(Jobs.build([0.0], [1.0], epoch_s=float(utc), timezone="Europe/Rome"))) == local_hour

@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 
 LAGS = (1, 2, 5, 10, 20, 50)
 SCALES = (5, 20, 100)  # window length in mean intervals
+CLOCK_STEP_S = 900  # clocks change at a whole quarter of an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,12 @@ def local_hours(jobs: Jobs) -> Floats:
     if not jobs.epoch_s:
         return jobs.submit_s / 3600
     stamps = jobs.epoch_s + jobs.submit_s
-    days, day_index = np.unique(stamps // 86400, return_inverse=True)
+    quarters, index = np.unique(stamps // CLOCK_STEP_S, return_inverse=True)
     zone = ZoneInfo(jobs.timezone)
-    # One offset per day, taken at noon. It is wrong for some hours on the two days of a clock change.
-    noons = (datetime.fromtimestamp(float(day) * 86400 + 43200, UTC).astimezone(zone) for day in days)
-    offsets = np.array([(noon.utcoffset() or noon - noon).total_seconds() for noon in noons])
+    moments = (datetime.fromtimestamp(float(quarter) * CLOCK_STEP_S, UTC).astimezone(zone) for quarter in quarters)
+    offsets = np.array([(moment.utcoffset() or moment - moment).total_seconds() for moment in moments])
     thursday = 3 * 24  # 1 January 1970 was a Thursday
-    return np.asarray((stamps + offsets[day_index]) / 3600 + thursday)
+    return np.asarray((stamps + offsets[index]) / 3600 + thursday)
 
 
 def by_hour(jobs: Jobs) -> Floats:
