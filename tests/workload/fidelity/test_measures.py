@@ -248,3 +248,10 @@ def test_halves_keep_the_hours_and_the_weekdays_of_their_jobs():
 def test_hours_of_a_day_with_a_clock_change_are_local(utc, local_hour):
     """31 March 2024, 00:30 and 01:30 UTC: 01:30 and 03:30 in Rome. The first was 02:30, which no clock showed."""
     assert np.argmax(by_hour(Jobs.build([0.0], [1.0], epoch_s=float(utc), timezone="Europe/Rome"))) == local_hour
+
+
+def test_one_window_has_no_fano_factor():
+    """It was 0, as of a clock: the counts of one window do not vary, whatever the arrivals are."""
+    bursts = np.repeat([0.0, 10.0, 1000.0], 50)
+    assert np.isnan(fano(bursts, 100))
+    assert fano(bursts, 50) > 0

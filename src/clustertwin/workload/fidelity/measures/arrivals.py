@@ -55,11 +55,14 @@ def _at_lag(place: Ints, lag: int) -> float:
 
 
 def fano(submit_s: Floats, scale: int) -> float:
-    """Fano factor of the counts in equal windows of `scale` mean intervals, from the first arrival to the last."""
-    windows = max(1, len(submit_s) // scale)
+    """Fano factor of the counts in equal windows of `scale` mean intervals, from the first arrival to the last.
+
+    NaN with fewer than two windows: their counts have no variance.
+    """
+    windows = len(submit_s) // scale
     span_s = submit_s[-1] - submit_s[0]
-    if span_s <= 0:
-        return 0.0
+    if windows < 2 or span_s <= 0:
+        return float("nan")
     window = np.minimum(((submit_s - submit_s[0]) / span_s * windows).astype(int), windows - 1)
     counts = np.bincount(window, minlength=windows)
     return float(counts.var() / counts.mean())
