@@ -61,6 +61,7 @@ def test_a_frame_that_is_no_job_table_is_refused_with_a_remedy(columns, reason):
         ({"submit_s": [0], "run_s": pd.to_timedelta(["60s"])}, "dates or durations"),
         ({"submit_s": [0], "run_s": [1], "cpus": [np.nan]}, "-1 stands for an unknown one"),
         ({"submit_s": [0], "run_s": [1], "user": ["ann"]}, "from_pandas takes words"),
+        ({"submit_s": [0], "run_s": [1], "cpus": [2.5]}, "cpus has the value 2.5; it has whole numbers only"),
     ],
 )
 def test_columns_that_are_no_numbers_of_one_length_are_refused(columns, reason):

@@ -64,6 +64,7 @@ def test_memory_is_kilobytes_a_processor(log):
         (line(1, 11), "job number 1 already appears on line 5"),
         (line(2, 11, 512), "512 processors, but the header says MaxProcs: 100"),
         (line(2, 11).replace(" 4 ", " 4.5 "), "number of processors 4.5 is not a whole number"),
+        (line(2, 11).replace(" 7 2 ", " 7.5 2 "), "user 7.5 is not a whole number"),
     ],
 )
 def test_a_fault_is_refused_with_file_line_and_reason_and_a_lenient_read_continues(log, bad, reason):
