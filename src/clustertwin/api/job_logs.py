@@ -126,8 +126,9 @@ def train_policy(
         size = stated_machine_size(jobs, unit)
         return OtherMachine(admit(jobs, size, unit=unit).records, size)
 
-    records = admit(jobs, size, unit=unit).records
-    data = TrainingData(records, tuple(hold_out), others=[elsewhere(log) for log in across])
+    admission = admit(jobs, size, unit=unit)
+    held_out = admission.ranges(hold_out, len(jobs))
+    data = TrainingData(admission.records, held_out, others=[elsewhere(log) for log in across])
     settings = TrainSettings(ppo_rounds=0, evolve_rounds=rounds, lead_rounds=rounds, seed=seed, start="order")
     train(data, SchedulingRules(size, backfill=backfill), settings, out)
     return read_learned(out)
