@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import clustertwin as ct
+from clustertwin.api.job_logs import _as_slurm
 from clustertwin.core.tables import html_table
 
 STUB = Path(ct.__file__).with_suffix(".pyi")
@@ -128,6 +130,13 @@ def test_a_learned_policy_schedules(tmp_path: Path):
     log = ct.example_log(1500)
     policy = ct.train_policy(log, tmp_path / "policy.safetensors", rounds=1, hold_out=[(1200, 1500)])
     assert len(ct.simulate(log.take(slice(1200, 1500)), policy=policy)) == 300
+
+
+def test_a_log_of_nodes_takes_whole_nodes_of_a_site():
+    """Each of its jobs was one task, and a job of unknown run time ended a second before its start."""
+    two_nodes, running = _as_slurm(ct.Jobs.build([0, 1], [50, -1], request_s=[60, 60], nodes=[2, 1])).jobs
+    assert (two_nodes.nodes_min, two_nodes.nodes_max, two_nodes.exclusive) == (2, 2, True)
+    assert running.run_s == math.inf
 
 
 @pytest.mark.slow

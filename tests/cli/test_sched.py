@@ -217,3 +217,10 @@ def test_start_judges_itself_on_a_log(log: Path):
     assert 0.0 <= score["coverage"] <= 1.0
     with pytest.raises(SettingsError, match="--replay"):
         call("start", "--replay", log, "--job", "1")
+
+
+def test_evaluate_names_the_jobs_that_it_leaves_out(log: Path):
+    """The means were of the other jobs, without a word."""
+    words = ["evaluate", str(log), "--window", "0:100", "--procs", "4", "--policy", "fcfs"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "jobs: refused, larger than the machine" in " ".join(done.output.split())

@@ -93,6 +93,22 @@ def test_an_outage_is_named_with_its_begin_and_its_length(files, tmp_path: Path)
     assert "1 outages inferred" not in table
     assert "1 outage inferred" in table
     assert "1970-01-01 00:" in table
+    assert "from (UTC)" in table
+
+
+@pytest.mark.slow
+def test_an_outage_of_a_log_in_local_time_is_named_in_local_time(files, tmp_path: Path):
+    """The table said UTC, whatever the log's clock was."""
+    log = tmp_path / "local.sacct"
+    rows = (
+        f"{k}|{k}|u{k % 2}|root|batch|normal|COMPLETED|2024-01-05T08:00:0{k}|2024-01-05T18:00:0{k}"
+        f"|2024-01-05T18:01:4{k}|100|5|1|1\n"
+        for k in range(4)
+    )
+    log.write_text(HEADER + "".join(rows))
+    table = call("validate", log, "--site", files[1])
+    assert "from (local time)" in table
+    assert "2024-01-05 08:" in table
 
 
 @pytest.mark.slow

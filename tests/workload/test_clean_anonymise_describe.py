@@ -103,3 +103,9 @@ def test_a_description_offers_gpus():
 def test_a_log_that_knows_no_sizes_and_no_times_is_drawn():
     jobs = Jobs.build([0, 5], [-1, -1])
     assert len(draw(jobs, describe(jobs)).axes) == 6
+
+
+def test_the_interval_of_two_jobs_is_one_interval():
+    """The 0 of the first job counted: the shortest interval of every log was 0 s, and of two jobs the mean half."""
+    spread = describe(Jobs.build([0.0, 100.0], [1.0, 1.0], cpus=[1, 1])).columns["interval_s"]
+    assert (spread.known, spread.least, spread.mean, spread.most) == (1, 100, 100, 100)

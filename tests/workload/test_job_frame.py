@@ -6,6 +6,7 @@ import pytest
 
 import clustertwin as ct
 from clustertwin.core.errors import SettingsError, TraceError
+from clustertwin.workload.fidelity.measures.arrivals import by_hour
 from clustertwin.workload.jobs import COLUMNS
 
 
@@ -60,6 +61,7 @@ def test_a_frame_that_is_no_job_table_is_refused_with_a_remedy(columns, reason):
         ({"submit_s": [0], "run_s": pd.to_timedelta(["60s"])}, "dates or durations"),
         ({"submit_s": [0], "run_s": [1], "cpus": [np.nan]}, "-1 stands for an unknown one"),
         ({"submit_s": [0], "run_s": [1], "user": ["ann"]}, "from_pandas takes words"),
+        ({"submit_s": [0], "run_s": [1], "cpus": [2.5]}, "cpus has the value 2.5; it has whole numbers only"),
     ],
 )
 def test_columns_that_are_no_numbers_of_one_length_are_refused(columns, reason):
@@ -75,3 +77,12 @@ def test_a_frame_in_the_place_of_a_log_gets_a_hint():
 def test_a_schedule_says_how_many_jobs_it_refused():
     log = ct.Jobs.build(submit_s=[0, 1], run_s=[60, 60], cpus=[1, 9])
     assert "1 jobs (1 refused: see remarks)" in repr(ct.simulate(log, procs=4))
+
+
+def test_an_offset_of_whole_hours_is_a_time_zone():
+    """The zone was `UTC+01:00`, which no calendar knows: hours of the day ended with a traceback."""
+    submit = pd.to_datetime(["2026-01-05 09:00+01:00"])
+    assert int(by_hour(ct.Jobs.from_pandas(pd.DataFrame({"submit": submit, "run_s": 60}))).argmax()) == 9
+    half_past = pd.to_datetime(["2026-01-05 09:00+05:30"])
+    with pytest.raises(TraceError, match=r"time zone UTC\+05:30; convert it with dt\.tz_convert"):
+        ct.Jobs.from_pandas(pd.DataFrame({"submit": half_past, "run_s": 60}))

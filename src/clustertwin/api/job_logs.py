@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,9 @@ def train_policy(
         size = stated_machine_size(jobs, unit)
         return OtherMachine(admit(jobs, size, unit=unit).records, size)
 
-    records = admit(jobs, size, unit=unit).records
-    data = TrainingData(records, tuple(hold_out), others=[elsewhere(log) for log in across])
+    admission = admit(jobs, size, unit=unit)
+    held_out = admission.ranges(hold_out, len(jobs))
+    data = TrainingData(admission.records, held_out, others=[elsewhere(log) for log in across])
     settings = TrainSettings(ppo_rounds=0, evolve_rounds=rounds, lead_rounds=rounds, seed=seed, start="order")
     train(data, SchedulingRules(size, backfill=backfill), settings, out)
     return read_learned(out)
@@ -156,19 +158,24 @@ def _jobs(log: Log) -> Jobs:
 
 
 def _as_slurm(jobs: Jobs) -> Any:
-    """The jobs of a log as sbatch would have submitted them: one task for each CPU."""
+    """The jobs of a log as sbatch would have submitted them: one task for each CPU, or whole nodes if it has no CPUs.
+
+    A job of unknown run time runs to its limit.
+    """
     from clustertwin.workload.slurm.joblog.job_table import SlurmJob, in_order
 
     users = jobs.names.get("user", ())
-    rows = zip(*(getattr(jobs, name).tolist() for name in ("id", "submit_s", "run_s", "request_s", "cpus", "user")),
-               strict=True)  # fmt: skip
+    names = ("id", "submit_s", "run_s", "request_s", "cpus", "nodes", "user")
+    rows = zip(*(getattr(jobs, name).tolist() for name in names), strict=True)
     return in_order(
         [
             SlurmJob(
-                int(number), submit_s, run_s, users[user] if 0 <= user < len(users) else f"user{user}",
-                limit_s=limit_s if limit_s > 0 else float("nan"), tasks=max(int(cpus), 1),
+                number, submit_s, run_s if run_s >= 0 else math.inf,
+                users[user] if 0 <= user < len(users) else f"user{user}",
+                limit_s=limit_s if limit_s > 0 else math.nan, tasks=max(cpus if cpus > 0 else nodes, 1),
+                **({"nodes_min": nodes, "nodes_max": nodes, "exclusive": True} if cpus <= 0 < nodes else {}),
             )
-            for number, submit_s, run_s, limit_s, cpus, user in rows
+            for number, submit_s, run_s, limit_s, cpus, nodes, user in rows
         ],
         jobs.epoch_s,
     )  # fmt: skip

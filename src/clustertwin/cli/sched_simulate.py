@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -113,7 +114,12 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     for first, last in ranges:
         if not 0 <= first < min(last, len(jobs)):
             raise SettingsError(f"--window {first}:{last} has no job; the log has jobs 0:{len(jobs)}")
-    windows = [admit(jobs.take(slice(first, last)), procs, unit=options.unit).records for first, last in ranges]
+    admissions = [admit(jobs.take(slice(first, last)), procs, unit=options.unit) for first, last in ranges]
+    windows = [admission.records for admission in admissions]
+    remarks: Counter[str] = Counter()
+    for admission in admissions:
+        remarks.update({remark: len(ids) for remark, ids in admission.remarks.items()})
+    print_remarks(remarks)
     policies = [find_policy(name) for name in options.policy]
     rules = SchedulingRules(procs, backfill=options.backfill, hold=options.hold)
     print_untrained(policies, np.concatenate(windows), procs)

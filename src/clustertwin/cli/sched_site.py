@@ -77,7 +77,7 @@ def validate(
             f"{whole.within_cycle_ratio:.0%} of the jobs wait less than a scheduling cycle ({cycle_s:g} s) on both "
             'sides. Their order by seconds is Slurm\'s timing, which lowers Spearman; "in cycles" counts whole cycles.'
         )
-    _print_rest(rest, schedule.log.epoch_s)
+    _print_rest(rest, schedule.log)
     _print_notes(notes)
 
 
@@ -143,7 +143,7 @@ def _schedule(log: Path, site: Path, jobs: int) -> Any:
         return run(read_site(site), read.first(jobs) if jobs else read)
 
 
-def _print_rest(rest: Any, epoch_s: float) -> None:
+def _print_rest(rest: Any, log: Any) -> None:
     """What explains the difference between recorded and simulated waits."""
     from datetime import UTC, datetime
 
@@ -154,12 +154,13 @@ def _print_rest(rest: Any, epoch_s: float) -> None:
         ["cause", "jobs", "recorded − simulated h", "which means"],
         [[cause, rest.jobs[cause], round(rest.extra_s[cause] / 3600, 1), WAIT_CAUSES[cause]] for cause in WAIT_CAUSES],
     )
+    clock = "local time" if log.local else "UTC"
     if rest.outages:
         print_table(
             f"{counted(len(rest.outages), 'outage')} inferred from the log",
-            ["partition", "from (UTC)", "hours", "CPUs in use", "jobs that would have fitted"],
+            ["partition", f"from ({clock})", "hours", "CPUs in use", "jobs that would have fitted"],
             [
-                [each.partition, datetime.fromtimestamp(epoch_s + each.start_s, UTC).strftime("%Y-%m-%d %H:%M"),
+                [each.partition, datetime.fromtimestamp(log.epoch_s + each.start_s, UTC).strftime("%Y-%m-%d %H:%M"),
                  round((each.end_s - each.start_s) / 3600, 1), f"{each.used_ratio:.0%}", each.waiting]
                 for each in rest.outages[:50]
             ],

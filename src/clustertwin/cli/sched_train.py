@@ -31,9 +31,10 @@ def run_training(options: TrainOptions) -> TrainedPolicy:
     logs = [jobs] if options.real else []
     if options.generator:
         logs.append(synthetic_log(jobs, held_out, options.generator, options.generated, options.seed))
-    records, *further = [admit(log, procs, unit=options.unit).records for log in logs]
+    first, *more = [admit(log, procs, unit=options.unit) for log in logs]
+    unseen = first.ranges(held_out, len(jobs)) if options.real else ()
     others = [_other_machine(path, options) for path in options.across]
-    data = TrainingData(records, held_out if options.real else (), further, others)
+    data = TrainingData(first.records, unseen, [each.records for each in more], others)
     rules = SchedulingRules(procs, backfill=options.backfill)
     settings = TrainSettings(options.ppo_rounds, options.evolve_rounds, seed=options.seed, start=options.start)
     settings = settings.with_sequences(options.sequences)

@@ -81,5 +81,6 @@ def _print_shared(out: Path, shared: Any) -> None:
     for name in ("user_days", "single_jobs", "shifted_jobs", "nearest_jobs"):
         result = getattr(shared.held_out.attacks, name)
         rows.append((name.replace("_", " "), result.synthetic, result.found, result.holdout))
-    title = f"Attacks ({shared.held_out.users} {'days' if guarantee.protects_days else 'users'} held out)"
+    units = "users, or days of jobs without a user," if guarantee.protects_days else "users"
+    title = f"Attacks ({shared.held_out.users} {units} held out)"
     print_table(title, ["", "AUC", "found at 1 % false positives", "AUC, other people"], rows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +60,29 @@ def _submissions(pandas: Any, frame: Any) -> tuple[NDArray[np.float64], float, s
         raise TraceError(WHERE, "submit holds no dates; convert it with pandas.to_datetime")
     if dates.isna().any():
         raise TraceError(WHERE, f"submit is missing in row {int(dates.isna().argmax())}; drop such rows")
-    zone = str(dates.dt.tz) if dates.dt.tz is not None else "UTC"
+    zone = _zone_name(dates.dt.tz) if dates.dt.tz is not None else "UTC"
     naive = dates.dt.tz_convert("UTC").dt.tz_localize(None) if dates.dt.tz is not None else dates
     epochs_s = (naive - pandas.Timestamp(0)).dt.total_seconds().to_numpy()
     if not len(epochs_s):
         return epochs_s, 0.0, zone
     epoch_s = float(epochs_s.min() if seconds is None else epochs_s[0] - seconds[0])
     return epochs_s - epoch_s, epoch_s, zone
+
+
+def _zone_name(zone: Any) -> str:
+    """The IANA name of a time zone. An offset of whole hours, as in `09:00+01:00`, has one too: Etc/GMT-1.
+
+    >>> from datetime import timezone
+    >>> _zone_name(timezone(timedelta(hours=1)))
+    'Etc/GMT-1'
+    """
+    name, offset = str(zone), zone.utcoffset(None)
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        if offset is None or offset % timedelta(hours=1):
+            raise TraceError(WHERE, f"submit has the time zone {name}; convert it with dt.tz_convert") from error
+    return f"Etc/GMT{-(offset // timedelta(hours=1)):+d}"
 
 
 def _numbers(pandas: Any, column: Any, name: str) -> NDArray[np.float64]:

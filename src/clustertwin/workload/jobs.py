@@ -150,6 +150,8 @@ def _column(name: str, values: Any, kind: Any, n: int) -> NDArray[Any]:
         raise TraceError(where, f"{name} holds no numbers ({error}); Jobs.from_pandas takes words") from error
     if kind is np.int64 and not np.isfinite(numbers).all():
         raise TraceError(where, f"{name} has missing values; -1 stands for an unknown one")
+    if kind is np.int64 and numbers.dtype.kind == "f" and (numbers % 1 != 0).any():
+        raise TraceError(where, f"{name} has the value {numbers[numbers % 1 != 0][0]:g}; it has whole numbers only")
     return np.ascontiguousarray(numbers, dtype=kind)
 
 

@@ -41,6 +41,12 @@ def test_events_and_false_alarms_are_counted(store):
     assert "25 % of 4 events with a verdict" in text(report)[1]
 
 
+def test_the_title_says_how_long_the_period_is(store):
+    """Half a day was 0 days."""
+    assert text(digest(store, 7 * DAY_S, 7.5 * DAY_S))[0] == "clustertwin: 10 events in 0.5 days"
+    assert text(digest(store, 7 * DAY_S, 14 * DAY_S))[0] == "clustertwin: 10 events in 7 days"
+
+
 def test_without_verdicts_the_rate_is_unknown_not_zero(store):
     report = digest(store, 100 * DAY_S, 107 * DAY_S)
     assert report.false_alarms is None

@@ -20,9 +20,9 @@ from clustertwin.workload.privacy.attack_score import score_claims
 from clustertwin.workload.privacy.attacked_log import attacked
 from clustertwin.workload.privacy.job_attack import shifted_copies, undo_shift
 
-#: The figures of commit 23db5e4, which sampled nothing.
+#: The figures of commit 23db5e4, which sampled nothing; the eighth has false claims within the log since 0.2.0.
 GOLDEN = (0.5261375, 0.4558071585098612, 0.4885181108665199, 0.028333333333333332, 0.1868944418509266,
-          0.010464015526988424, 0.5137778037246774, 0.5075833333333334, 0.0, 0.0016666666666666668)  # fmt: skip
+          0.010464015526988424, 0.5137778037246774, 0.5063222222222222, 0.0, 0.0016666666666666668)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="scikit-learn is not installed")
 

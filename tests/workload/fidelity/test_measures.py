@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.workload.fidelity import ComparedLog
-from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, by_hour, by_weekday, fano
+from clustertwin.workload.fidelity.measures.arrivals import arrivals, autocorrelation, by_hour, by_weekday, fano
 from clustertwin.workload.fidelity.measures.c2st import auc, judge
 from clustertwin.workload.fidelity.measures.concurrency import (
     compare_concurrency,
@@ -233,3 +233,25 @@ def test_a_log_of_equal_jobs_is_separated():
     real, synthetic = np.random.default_rng(0).random((50, 2)), np.ones((50, 2))
     assert auc(real, synthetic) > 0.95
     assert auc(synthetic, synthetic) == pytest.approx(0.5, abs=0.15)
+
+
+def test_halves_keep_the_hours_and_the_weekdays_of_their_jobs():
+    """Two jobs at nine and at noon on a Monday, two on a Tuesday: they were moved together, to other hours."""
+    hours = np.array([9.0, 12, 33, 36])
+    log = Jobs.build(3600 * hours, np.ones(4), nodes=np.ones(4), epoch_s=1_704_672_000.0)  # Monday 8 January 2024
+    pair = halves(ComparedLog("real", log))
+    found = arrivals(pair.real, pair.synthetic)
+    assert (found.hour_distance, found.weekday_distance) == (0, 1)
+
+
+@pytest.mark.parametrize(("utc", "local_hour"), [(1_711_845_000, 1), (1_711_848_600, 3)])
+def test_hours_of_a_day_with_a_clock_change_are_local(utc, local_hour):
+    """31 March 2024, 00:30 and 01:30 UTC: 01:30 and 03:30 in Rome. The first was 02:30, which no clock showed."""
+    assert np.argmax(by_hour(Jobs.build([0.0], [1.0], epoch_s=float(utc), timezone="Europe/Rome"))) == local_hour
+
+
+def test_one_window_has_no_fano_factor():
+    """It was 0, as of a clock: the counts of one window do not vary, whatever the arrivals are."""
+    bursts = np.repeat([0.0, 10.0, 1000.0], 50)
+    assert np.isnan(fano(bursts, 100))
+    assert fano(bursts, 50) > 0

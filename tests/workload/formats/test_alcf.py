@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats import read, read_report
-from clustertwin.workload.jobs import Status
+from clustertwin.workload.formats import read, read_report, write
+from clustertwin.workload.jobs import Jobs, Status
 
 DATED = """\
 ,job,user,project,state,gpu_num,cpu_num,node_num,submit_time,wait_time,run_time,wall_time,x,new_status
@@ -88,3 +88,11 @@ def test_the_published_real_and_synthetic_logs_are_read(data):
     parsed = read_report(theta / "published/ctgan.csv", lenient=True)
     assert len(parsed.jobs) == 15000
     assert np.mean(parsed.as_written["nodes"] % 1 != 0) > 0.9
+
+
+def test_a_user_with_the_number_0_stays_a_user(tmp_path):
+    """Argonne writes 0 for an unknown user, and the users of generated logs count from 0: the first one was lost."""
+    write(Jobs.build([0.0, 1, 2], [1.0] * 3, cpus=[1] * 3, user=[0, 1, -1], group=[0, 0, 0]), tmp_path / "log.csv")
+    again = read(tmp_path / "log.csv")
+    assert [again.names["user"][code] for code in again.user[:2]] == ["user-0", "1"]
+    assert (again.user[2], again.group.tolist()) == (-1, [0, 0, 0])

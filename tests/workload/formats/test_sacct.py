@@ -166,3 +166,13 @@ def test_a_log_with_texts_of_users_says_that_rows_can_be_forged(log):
     ]
     assert any("texts of users (JobName)" in note for note in notes)
     assert not any("texts of users" in finding.reason for finding in read_report(log("JobID|Submit\n1|50\n")).findings)
+
+
+def test_no_job_starts_before_its_submission_in_a_repeated_hour(log):
+    """Start and end of the first job fit both hours equally well, and the second one still runs."""
+    rows = (
+        "1|2024-10-27T02:55:00|2024-10-27T02:46:00|2024-10-27T02:50:00|240|COMPLETED",
+        "2|2024-10-27T02:55:00|2024-10-27T02:46:00|Unknown|240|RUNNING",
+    )
+    jobs = read(log("JobID|Submit|Start|End|ElapsedRaw|State\n" + "\n".join(rows) + "\n"), timezone="Europe/Rome")
+    assert (jobs.wait_s.tolist(), jobs.run_s.tolist()) == ([51 * 60, 51 * 60], [240, -1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clustertwin.core.errors import TraceError
-from clustertwin.workload.formats import read, read_report
-from clustertwin.workload.jobs import Status
+from clustertwin.workload.formats import read, read_report, write
+from clustertwin.workload.jobs import Jobs, Status
 
 HEADER = (
     "id_job,id_array_job,id_array_task,id_user,kill_requid,nodes_alloc,nodelist,cpus_req,derived_ec,exit_code,gres_used,"
@@ -51,3 +51,11 @@ def test_memory_is_per_node_or_with_the_top_bit_set_per_cpu(log):
 def test_a_truncated_line_is_refused(log):
     with pytest.raises(TraceError, match=r"slurm-log.csv:4: 2 fields, but the first line has 27"):
         read(log(LOG + "7,8\n"))
+
+
+def test_a_run_time_with_an_unknown_wait_is_kept(tmp_path):
+    """Generated logs have no waits: all their run times were written as 0."""
+    jobs = Jobs.build([0.0, 5.0], [60.0, 0.0], cpus=[1, 1], epoch_s=1_700_000_000.0)
+    write(jobs, tmp_path / "log.csv", format="supercloud")
+    again = read(tmp_path / "log.csv")
+    assert (again.run_s.tolist(), again.wait_s.tolist()) == ([60, 0], [0, -1])

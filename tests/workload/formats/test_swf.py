@@ -64,6 +64,7 @@ def test_memory_is_kilobytes_a_processor(log):
         (line(1, 11), "job number 1 already appears on line 5"),
         (line(2, 11, 512), "512 processors, but the header says MaxProcs: 100"),
         (line(2, 11).replace(" 4 ", " 4.5 "), "number of processors 4.5 is not a whole number"),
+        (line(2, 11).replace(" 7 2 ", " 7.5 2 "), "user 7.5 is not a whole number"),
     ],
 )
 def test_a_fault_is_refused_with_file_line_and_reason_and_a_lenient_read_continues(log, bad, reason):
@@ -93,6 +94,15 @@ def test_more_jobs_than_the_header_says_is_a_fault_and_fewer_are_noted(log):
     with pytest.raises(TraceError, match="2 jobs, but the header says MaxJobs: 1"):
         read(log("; MaxJobs: 1\n" + body))
     assert [finding.fate for finding in read_report(log("; MaxJobs: 3\n" + body)).findings] == ["noted"]
+
+
+def test_nodes_of_several_sizes_lose_no_processor(tmp_path, log):
+    """806 processors on 219 nodes were 657: 219 times 3."""
+    parsed = read_report(log("; MaxNodes: 219\n; MaxProcs: 806\n" + line(1, 0, 700) + "\n"))
+    assert parsed.jobs.machine.cpus == 806
+    assert parsed.findings[0].reason.startswith("MaxProcs: 806 is no multiple of MaxNodes: 219")
+    write(parsed.jobs, tmp_path / "out.swf")
+    assert read(tmp_path / "out.swf").machine.cpus == 806
 
 
 def test_partial_records_of_a_checkpointed_job_are_skipped_and_noted(log):

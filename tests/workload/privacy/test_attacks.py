@@ -13,6 +13,8 @@ from clustertwin.workload.generators import make
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.privacy import Attacks, attack
 from clustertwin.workload.privacy.attack_score import AttackResult, AttackScore, detections, score_claims
+from clustertwin.workload.privacy.attacked_log import attacked
+from clustertwin.workload.privacy.job_attack import _moved, near_copies
 
 pytest.importorskip("scipy")
 
@@ -143,3 +145,21 @@ def test_users_are_names_and_not_places() -> None:
         for half in (0, 1)
     ]
     assert np.mean([result.synthetic.auc for result in found]) == pytest.approx(0.5, abs=0.04)
+
+
+def test_a_job_of_another_size_by_another_user_is_no_near_copy() -> None:
+    """A published user with a higher code than all real ones was taken for a real user with a larger job."""
+    real = Jobs.build([0.0, 60.0], [60.0, 60.0], cpus=[2, 2], user=[0, 0])
+    published = Jobs.build([0.0, 60.0], [60.0, 60.0], cpus=[1, 1], user=[1, 2])
+    found = near_copies(*attacked(real, published), np.random.default_rng(0))
+    assert (found.share, found.share_same_user) == (0, 0)
+
+
+def test_a_false_claim_lies_within_the_time_of_the_log() -> None:
+    """In a log of 15 days a third of them lay after its end: any log of the same days had an AUC far above 0.5."""
+    log = Jobs.build(np.arange(360) * 3600.0, np.full(360, 60.0), cpus=np.ones(360))
+    (real,) = attacked(log)
+    moved = _moved(real, real, np.random.default_rng(0))
+    assert (moved.at_s >= 0).all()
+    assert (moved.at_s <= real.at_s.max()).all()
+    assert set(np.abs(moved.at_s - real.at_s).tolist()) == {WEEK_S, 2 * WEEK_S}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.workload.generators.conftest import office_log
 
+from clustertwin.cli.trace_share import _print_shared
 from clustertwin.core.errors import OutputError, TraceError
 from clustertwin.workload.formats import read
 from clustertwin.workload.generators import load
@@ -169,3 +170,10 @@ def test_a_shared_log_of_another_order_says_so(shared: SharedLog) -> None:
     text = card_text(replace(shared, real_jobs=len(shared.jobs) // 10))
     assert "This log has 10 times the jobs" in text
     assert "times the jobs" not in card_text(replace(shared, real_jobs=len(shared.jobs) // 10), with_figures=False)
+
+
+def test_held_out_users_are_not_called_days(shared: SharedLog, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a log in which some jobs have no user, all units were called days."""
+    guarantee = replace(shared.model.guarantee, protects_days=True)
+    _print_shared(Path("shared"), replace(shared, model=replace(shared.model, guarantee=guarantee)))
+    assert "(15 users, or days of jobs without a user, held out)" in " ".join(capsys.readouterr().out.split())

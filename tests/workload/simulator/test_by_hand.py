@@ -1,9 +1,12 @@
 """Schedules of three or four jobs on four processors, worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from clustertwin.workload.jobs import Jobs
+from clustertwin.workload.formats import read, write
+from clustertwin.workload.jobs import Jobs, Machine
 from clustertwin.workload.policies import POLICIES
 from clustertwin.workload.simulator import simulate
 
@@ -144,3 +147,21 @@ def test_trimming_leaves_out_both_ends():
     assert schedule.metrics(trim=0.4).jobs == 20
     low, high = schedule.metrics().wait_s.low, schedule.metrics().wait_s.high
     assert low < 49.5 < high
+
+
+@pytest.mark.parametrize(
+    ("machine", "procs", "unit", "cpus"),
+    [
+        (Machine(8, 1), 16, "cpus", 16),
+        (Machine(4, 4), 32, "cpus", 32),
+        (Machine(4, 4), 6, "cpus", 6),
+        (Machine(4, 4), 2, "nodes", 8),
+        (Machine(), 3, "nodes", 12),  # no job has more than 4 cpus on a node
+        (Machine(cpus_per_node=8), 3, "nodes", 24),
+    ],
+)
+def test_a_written_schedule_states_the_simulated_machine(machine, procs, unit, cpus, tmp_path):
+    """It stated the machine of the log, or as many cpus as nodes, and its own jobs were too large to be read."""
+    log = replace(Jobs.build([0, 1], [5, 5], nodes=[1, 2], cpus=[4, 6]), machine=machine)
+    write(simulate(log, procs, unit=unit).as_jobs(), tmp_path / "out.swf")
+    assert read(tmp_path / "out.swf").machine.cpus == cpus

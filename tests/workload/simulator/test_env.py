@@ -98,3 +98,14 @@ def test_an_observation_of_a_long_queue_has_the_oldest_and_the_smallest_jobs():
     envs.step(np.array([0]))  # the second is selected and blocks until 1,000 s, when ten jobs wait
     assert envs.results.positions[0].tolist() == [0, 1, 9, 8]
     assert envs.masks[0].all()
+
+
+def test_an_episode_begins_with_the_job_of_the_log_that_was_asked_for():
+    """Jobs that cannot run were not counted: with two of them before it, job 4 was job 6."""
+    jobs = Jobs.build(np.arange(8.0), np.arange(8.0) + 100, request_s=np.arange(8.0) + 100, cpus=[9, 9] + 6 * [1])
+    register()
+    episode = gymnasium.make(ID, jobs=jobs, procs=4, length=2)
+    _, info = episode.reset(options={"first": 4})
+    assert info["first"] == 4
+    assert episode.unwrapped.batch.batch.jobs["run_s"][0].tolist() == [104, 105]
+    assert episode.reset(options={"first": 0})[1]["first"] == 2

@@ -73,7 +73,7 @@ def wilson(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
 def text(report: Digest, link: str = "") -> tuple[str, str]:
     """Title and body of the message."""
     days = (report.end_s - report.start_s) / 86_400
-    title = f"clustertwin: {formatting.counted(report.events, 'event')} in {days:.0f} days"
+    title = f"clustertwin: {formatting.counted(report.events, 'event')} in {days:.5g} days"
     lines = [
         f"{formatting.clock(report.start_s)} to {formatting.clock(report.end_s)}",
         "",

@@ -69,8 +69,8 @@ def describe(jobs: Jobs, procs: int | None = None, gpus: int | None = None) -> L
     columns = {}
     for name in MEASURED:
         values = np.asarray(getattr(jobs, name), dtype=np.float64)
-        if name != "interval_s":
-            values = values[values >= 0]
+        # The first job follows none; its interval of 0 is no interval.
+        values = values[1:] if name == "interval_s" else values[values >= 0]
         if len(values) and np.any(values != 0):
             columns[name] = spread(values)
     users, counts = np.unique(jobs.user, return_counts=True)

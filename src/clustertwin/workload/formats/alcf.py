@@ -27,6 +27,8 @@ LABELS = {"id": "job", "submit_s": "submit_time", "wait_s": "wait_time", "run_s"
 STATUS = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
 #: User numbers up to this value are used as codes. Larger numbers are hashes and get small codes.
 LARGEST_CODE = 1_000_000
+#: What stands for an unknown user or project.
+UNKNOWN = frozenset({"", "0", "0.0"})
 #: Submit times below this value (before 1973) are seconds since the start of the log, not timestamps.
 EARLIEST_DATE_S = 1e8
 
@@ -47,7 +49,7 @@ def read_raw(
     numeric = {ours: theirs for ours, theirs in labels.items() if theirs in names}
     words = {ours: theirs for ours, theirs in {"user": "user", "group": "project"}.items() if theirs in names}
     status = ["new_status"] if "new_status" in names else []
-    codes = {name: WordCodes(frozenset({"", "0", "0.0"})) for name in words}
+    codes = {name: WordCodes(UNKNOWN) for name in words}
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numeric, *words, *(["status"] if status else []))}
     lines = []
     wanted = [*numeric.values(), *words.values(), *status]
@@ -125,9 +127,11 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
 
 
 def _words(jobs: Jobs, column: str) -> list[str]:
-    """The names behind the codes; this format writes 0 for an unknown user or project."""
+    """The names behind the codes; this format writes 0 for an unknown user or project, so another 0 gets a name."""
     names = jobs.names.get(column)
-    return [(names[code] if names else str(code)) if code >= 0 else "0" for code in getattr(jobs, column).tolist()]
+    codes = getattr(jobs, column).tolist()
+    words = [(names[code] if names else str(code)) if code >= 0 else None for code in codes]
+    return ["0" if word is None else f"{column}-{word}" if word in UNKNOWN else word for word in words]
 
 
 def _column(values: Any) -> Any:

@@ -40,6 +40,7 @@ from clustertwin.workload.formats.parsing.word_codes import WordCodes
 from clustertwin.workload.jobs import Jobs, Status
 
 LABELS = {"submit_s": "Submit", "id": "JobID", "run_s": "Elapsed", "wait_s": "Start - Submit"}
+FAR_S = 1e12  # farther from the elapsed time than any job's end
 _JOB = re.compile(r"(\d+)(?:_(\d+|\[.*\]))?(?:\+(\d+))?(\..+)?$")
 
 Floats = NDArray[np.float64]
@@ -158,18 +159,22 @@ class _Report:
         return np.array([float(word) if word.isdecimal() else -1.0 for word in words], dtype=np.float64)
 
     def _times(self, batch: DelimitedBatch) -> tuple[Floats, Floats, Floats, Floats]:
-        """Submit, start, end and elapsed time. The elapsed time decides which of two repeated hours is meant."""
+        """Submit, start, end and elapsed time. The elapsed time decides which of two repeated hours is meant.
+
+        A start before the submission is not meant.
+        """
         elapsed = self._elapsed(batch)
         both = {name: self.times.parse(batch, name, self._findings) for name in ("Submit", "Start", "End")
                 if name in batch.words}  # fmt: skip
         nothing = np.full(len(batch), np.nan)
         starts, ends = both.get("Start", (nothing, nothing)), both.get("End", (nothing, nothing))
         combined = [(start, end) for start in starts for end in ends]
-        gaps = np.array([np.nan_to_num(np.abs(end - start - elapsed), nan=np.inf) for start, end in combined])
+        early, late = both["Submit"]
+        gaps = np.array([np.nan_to_num(np.abs(end - start - elapsed), nan=FAR_S) for start, end in combined])
+        gaps += np.array([np.where(start < early, 2 * FAR_S, 0.0) for start, _ in combined])
         closest = np.argmin(gaps, axis=0)
         start = np.choose(closest, [start for start, _ in combined])
         end = np.choose(closest, [end for _, end in combined])
-        early, late = both["Submit"]
         submit = np.where(late <= start, late, early)
         return submit, start, end, np.where(np.isfinite(elapsed), elapsed, end - start)
 

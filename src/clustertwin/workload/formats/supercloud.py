@@ -147,7 +147,9 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
     states = {Status.COMPLETED: 3, Status.CANCELLED: 4, Status.FAILED: 5}
     for part in parts:
         submit = np.rint(part.submit_s + part.epoch_s).astype(np.int64)
-        start = np.where(part.wait_s >= 0, submit + np.rint(part.wait_s).astype(np.int64), 0)
+        # The format tells a run time by its two ends: a job that ran, with an unknown wait, begins at its submission.
+        begun = (part.wait_s >= 0) | (part.run_s > 0)
+        start = np.where(begun, submit + np.rint(np.maximum(part.wait_s, 0)).astype(np.int64), 0)
         run = np.rint(part.run_s).astype(np.int64)
         end = np.where(run < 0, 0, np.where(start > 0, start + run, submit))
         nodes, cpus, gpus = (np.maximum(values, 0) for values in (part.nodes, part.cpus, part.gpus))

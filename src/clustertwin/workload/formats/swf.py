@@ -232,6 +232,10 @@ def _machine(entries: dict[str, str], cpus: Column, lines: NDArray[np.int64], fi
             findings.repair(int(lines[i]), reason, "header entry ignored")
         if len(cpus) and cpus.max() > procs:
             nodes = procs = int(cpus.max())
+    if nodes and procs % nodes:  # nodes of several sizes: rounded, the machine would lose processors
+        reason = f"MaxProcs: {procs} is no multiple of MaxNodes: {nodes}; each processor is counted as a node"
+        findings.note(None, reason)
+        nodes = procs
     return Machine(nodes, procs // nodes if nodes else 0, name=entries.get("Computer", ""))
 
 

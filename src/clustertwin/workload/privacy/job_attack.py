@@ -110,14 +110,16 @@ def _step_s(real: AttackedLog) -> float | None:
 
 
 def _moved(claims: AttackedLog, real: AttackedLog, rng: np.random.Generator) -> AttackedLog | None:
-    """The claims, one to four steps earlier or later, within the time of the real log."""
+    """The claims, one to four steps earlier or later, within the time of the real log: elsewhere nobody worked."""
     step_s = _step_s(real)
     if step_s is None:
         return None
-    begin_s, steps = float(real.at_s.min()), max(1, int(np.ptp(real.at_s) // step_s))
-    away = rng.integers(1, min(4, steps) + 1, len(claims)) * rng.choice([-1, 1], len(claims)) * step_s
-    period_s = (steps + 1) * step_s
-    return replace(claims, at_s=begin_s + (claims.at_s + away - begin_s) % period_s)
+    begin_s = float(real.at_s.min())
+    place, phase_s = np.divmod(claims.at_s - begin_s, step_s)
+    # (claim,) how many weeks, or days, of the log have its hour: at least two.
+    places = ((np.ptp(real.at_s) - phase_s) // step_s).astype(np.int64) + 1
+    away = rng.integers(1, np.minimum(4, places - 1) + 1) * rng.choice([-1, 1], len(claims))
+    return replace(claims, at_s=begin_s + (place + away) % places * step_s + phase_s)
 
 
 def _nearness(published: AttackedLog, with_user: bool) -> Callable[[AttackedLog], Floats]:
@@ -152,8 +154,9 @@ def _near_share(
 
     It takes `claims`, or the same jobs at other times.
     """
-    group = real.shape if not with_user else real.shape * (real.user.max() + 2) + real.user + 1
-    wanted = claims.shape if not with_user else claims.shape * (real.user.max() + 2) + claims.user + 1
+    people = int(max(real.user.max(), claims.user.max())) + 2 if with_user else 0
+    group = real.shape if not with_user else real.shape * people + real.user + 1
+    wanted = claims.shape if not with_user else claims.shape * people + claims.user + 1
     codes = np.unique(np.concatenate([group, wanted]))
 
     def place(log: AttackedLog, groups: NDArray[np.int64]) -> Floats:

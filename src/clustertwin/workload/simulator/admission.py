@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,20 @@ class Admission:
     records: Records  # of JOB, in order of submission
     admitted: NDArray[np.int64]  # the index of each record in the log
     remarks: dict[str, NDArray[np.int64]]  # remark -> job ids
+
+    def ranges(self, of_jobs: Iterable[tuple[int, int]], jobs: int) -> tuple[tuple[int, int], ...]:
+        """Ranges of the log's jobs (first, one past the last) -> the ranges of records that hold all of them.
+
+        Jobs that were refused have no record, so later jobs have another number there.
+        """
+        found = []
+        for first, last in of_jobs:
+            wanted = np.zeros(jobs, dtype=bool)
+            wanted[first:last] = True
+            rows = np.flatnonzero(wanted[self.admitted])
+            if len(rows):
+                found.append((int(rows[0]), int(rows[-1]) + 1))
+        return tuple(found)
 
 
 def admit(jobs: Jobs, procs: int, gpus: int = 0, unit: Unit = "cpus", kill_at_limit: bool = False) -> Admission:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.tables import ColumnTable
 from clustertwin.workload.jobs import Jobs, Machine
+from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.simulator.scheduling_metrics import (
     ScheduleMetrics,
     bounded_slowdown,
@@ -33,6 +34,7 @@ class Schedule(ColumnTable):
     policy: str
     backfill: str
     remarks: dict[str, NDArray[np.int64]]  # remark -> job ids
+    unit: Unit = "cpus"  # what `procs` counts
 
     def __len__(self) -> int:
         return len(self.start_s)
@@ -94,6 +96,17 @@ class Schedule(ColumnTable):
         return f"{len(self):,} jobs{left_out}, {self.policy}, backfilling {self.backfill}: mean wait {mean_s:,.0f} s"
 
     def as_jobs(self) -> Jobs:
-        """The schedule as a job log: the same jobs with simulated waits and run times."""
-        machine = self.jobs.machine if self.jobs.machine.nodes else Machine(nodes=self.procs, cpus_per_node=1)
-        return replace(self.jobs, wait_s=self.wait_s, run_s=self.run_s, machine=machine)
+        """The schedule as a job log: the same jobs with simulated waits and run times, on the simulated machine."""
+        return replace(self.jobs, wait_s=self.wait_s, run_s=self.run_s, machine=self._machine())
+
+    def _machine(self) -> Machine:
+        """The log's machine, with the simulated size."""
+        jobs, machine = self.jobs, self.jobs.machine
+        each = machine.cpus_per_node
+        if self.unit == "nodes":
+            both = (jobs.nodes > 0) & (jobs.cpus > 0)
+            most = int((-(-jobs.cpus[both] // jobs.nodes[both])).max(initial=1))  # cpus of a node
+            return replace(machine, nodes=self.procs, cpus_per_node=each or most)
+        if each and self.procs % each == 0:
+            return replace(machine, nodes=self.procs // each)
+        return replace(machine, nodes=self.procs, cpus_per_node=1)

@@ -63,5 +63,5 @@ def simulate_estimates(
     name = f"fcfs, {settings.estimates} times"
     return Schedule(
         jobs.take(admission.admitted), records["start_s"], records["run_s"], records["procs"], procs, name, "easy",
-        dict(admission.remarks),
+        dict(admission.remarks), unit,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def simulate(
         remarks[f"policy {resolved.name!r} was not trained for this log: {phrase}"] = np.zeros(0, np.int64)
     admitted = jobs.take(admission.admitted)
     return Schedule(
-        admitted, records["start_s"], records["run_s"], records["procs"], procs, resolved.name, backfill, remarks
+        admitted, records["start_s"], records["run_s"], records["procs"], procs, resolved.name, backfill, remarks, unit
     )
 
 

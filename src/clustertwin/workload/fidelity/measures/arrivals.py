@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 
 LAGS = (1, 2, 5, 10, 20, 50)
 SCALES = (5, 20, 100)  # window length in mean intervals
+CLOCK_STEP_S = 900  # clocks change at a whole quarter of an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,14 @@ def _at_lag(place: Ints, lag: int) -> float:
 
 
 def fano(submit_s: Floats, scale: int) -> float:
-    """Fano factor of the counts in equal windows of `scale` mean intervals, from the first arrival to the last."""
-    windows = max(1, len(submit_s) // scale)
+    """Fano factor of the counts in equal windows of `scale` mean intervals, from the first arrival to the last.
+
+    NaN with fewer than two windows: their counts have no variance.
+    """
+    windows = len(submit_s) // scale
     span_s = submit_s[-1] - submit_s[0]
-    if span_s <= 0:
-        return 0.0
+    if windows < 2 or span_s <= 0:
+        return float("nan")
     window = np.minimum(((submit_s - submit_s[0]) / span_s * windows).astype(int), windows - 1)
     counts = np.bincount(window, minlength=windows)
     return float(counts.var() / counts.mean())
@@ -69,13 +73,12 @@ def local_hours(jobs: Jobs) -> Floats:
     if not jobs.epoch_s:
         return jobs.submit_s / 3600
     stamps = jobs.epoch_s + jobs.submit_s
-    days, day_index = np.unique(stamps // 86400, return_inverse=True)
+    quarters, index = np.unique(stamps // CLOCK_STEP_S, return_inverse=True)
     zone = ZoneInfo(jobs.timezone)
-    # One offset per day, taken at noon. It is wrong for some hours on the two days of a clock change.
-    noons = (datetime.fromtimestamp(float(day) * 86400 + 43200, UTC).astimezone(zone) for day in days)
-    offsets = np.array([(noon.utcoffset() or noon - noon).total_seconds() for noon in noons])
+    moments = (datetime.fromtimestamp(float(quarter) * CLOCK_STEP_S, UTC).astimezone(zone) for quarter in quarters)
+    offsets = np.array([(moment.utcoffset() or moment - moment).total_seconds() for moment in moments])
     thursday = 3 * 24  # 1 January 1970 was a Thursday
-    return np.asarray((stamps + offsets[day_index]) / 3600 + thursday)
+    return np.asarray((stamps + offsets[index]) / 3600 + thursday)
 
 
 def by_hour(jobs: Jobs) -> Floats:
@@ -96,6 +99,6 @@ def arrivals(real: ComparedLog, synthetic: ComparedLog) -> ArrivalComparison:
         autocorrelations(interval),
         {scale: fano(real.jobs.submit_s, scale) for scale in SCALES},
         {scale: fano(synthetic.jobs.submit_s, scale) for scale in SCALES},
-        float(np.abs(by_hour(real.jobs) - by_hour(synthetic.jobs)).sum() / 2),
-        float(np.abs(by_weekday(real.jobs) - by_weekday(synthetic.jobs)).sum() / 2),
+        float(np.abs(by_hour(real.dated()) - by_hour(synthetic.dated())).sum() / 2),
+        float(np.abs(by_weekday(real.dated()) - by_weekday(synthetic.dated())).sum() / 2),
     )

@@ -27,6 +27,7 @@ class ComparedLog:
     name: str
     jobs: Jobs
     as_written: dict[str, Floats] = field(default_factory=dict)
+    dates_s: Floats | None = None  # when part of a log was submitted, if its jobs now stand one after another
 
     @classmethod
     def of(cls, log: ComparedLog | ParsedLog | Jobs, name: str = "") -> ComparedLog:
@@ -51,6 +52,10 @@ class ComparedLog:
     def table(self, names: tuple[str, ...]) -> Floats:
         """(job, column)"""
         return np.column_stack([self.column(name) for name in names])
+
+    def dated(self) -> Jobs:
+        """The jobs at the hours and on the weekdays at which they were submitted."""
+        return self.jobs if self.dates_s is None else replace(self.jobs, submit_s=self.dates_s)
 
     def rows(self, which: NDArray[np.intp], name: str) -> ComparedLog:
         """The chosen jobs one after another, each with its original interval."""

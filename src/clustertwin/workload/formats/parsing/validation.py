@@ -46,7 +46,7 @@ def to_jobs(raw: RawLog, findings: LogFindings) -> tuple[Jobs, dict[str, Floats]
         findings.settle(lenient=False)  # the fault of a dropped line says more than "no jobs"
         raise TraceError(findings.where, "no jobs: the file is empty or has only a header")
     columns = dict(raw.columns)  # repairs change these arrays in place; the reader does not use them again
-    _replace_huge(columns, raw, findings)
+    _replace_unfit(columns, raw, findings)
     as_written = _round_counts(columns, raw, findings)
     _replace_negative(columns, raw, findings)
     _replace_unnamed(columns, raw, findings)
@@ -74,23 +74,26 @@ def _label(raw: RawLog, name: str) -> str:
     return raw.labels.get(name, name)
 
 
-def _replace_huge(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> None:
+def _replace_unfit(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> None:
     """Numbers that no column can hold: a job gets another number, other values become unknown."""
     bounds = dict.fromkeys((*COUNTS, *CODES, "id"), EXACT) | dict.fromkeys(("submit_s", *TIMES), LONGEST_S)
     for name, bound in bounds.items():
         values = columns.get(name)
         if values is None:
             continue
-        huge = np.flatnonzero(np.abs(values) >= bound)
-        if len(huge) == 0:
+        huge = np.abs(values) >= bound
+        broken = (np.modf(values)[0] != 0) & ~np.isnan(values) & (name in (*CODES, "id"))
+        unfit = np.flatnonzero(huge | broken)
+        if len(unfit) == 0:
             continue
         remedy = "numbered after the others" if name == "id" else "treated as unknown"
-        for i in huge:
-            findings.repair(int(raw.lines[i]), f"{_label(raw, name)} {values[i]:g} is too large", remedy)
-        values[huge] = np.nan
+        for i in unfit:
+            why = "too large" if huge[i] else "not a whole number"
+            findings.repair(int(raw.lines[i]), f"{_label(raw, name)} {values[i]:g} is {why}", remedy)
+        values[unfit] = np.nan
         if name == "id":
             known = values[np.isfinite(values)]
-            values[huge] = max(float(known.max()) if len(known) else 0.0, 0.0) + 1 + np.arange(len(huge))
+            values[unfit] = max(float(known.max()) if len(known) else 0.0, 0.0) + 1 + np.arange(len(unfit))
 
 
 def _round_counts(columns: dict[str, Floats], raw: RawLog, findings: LogFindings) -> dict[str, Floats]:

@@ -50,7 +50,8 @@ class ScheduleEnv(gymnasium.Env[Observation, np.int64]):
 
     def __init__(self, jobs: Jobs, settings: EnvSettings) -> None:
         self.settings, self.steps = settings, 0
-        self.records = admit(jobs, settings.procs, settings.gpus, settings.unit).records
+        admission = admit(jobs, settings.procs, settings.gpus, settings.unit)
+        self.records, self.admitted = admission.records, admission.admitted
         self.length = min(settings.length, len(self.records))
         rules = SchedulingRules(settings.procs, settings.gpus, settings.backfill, bound_s=settings.bound_s)
         self.batch = ScheduleBatch(rules, 1, self.length, settings.view)
@@ -61,14 +62,19 @@ class ScheduleEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; `options={"first": i}` sets the job that it begins with."""
+        """Begin an episode; `options={"first": i}` sets the job of the log that it begins with.
+
+        If that job cannot run on the machine, the next one that can begins.
+        """
         super().reset(seed=seed)
-        first = (options or {}).get("first")
-        if first is None:
+        asked = (options or {}).get("first")
+        if asked is None:
             first = int(self.np_random.integers(0, len(self.records) - self.length + 1))
+        else:
+            first = int(np.flatnonzero(self.admitted >= asked)[0])
         self.steps = 0
         self.batch.reset([self.records[first : first + self.length]])
-        return self._observation(), {"action_mask": self.action_masks(), "first": first}
+        return self._observation(), {"action_mask": self.action_masks(), "first": int(self.admitted[first])}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         invalid = not self.action_masks()[action]
