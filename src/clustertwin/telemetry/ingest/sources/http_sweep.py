@@ -56,12 +56,10 @@ def unpack(received: bytearray, ended: bool, chunks: ChunkEnds | None = None) ->
     ValueError if the bytes are not HTTP/1.
     """
     end = received.find(b"\r\n\r\n")
-    if end < 0:
-        if len(received) > LIMITS.head_bytes:
-            raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
-        return None
-    if end > LIMITS.head_bytes:
+    if (len(received) if end < 0 else end) > LIMITS.head_bytes:
         raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
+    if end < 0:
+        return None
     head, body_at = received[: end + 2], end + 4
     status = _STATUS.match(head)
     if status is None:

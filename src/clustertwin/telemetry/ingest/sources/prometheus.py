@@ -109,13 +109,10 @@ class Prometheus:
 
     def raw(self, metric: str, start_s: float, end_s: float, labels: Sequence[tuple[str, str]] = ()) -> list[Series]:
         """The raw samples of every series of a metric from `start_s` to `end_s`."""
-        return self._raw(metric, [f'{name}="{value}"' for name, value in labels], start_s, end_s)
-
-    def _raw(self, metric: str, matchers: list[str], start_s: float, end_s: float) -> list[Series]:
-        labels = (
-            self._labels.setdefault(metric or matchers[0], LabelReader(list)) if not matchers or not metric else None
-        )
-        answers = list(self._answers(metric, matchers, start_s, end_s, labels or LabelReader(list)))
+        matchers = [f'{name}="{value}"' for name, value in labels]
+        # Questions about single jobs or nodes are not repeated, so their labels are not kept.
+        reader = LabelReader(list) if matchers else self._labels.setdefault(metric, LabelReader(list))
+        answers = list(self._answers(metric, matchers, start_s, end_s, reader))
         if len(answers) == 1:
             return [series for series in _series_of(answers[0]) if len(series.times_s)]
         pieces: dict[tuple[tuple[str, str], ...], list[Series]] = {}
