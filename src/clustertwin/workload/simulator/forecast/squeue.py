@@ -45,6 +45,11 @@ class LiveQueue:
     running: int  # number of running jobs
     held: int  # number of jobs that wait for something other than resources; they are not in `jobs`
 
+    @property
+    def limit_s(self) -> NDArray[np.float64]:
+        """(job,) the whole time limit of each job."""
+        return self.jobs.request_s + self.jobs.submit_s + self.elapsed_s
+
 
 class _SqueueLine(NamedTuple):
     name: str
