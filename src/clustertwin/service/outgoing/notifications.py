@@ -83,7 +83,7 @@ def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
         f"since    {formatting.clock(event.onset_s)}",
     ]
     lines += [f"until    {formatting.clock(event.end_s)}"] if event.end_s is not None else []
-    by = f"question {event.question}" if event.found else f"view {event.view}"
+    by = f"question {event.question}" if event.by_finding else f"view {event.view}"
     lines += [f"{score_meaning(event, None).name:8} {formatting.number(event.score)}, {by}, model {event.model}"]
     lines += [f"{link.rstrip('/')}/events/{event.id}"] if link else []
     title = f"{_WORDS[kind]}: {event.title or title_of(event, case.why)}"

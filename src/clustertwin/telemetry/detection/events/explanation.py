@@ -225,7 +225,7 @@ def explain(
         kept=fault.normal_distance if fault else None,
         kept_ratio=fault.farther_ratio if fault else 0.999,
         node_ratios=_node_ratios(moment, known, values.shape[1]),
-        cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.found else UNUSUAL,
+        cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.by_finding else UNUSUAL,
         by_shape=diagnosis is not None,
         against=against,
         of_threads=len(known) + (len(neighbours) if neighbours_of == "job" else 0),

@@ -47,6 +47,7 @@ from clustertwin.telemetry.ingest.sources.query_answer import (
     T,
     TooManySeries,
     read_answer,
+    series_of,
 )
 from clustertwin.telemetry.ingest.sources.series_table import (
     NodePlan,
@@ -114,10 +115,10 @@ class Prometheus:
         reader = LabelReader(list) if matchers else self._labels.setdefault(metric, LabelReader(list))
         answers = list(self._answers(metric, matchers, start_s, end_s, reader))
         if len(answers) == 1:
-            return [series for series in _series_of(answers[0]) if len(series.times_s)]
+            return [series for series in series_of(answers[0]) if len(series.times_s)]
         pieces: dict[tuple[tuple[str, str], ...], list[Series]] = {}
         for answer in answers:
-            for series in _series_of(answer):
+            for series in series_of(answer):
                 pieces.setdefault(tuple(sorted(series.labels.items())), []).append(series)
         joined = [
             Series(dict(key), np.concatenate([s.times_s for s in parts]), np.concatenate([s.values for s in parts]))
@@ -236,11 +237,6 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _series_of(answer: MatrixAnswer[list[Labels | None]]) -> list[Series]:
-    spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
-    return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
 
 
 def _with_channels(counters: Counters, placed: list[PlacedSeries]) -> Counters:
