@@ -77,8 +77,7 @@ def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
     event = case.event
     lines = [case.why.sentence, f"Next step: {case.why.next_step}"] if case.why else []
     lines += [
-        f"nodes    {', '.join(f'{node} cpu {formatting.ranges(cpus)}' for node, cpus in event.places[:8])}"
-        + (f" and {len(event.places) - 8} more" if len(event.places) > 8 else ""),
+        f"nodes    {formatting.listed([f'{node} cpu {formatting.ranges(cpus)}' for node, cpus in event.places], 8)}",
         f"jobs     {', '.join(event.jobs[:8]) or formatting.UNKNOWN}{f', owner {event.owner}' if event.owner else ''}",
         f"since    {formatting.clock(event.onset_s)}",
     ]

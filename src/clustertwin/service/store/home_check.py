@@ -20,7 +20,7 @@ from pathlib import Path
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError, describe
 from clustertwin.core.foreign_files import parse_json, read_regular
-from clustertwin.core.formatting import counted, visible
+from clustertwin.core.formatting import counted, listed, visible
 from clustertwin.service.store import database_rescue
 from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
@@ -164,11 +164,10 @@ def _owners(home: _Home) -> Iterator[HomeFinding]:
     owner = home.path.stat().st_uid
     others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) == 0] if owner else []
     if others:
-        names = ", ".join(str(path.relative_to(home.path)) for path in others[:3])
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        names = listed([str(path.relative_to(home.path)) for path in others], 3)
         yield home.finding(
             home.path,
-            f"files belong to root, and the home to the user {owner}: {visible(names)}{more}; "
+            f"files belong to root, and the home to the user {owner}: {visible(names)}; "
             f"as root, give them to that user: chown -h {owner} FILE",
         )
 

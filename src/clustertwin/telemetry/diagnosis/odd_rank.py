@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from clustertwin.core.formatting import listed
 from clustertwin.telemetry.diagnosis.evidence import UNSEEN, USED, JobEvidence, JobFinding, ProcessEvidence
 from clustertwin.telemetry.diagnosis.kernel.system_calls import WAITS
 from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
@@ -324,8 +325,7 @@ def _ranks(numbers: Sequence[int], evidence: JobEvidence) -> str:
     size = evidence.size or len(evidence.processes)
     if not numbers:
         return "a process"
-    named = ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {named} of {size}"
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed([str(number) for number in numbers], 8)} of {size}"
 
 
 def _since(processes: Sequence[ProcessEvidence]) -> float | None:

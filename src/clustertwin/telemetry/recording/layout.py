@@ -29,7 +29,7 @@ import orjson
 
 from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
-from clustertwin.core.foreign_files import LATEST_S, read_regular
+from clustertwin.core.foreign_files import LATEST_S, read_recorded, read_regular
 from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
@@ -242,15 +242,14 @@ def _axes(array: ArrayLayout) -> dict[str, Any]:
 def read_origin(directory: Path) -> int | None:
     """The epoch second of the first column of an array; None before the first append."""
     path = directory / DOCUMENT
+    document = read_recorded(path, MOST_DOCUMENT_BYTES)
+    if document is None:
+        return None
     try:
-        origin_s = int(orjson.loads(read_regular(path, MOST_DOCUMENT_BYTES))["attributes"]["origin_s"])
+        origin_s = int(orjson.loads(document)["attributes"]["origin_s"])
         if abs(origin_s) > LATEST_S:
             raise ValueError("origin_s is not a second")
         return origin_s
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordingError(path, "not the document of an array of a recording") from error
 
