@@ -53,9 +53,9 @@ class HomeFinding:
 class _Home:
     """A home that is checked, and where its unusable parts go."""
 
-    def __init__(self, home: Path, repairs: bool, now_s: float) -> None:
+    def __init__(self, home: Path, repairs: bool) -> None:
         self.path, self.repairs = home, repairs
-        self._aside = home / ASIDE / time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_s))
+        self._aside = home / ASIDE / time.strftime("%Y%m%dT%H%M%S", time.gmtime())
 
     def set_aside(self, path: Path) -> Path:
         target = self._aside / path.relative_to(self.path)
@@ -81,14 +81,14 @@ class _Home:
         return self.finding(path, detail, repair)
 
 
-def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> list[HomeFinding]:
+def check_home(home: Path, repair: bool = False) -> list[HomeFinding]:
     """Findings about every part of a home, the sound ones too.
 
     `SettingsError` if there is no such home, or one of a newer release.
     """
     if not home.is_dir():
         raise SettingsError(f"{home}: no such home")
-    checked = _Home(home, repair, time.time() if now_s is None else now_s)
+    checked = _Home(home, repair)
     with _alone(home) as alone:
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")

@@ -62,7 +62,7 @@ def read_raw(
         raise TraceError(path, f"the column {repeated[0]} appears twice", 1)
     if not mark and (reason := forgeable(names)):
         findings.note(None, reason)
-    report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
+    report = _Report(findings, LocalTimes(ZoneInfo(timezone or "UTC")))
     wanted = [*(name for name in names if name in _USED), *marks]
     repair = MarkedLine(mark) if mark else PipeRepair(names, findings)
     own_names = names if mark else None
@@ -91,8 +91,8 @@ _USED = {"JobID", "JobIDRaw", "User", "Account", "Partition", "State", "Submit",
 class _Report:
     """Collects batches of lines into columns."""
 
-    def __init__(self, names: list[str], findings: LogFindings, times: LocalTimes) -> None:
-        self._names, self._findings, self.times = set(names), findings, times
+    def __init__(self, findings: LogFindings, times: LocalTimes) -> None:
+        self._findings, self.times = findings, times
         self._codes = {"user": WordCodes(), "group": WordCodes(), "queue": WordCodes()}
         self._parts: list[dict[str, Floats]] = []
         self._lines: list[NDArray[np.int64]] = []

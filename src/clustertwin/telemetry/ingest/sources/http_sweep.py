@@ -181,7 +181,7 @@ class HttpSweep:
         connection.prepare(path, params, accept, self._clock())
         self._pending.add(number)
         self._awaited.add(number)
-        self._send(number, connection)
+        self._send(connection)
 
     def responses(self, within_s: float) -> Iterator[tuple[int, bytes | SourceError]]:
         """Bodies and failures as they arrive, until `within_s` has passed or every server of this round has responded.
@@ -212,7 +212,7 @@ class HttpSweep:
         for part in (self._epoll, self._wake_reader, self._wake_writer):
             part.close()
 
-    def _send(self, number: int, connection: _ServerConnection) -> None:
+    def _send(self, connection: _ServerConnection) -> None:
         """Send on the open connection, or on a new one as soon as it is connected."""
         if connection.socket is not None:
             try:
@@ -262,7 +262,7 @@ class HttpSweep:
         if ended and not connection.received and not connection.is_new:
             # The server had closed an idle connection: that is not a failure. Connect again.
             self._drop(connection)
-            self._send(number, connection)
+            self._send(connection)
             return None
         try:
             if len(connection.received) > connection.endpoint.most_bytes:
