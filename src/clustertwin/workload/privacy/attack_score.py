@@ -65,7 +65,7 @@ def score_claims(scores: Floats, true: NDArray[np.bool_], stratum: Ints | None =
 
 
 def detections(scores: Floats, true: NDArray[np.bool_]) -> float:
-    """The share of true claims above the threshold that FALSE_POSITIVES of the false ones exceed; ties count in part."""
+    """The share of true claims above the threshold that FALSE_POSITIVES of the others exceed; ties count in part."""
     order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     tpr = np.append(0.0, np.cumsum(true[order])[ends] / true.sum())
