@@ -18,7 +18,7 @@ from clustertwin.workload.formats.parsing.byte_stream import Progress
 from clustertwin.workload.formats.parsing.delimited import header_of, read_batches
 from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.formats.parsing.validation import RawLog
-from clustertwin.workload.formats.parsing.word_codes import WordCodes
+from clustertwin.workload.formats.parsing.word_codes import WordCodes, words_behind
 from clustertwin.workload.jobs import Jobs, Machine, Status
 
 #: our column -> the file's column
@@ -113,7 +113,8 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
     jobs = 0
     words = {int(status): word for word, status in STATUS.items()}
     for part in parts:
-        table: dict[str, Any] = {"job": part.id, "user": _words(part, "user"), "project": _words(part, "group"),
+        table: dict[str, Any] = {"job": part.id, "user": words_behind(part, "user", "0"),
+                                 "project": words_behind(part, "group", "0"),
                                  "gpu_num": part.gpus, "cpu_num": np.maximum(part.cpus, 0), "node_num": part.nodes,
                                  "submit_time": part.submit_s + part.epoch_s, "wait_time": part.wait_s,
                                  "run_time": part.run_s, "wall_time": part.request_s,
@@ -122,12 +123,6 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
         csv.write_csv(pa.table({name: _column(values) for name, values in table.items()}), out, options)
         jobs += len(part)
     return jobs
-
-
-def _words(jobs: Jobs, column: str) -> list[str]:
-    """The names behind the codes; this format writes 0 for an unknown user or project."""
-    names = jobs.names.get(column)
-    return [(names[code] if names else str(code)) if code >= 0 else "0" for code in getattr(jobs, column).tolist()]
 
 
 def _column(values: Any) -> Any:

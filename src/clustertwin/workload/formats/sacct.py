@@ -270,7 +270,7 @@ def _row(jobs: Jobs, i: int, zone: ZoneInfo) -> list[str]:
     start = round(submit) + round(wait) if wait >= 0 else None
     status, limit, memory = int(jobs.status[i]), float(jobs.request_s[i]), float(jobs.memory_bytes[i])
     cpus, nodes, gpus = int(jobs.cpus[i]), int(jobs.nodes[i]), int(jobs.gpus[i])
-    tres = [f"cpu={cpus}"] * (cpus > 0) + [f"gres/gpu={gpus}"] * (gpus > 0) + [f"node={nodes}"] * (nodes > 0)
+    tres = [f"{name}={count}" for name, count in (("cpu", cpus), ("gres/gpu", gpus), ("node", nodes)) if count > 0]
     end = (start if start is not None else round(submit)) + round(run) if run >= 0 else None
     return [
         str(jobs.id[i]), word("user"), word("group"), word("queue"),

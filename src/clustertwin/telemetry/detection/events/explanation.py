@@ -225,7 +225,7 @@ def explain(
         kept=fault.normal_distance if fault else None,
         kept_ratio=fault.farther_ratio if fault else 0.999,
         node_ratios=_node_ratios(moment, known, values.shape[1]),
-        cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.by_finding else UNUSUAL,
+        cause=_cause(event, diagnosis),
         by_shape=diagnosis is not None,
         against=against,
         of_threads=len(known) + (len(neighbours) if neighbours_of == "job" else 0),
@@ -236,6 +236,12 @@ def diagnose_job(moment: Moment, threads: NDArray[np.intp], before: str = "") ->
     """The diagnosis of the jobs of these threads; None without a job."""
     jobs = np.setdiff1d(moment.job[threads], [-1])
     return diagnose(moment, np.flatnonzero(np.isin(moment.job, jobs)), before) if len(jobs) else None
+
+
+def _cause(event: Event | None, diagnosis: Diagnosis | None) -> str:
+    if diagnosis is not None:
+        return diagnosis.cause
+    return event.cause if event is not None and event.by_finding else UNUSUAL
 
 
 def _seconds(

@@ -133,7 +133,7 @@ class Prometheus:
         begin_s = start_s
         while begin_s < end_s:
             stop_s = min(begin_s + self._piece_s, end_s)
-            joined = ",".join(matchers + self._crowded.matchers(stop_s) + [self.matchers] * bool(self.matchers))
+            joined = ",".join(filter(None, [*matchers, *self._crowded.matchers(stop_s), self.matchers]))
             self.refused |= self._crowded.reasons
             # Servers differ in whether a range includes its left end: query more, and cut here.
             query = f"{metric}{{{joined}}}[{round((stop_s - begin_s) * 1000) + 1000}ms]"
