@@ -293,10 +293,7 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
     """Chunks that cannot be unpacked, arrays without their document, and directories that no node owns."""
     from clustertwin.telemetry.recording import chunks
 
-    arrays = [description.threads(node) for node in description.nodes]
-    for node in description.nodes:
-        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
-        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
+    arrays = [array for node in description.nodes for array in description.arrays(node)]
     for array in arrays:
         path = directory / array.directory
         try:

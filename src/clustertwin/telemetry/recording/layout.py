@@ -110,6 +110,14 @@ class RecordingDescription:
         directory = f"{directory_name(node)}!jobs{segment}"
         return ArrayLayout(node, directory, tuple(range(len(names))), RATIO, self.settings, names)
 
+    def arrays(self, node: str) -> list[ArrayLayout]:
+        """All arrays of a node, those of older segments too."""
+        return [
+            self.threads(node),
+            *(self.node_channels(node, i) for i in range(len(self.node_segments))),
+            *(self.job_channels(node, i) for i in range(len(self.job_segments))),
+        ]
+
 
 def group_document(description: RecordingDescription) -> bytes:
     """DIR/zarr.json"""
@@ -165,11 +173,9 @@ def _check(description: RecordingDescription) -> None:
         raise ValueError("a segment has no channels, or one of them twice")
     if not all(type(text) is str for text in (description.campaign, description.split, *sum(segments, ()))):
         raise ValueError("campaign, split and the names of channels must be texts")
-    arrays = [description.threads(node) for node in description.nodes]
-    for node in list(description.nodes)[:1]:  # the segments of all nodes have the same shape
-        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
-        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
-    for array in arrays:
+    first, *others = description.nodes
+    # The segments of all nodes have the same shape.
+    for array in (*description.arrays(first), *map(description.threads, others)):
         if not array.shape[1] or math.prod(array.shape) > MOST_CHUNK_BYTES:
             raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
 
