@@ -41,9 +41,7 @@ QueueFile = Annotated[
     Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
 ]
 Past = Annotated[Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")]
-Hours = Annotated[
-    float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")
-]
+Hours = Annotated[float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")]
 Futures = Annotated[int, typer.Option(min=1, help="Number of futures to draw.")]
 Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")]
 

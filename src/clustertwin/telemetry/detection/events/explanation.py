@@ -244,9 +244,7 @@ def _cause(event: Event | None, diagnosis: Diagnosis | None) -> str:
     return event.cause if event is not None and event.by_finding else UNUSUAL
 
 
-def _seconds(
-    moment: Moment, view_s: int, event: Event | None, diagnosis: Diagnosis | None
-) -> tuple[int, int | None]:
+def _seconds(moment: Moment, view_s: int, event: Event | None, diagnosis: Diagnosis | None) -> tuple[int, int | None]:
     """How many of the last seconds are described, and the time before which the threads' own past lies, if known."""
     most_s = moment.values.shape[1]
     length_s = min(view_s, most_s)
